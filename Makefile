@@ -1,0 +1,36 @@
+# The inner loop is `make` (under a minute). `make help` lists the rest.
+.DEFAULT_GOAL := quick
+.PHONY: quick test run format proto scenarios cluster bench containers clean help
+
+quick: ## checks and all tests that start no process
+	@scripts/test quick
+
+test: ## everything a contributor must see green
+	@scripts/test
+
+run: ## the main job: a cluster, a data set, two kills, a verdict
+	@scripts/run
+
+format: ## format and fix what ruff can fix
+	@$$(dirname $$(scripts/venv dev flights))/ruff format . && $$(dirname $$(scripts/venv dev flights))/ruff check --fix .
+
+proto: ## regenerate kraftlite/_pb from proto/
+	@$$(scripts/venv dev flights) scripts/gen_proto.py
+
+scenarios: ## rewrite the golden scenarios with what the code does now; read the diff
+	@$$(scripts/venv dev flights) -m pytest tests/scenarios --rewrite
+
+cluster: ## only the tests that start real processes
+	@$$(scripts/venv dev flights) -m pytest -m "cluster and not slow" tests
+
+bench: ## measure; prints a table and JSON, asserts nothing
+	@$$(scripts/venv dev flights) -m tests.bench
+
+containers: ## build the image and try docker-compose.yml for real (needs a Docker engine)
+	@scripts/containers
+
+clean: ## remove what builds and tests leave behind
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+
+help:
+	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
