@@ -1,0 +1,245 @@
+"""What the log remembers of its producers: resends, gaps, fenced epochs and open transactions.
+
+Source: KIP-98, KIP-360, KIP-447; LG-16 to LG-24.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from kraftlite.log.batch import MAX_SEQUENCE, BatchHeader
+from kraftlite.log.control import EndTxnMarker
+from kraftlite.log.indexes import AbortedTransaction
+from kraftlite.model.errors import ApiError, ErrorCode
+
+BATCHES_KEPT: Final = 5
+"""Clients keep at most five requests in flight, so that many batches can be resent (LG-16)."""
+
+NO_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+
+
+class BatchEntry(NamedTuple):
+    """One appended batch: the last sequence and offset, their span, and its timestamp."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """State of one producer id in this partition. Owned by `ProducerState`."""
+
+    __slots__ = ("batches", "coordinator_epoch", "last_timestamp_ms", "producer_epoch", "txn_first_offset")
+
+    def __init__(self) -> None:
+        self.producer_epoch = NO_EPOCH
+        self.batches: deque[BatchEntry] = deque(maxlen=BATCHES_KEPT)
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp_ms = -1
+        self.txn_first_offset: int | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker was read or written: offsets [first_offset, last_offset]."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of its marker."""
+    aborted: bool
+
+
+class ProducerState:
+    """All producers of one log. Checks first (`check_batch`, `check_marker`, raising ApiError), updates after the write.
+
+    A transaction is *open* until its marker is appended and *undecided* until the marker is below the HW; the earliest of both
+    bounds the LSO (LG-23).
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        self._open: dict[int, int] = {}
+        """producer id -> first offset; in order of first offset, because offsets only grow."""
+        self._undecided: dict[int, int] = {}
+        """first offset -> offset of the marker."""
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    # checks
+
+    def duplicate_of(self, header: BatchHeader) -> BatchEntry | None:
+        """The batch that this one is a resend of: same epoch, same first and last sequence, among the last five."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch:
+            return None
+        last, delta = header.last_sequence, header.last_offset_delta
+        for batch in entry.batches:
+            if batch.last_sequence == last and batch.offset_delta == delta:
+                return batch
+        return None
+
+    def check_batch(self, header: BatchHeader) -> None:
+        """Whether a client's batch may be appended. INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            return
+        self.check_epoch(header)
+        if header.producer_epoch != entry.producer_epoch:
+            if header.base_sequence != 0 and entry.producer_epoch != NO_EPOCH:
+                raise ApiError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} starts epoch {header.producer_epoch} at sequence {header.base_sequence},"
+                    " expected 0",
+                )
+        else:
+            expected = (entry.last_sequence + 1) & MAX_SEQUENCE
+            if header.base_sequence != expected:
+                raise ApiError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id}: sequence {header.base_sequence}, expected {expected}",
+                )
+        if entry.txn_first_offset is not None and not header.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has an open transaction and sent a batch that is not part of it",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> None:
+        """INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. A marker for an unknown producer is fine (LG-22)."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            return
+        self.check_epoch(header)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"marker for producer {header.producer_id} from coordinator epoch {marker.coordinator_epoch},"
+                f" the last came from {entry.coordinator_epoch}",
+            )
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """INVALID_PRODUCER_EPOCH for an epoch older than the newest that wrote here (LG-18)."""
+        entry = self.entries.get(header.producer_id)
+        if entry is not None and header.producer_epoch < entry.producer_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} has epoch {header.producer_epoch}, the newest is {entry.producer_epoch}",
+            )
+
+    # updates: offsets are those in the log
+
+    def append_batch(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
+        """A data batch is in the log at `base_offset`, with this largest timestamp."""
+        entry = self._entry(header)
+        last = base_offset + header.last_offset_delta
+        entry.batches.append(BatchEntry(header.last_sequence, last, header.last_offset_delta, timestamp))
+        entry.last_timestamp_ms = timestamp
+        if entry.txn_first_offset is None and header.is_transactional:
+            entry.txn_first_offset = base_offset
+            self._open[header.producer_id] = base_offset
+
+    def append_marker(
+        self, header: BatchHeader, marker: EndTxnMarker, base_offset: int, timestamp: int
+    ) -> CompletedTransaction | None:
+        """A transaction marker is in the log at `base_offset`. None when it ends nothing here."""
+        entry = self._entry(header)
+        entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
+        entry.last_timestamp_ms = timestamp
+        first = entry.txn_first_offset
+        entry.txn_first_offset = None
+        if first is None:
+            return None
+        return CompletedTransaction(header.producer_id, first, base_offset + header.last_offset_delta, not marker.commit)
+
+    def complete(self, transaction: CompletedTransaction) -> AbortedTransaction | None:
+        """The open transaction becomes undecided. The entry for the transaction index when it was aborted."""
+        self._open.pop(transaction.producer_id, None)
+        self._undecided[transaction.first_offset] = transaction.last_offset
+        if not transaction.aborted:
+            return None
+        stable = next(iter(self._open.values()), transaction.last_offset + 1)
+        return AbortedTransaction(transaction.producer_id, transaction.first_offset, transaction.last_offset, stable)
+
+    def on_hw_advanced(self, hw: int) -> None:
+        """Transactions whose marker is below the HW are decided."""
+        if self._undecided:
+            for first in [first for first, last in self._undecided.items() if last < hw]:
+                del self._undecided[first]
+
+    def first_unstable_offset(self) -> int | None:
+        first_open = next(iter(self._open.values()), None)
+        if not self._undecided:
+            return first_open
+        undecided = min(self._undecided)
+        return undecided if first_open is None else min(first_open, undecided)
+
+    def remove_expired(self, wall_ms: int, expiration_ms: int) -> int:
+        """Forget producers that wrote nothing for so long and have no open transaction; how many (LG-21)."""
+        expired = [
+            producer_id
+            for producer_id, entry in self.entries.items()
+            if entry.txn_first_offset is None and wall_ms - entry.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        return len(expired)
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self._open.clear()
+        self._undecided.clear()
+
+    def restore(self, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
+        """Replace everything by what a snapshot holds."""
+        self.clear()
+        self.entries.update(entries)
+        open_transactions = [
+            (entry.txn_first_offset, producer_id)
+            for producer_id, entry in self.entries.items()
+            if entry.txn_first_offset is not None
+        ]
+        self._open.update((producer_id, first) for first, producer_id in sorted(open_transactions))
+
+    def recall(self, headers: Iterable[BatchHeader]) -> None:
+        """Put the batches of the log, in order of offsets, before the one that `restore` brought of each producer."""
+        recalled: dict[int, deque[BatchEntry]] = {}
+        for header in headers:
+            entry = self.entries.get(header.producer_id)
+            if entry is None or header.is_control or header.producer_epoch != entry.producer_epoch or not entry.batches:
+                continue
+            if header.last_offset < entry.batches[-1].last_offset:
+                recalled.setdefault(header.producer_id, deque(maxlen=BATCHES_KEPT - 1)).append(
+                    BatchEntry(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+                )
+        for producer_id, batches in recalled.items():
+            self.entries[producer_id].batches.extendleft(reversed(batches))
+
+    def items(self) -> Iterator[tuple[int, ProducerEntry]]:
+        return iter(self.entries.items())
+
+    def _entry(self, header: BatchHeader) -> ProducerEntry:
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            entry = self.entries[header.producer_id] = ProducerEntry()
+        if header.producer_epoch != entry.producer_epoch:
+            entry.producer_epoch = header.producer_epoch
+            entry.batches.clear()
+        return entry

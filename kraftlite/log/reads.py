@@ -1,0 +1,114 @@
+"""Reading: offsets to bytes, timestamps to offsets, and which transactions were aborted.
+
+Source: LG-23, LG-41, LG-49 to LG-51.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraftlite.log.batch import BatchHeader, iter_records, record_timestamp
+from kraftlite.log.segment import Segment
+from kraftlite.log.segments import SegmentList
+from kraftlite.model.errors import ApiError, ErrorCode
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time. `leader_epoch` None when the batch carries none."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int | None
+
+
+def read(segments: SegmentList, offset: int, max_bytes: int, up_to: int, min_one: bool) -> bytes:
+    """Whole batches from one segment: the first that has anything at or behind `offset` and below `up_to`."""
+    index = segments.index_of(offset)
+    while index < len(segments):
+        end = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        bound = None if end is not None and up_to >= end else up_to
+        data = segments[index].read(offset, max_bytes, bound, min_one)
+        if data is not None:
+            return data
+        index += 1
+    return b""
+
+
+def offset_for_timestamp(segments: SegmentList, timestamp: int, start: int, up_to: int) -> TimestampOffset | None:
+    """The first record in [start, up_to) with a timestamp >= `timestamp`."""
+    for segment in segments:
+        if segment.base_offset >= up_to:
+            return None
+        if segment.max_timestamp < timestamp:
+            continue
+        found = _search(segment, timestamp, start, up_to)
+        if found is not None:
+            return found
+    return None
+
+
+def _search(segment: Segment, timestamp: int, start: int, up_to: int) -> TimestampOffset | None:
+    first = max(segment.time_index.offset_at_or_below(timestamp), start)
+    for position, header in segment.headers(segment.start_for(first)):
+        if header.base_offset >= up_to:
+            return None
+        if header.max_timestamp >= timestamp and header.last_offset >= start:
+            found = _first_record(segment, position, header, timestamp, start)
+            if found is not None:
+                return found if found.offset < up_to else None
+    return None
+
+
+def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start: int) -> TimestampOffset | None:
+    for record in iter_records(segment.file.pread(header.size_bytes, position)):
+        offset = header.base_offset + record.offset_delta
+        when = record_timestamp(header, record)
+        if when >= timestamp and offset >= start:
+            epoch = header.partition_leader_epoch
+            return TimestampOffset(when, offset, epoch if epoch >= 0 else None)
+    return None
+
+
+def offset_of_max_timestamp(segments: SegmentList, start: int, up_to: int, leo: int) -> TimestampOffset | None:
+    """The first record in [start, up_to) that has the largest timestamp there; None when none has a timestamp."""
+    best, best_offset, best_segment = -1, -1, None
+    for index, segment in enumerate(segments):
+        end = segments.end_of(index, leo)
+        if segment.base_offset >= up_to or end <= start:
+            continue
+        if start <= segment.base_offset and end <= up_to:
+            latest, offset = segment.max_timestamp, segment.offset_of_max_timestamp
+        else:
+            latest, offset = _scan_max(segment, start, up_to)
+        if latest > best:
+            best, best_offset, best_segment = latest, offset, segment
+    if best_segment is None:
+        return None
+    position = best_segment.position_of(best_offset)
+    if position is None:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{best_segment.path}: the time index names offset {best_offset}")
+    for at, header in best_segment.headers(position):
+        return _first_record(best_segment, at, header, best, start)
+    return None
+
+
+def _scan_max(segment: Segment, start: int, up_to: int) -> tuple[int, int]:
+    latest, offset = -1, -1
+    for _, header in segment.headers(segment.start_for(start)):
+        if header.base_offset >= up_to:
+            break
+        if header.last_offset >= start and header.max_timestamp > latest:
+            latest, offset = header.max_timestamp, header.last_offset
+    return latest, offset
+
+
+def aborted_transactions(segments: SegmentList, start: int, up_to: int) -> tuple[tuple[int, int], ...]:
+    """(producer id, first offset) of every aborted transaction that overlaps [start, up_to)."""
+    found: list[tuple[int, int]] = []
+    for segment in segments.from_offset(start):
+        for entry in segment.txn_index:
+            if entry.last_offset >= start and entry.first_offset < up_to:
+                found.append((entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= up_to:
+                return tuple(found)
+    return tuple(found)

@@ -1,0 +1,442 @@
+"""Opening a log directory: leftovers, segments, indexes, epochs and producer state, after a clean shutdown or a crash.
+
+After a crash every segment from the one that holds the recovery point on is checked batch by batch. The log ends at the first
+bad byte. What is below the recovery point was fsynced and is trusted, and so is everything after a clean shutdown, unless the
+ends of the segments contradict it: then the log is checked from there on.
+
+Source: LG-19, LG-26 to LG-30; RP-28.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kraftlite.log import checkpoints, producer_snapshots
+from kraftlite.log.batch import BatchHeader
+from kraftlite.log.config import LogConfig
+from kraftlite.log.epochs import LeaderEpochCache
+from kraftlite.log.indexes import CorruptIndex
+from kraftlite.log.producers import ProducerState
+from kraftlite.log.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    segment_path,
+)
+from kraftlite.log.segments import SegmentList
+from kraftlite.log.validation import marker_of
+from kraftlite.model.errors import ApiError
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Disk, Tracer
+from kraftlite.runtime.trace.log import IndexRebuilt, LogDoubted, LogRecovered, ProducerStateReloaded
+
+RECALL_BYTES: Final = (256 << 10, 1 << 20, 4 << 20)
+RECALL_BATCHES: Final = 200
+"""How much of the log's tail is looked through for what a producer snapshot leaves out: more bytes when batches are large."""
+
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """What was found: offsets [log_start_offset, leo)."""
+
+    segments: SegmentList
+    leo: int
+    log_start_offset: int
+    recovery_point: int
+    epochs: LeaderEpochCache
+    producers: ProducerState
+
+
+@dataclass(slots=True, kw_only=True)
+class Loader:
+    """One opening of one directory. `jitter` draws a segment's roll jitter."""
+
+    disk: Disk
+    directory: str
+    tp: TopicPartition
+    config: LogConfig
+    wall_ms: int
+    jitter: Callable[[], int]
+    tracer: Tracer
+
+    def load(self, *, log_start_offset: int, recovery_point: int, clean: bool) -> LoadedLog:
+        """Raises OSError."""
+        remove_leftovers(self.disk, self.directory)
+        segments = self._find_segments(log_start_offset)
+        epochs, trusted = self._load_epochs()
+        # At a boundary the segment before it counts as unflushed: its indexes may not have been part of the last flush.
+        first = len(segments) if clean else segments.index_of(max(recovery_point - 1, 0))
+        doubt = self._doubt(segments, first, recovery_point)
+        if doubt is not None:
+            # What was said to be good is not: nothing said about the segments from there on counts.
+            first, reason = doubt
+            clean, recovery_point = False, min(recovery_point, segments[first].base_offset)
+            self.tracer.emit(LogDoubted(tp=self.tp, base_offset=segments[first].base_offset, reason=reason))
+        first_checked = None if clean else segments[first].base_offset
+        if not trusted:
+            collect_epochs(segments, epochs, below=first_checked)
+        leo = self._trust(segments) if clean else self._recover(segments, epochs, first, recovery_point)
+        log_start_offset = max(log_start_offset, segments.first.base_offset)
+        if leo < log_start_offset:
+            self._restart(segments, log_start_offset)
+            epochs.clear()
+            leo = log_start_offset
+        epochs.truncate_from_end(leo)
+        epochs.truncate_from_start(log_start_offset)
+        producers = ProducerState()
+        reload_producers(
+            self.disk,
+            self.directory,
+            segments,
+            producers,
+            leo=leo,
+            trust_below=leo if first_checked is None else first_checked,
+            index_from=first_checked,
+            expired_before_ms=self.wall_ms - self.config.producer_id_expiration_ms,
+            tracer=self.tracer,
+            tp=self.tp,
+        )
+        segments.active.start_tail(leo)
+        return LoadedLog(
+            segments=segments,
+            leo=leo,
+            log_start_offset=log_start_offset,
+            recovery_point=leo if clean else min(recovery_point, leo),
+            epochs=epochs,
+            producers=producers,
+        )
+
+    def _find_segments(self, log_start_offset: int) -> SegmentList:
+        """All segments of the directory; a new one at `log_start_offset` when there is none. Indexes without a log go."""
+        bases = set()
+        for name in self.disk.listdir(self.directory):
+            if name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdecimal():
+                bases.add(int(name[: -len(LOG_SUFFIX)]))
+        for name in self.disk.listdir(self.directory):
+            stem, dot, suffix = name.partition(".")
+            if dot + suffix in SEGMENT_SUFFIXES and stem.isdecimal() and int(stem) not in bases:
+                self.disk.unlink(f"{self.directory}/{name}")
+        if not bases:
+            return SegmentList(self._create(log_start_offset))
+        loaded = [self._load_segment(base) for base in sorted(bases)]
+        segments = SegmentList(loaded[0])
+        for segment in loaded[1:]:
+            segments.add(segment)
+        return segments
+
+    def _create(self, base_offset: int) -> Segment:
+        return Segment.create(
+            self.disk, self.directory, base_offset, self.config, created_ms=self.wall_ms, jitter_ms=self.jitter()
+        )
+
+    def _load_segment(self, base: int) -> Segment:
+        stat = self.disk.stat(segment_path(self.directory, base))
+        size = stat.size if stat is not None else 0
+        return Segment.load(
+            self.disk, self.directory, base, self.config, size=size, created_ms=self.wall_ms, jitter_ms=self.jitter()
+        )
+
+    def _load_epochs(self) -> tuple[LeaderEpochCache, bool]:
+        """The cache, and whether the file could be used. It can be collected again from the batches."""
+        path = f"{self.directory}/{checkpoints.LEADER_EPOCH_CHECKPOINT}"
+        try:
+            return LeaderEpochCache(checkpoints.parse_epochs(path, self.disk.read_file(path))), True
+        except (FileNotFoundError, checkpoints.MalformedCheckpoint):
+            return LeaderEpochCache(), False
+
+    def _doubt(self, segments: SegmentList, count: int, recovery_point: int) -> tuple[int, str] | None:
+        """Of the first `count` segments, which were flushed: the first that cannot be what was flushed, and why.
+
+        A look at the ends of each, not a scan: time is that of the number of segments, not of their size (LG-27). A bit that
+        flipped inside a flushed batch is not found here; who reads the batch finds it by its CRC, as with Kafka.
+        Departs: Kafka takes a segment that is missing, or cut at the end of a batch, for what there is.
+        """
+        for index in range(count):
+            segment = segments[index]
+            try:
+                segment.txn_index.load(self.disk)
+                last = segment.check_tail(crc=index + 1 == len(segments))
+            except (ApiError, CorruptIndex) as error:
+                return index, str(error)
+            end = segment.base_offset if last is None else last.next_offset
+            if index + 1 < len(segments):
+                following = segments[index + 1].base_offset
+                if end > following or (end < following and not self.config.compacted):
+                    return index, f"{segment.path} ends at offset {end}, the next segment begins at {following}"
+            elif end < recovery_point:
+                return index, f"{segment.path} ends at offset {end}, though everything below {recovery_point} was flushed"
+        return None
+
+    # clean
+
+    def _trust(self, segments: SegmentList) -> int:
+        for segment in segments:
+            problem = segment.index_problem()
+            if problem is not None and segment.size > 0:
+                segment.rebuild_indexes()
+                segment.sync_indexes()
+                self.tracer.emit(IndexRebuilt(tp=self.tp, base_offset=segment.base_offset, reason=problem))
+            elif problem is not None:
+                segment.rewrite_indexes()
+        last = segments.active.last_header()
+        return last.next_offset if last is not None else segments.active.base_offset
+
+    # unclean
+
+    def _recover(self, segments: SegmentList, epochs: LeaderEpochCache, first: int, recovery_point: int) -> int:
+        expected = segments[first].base_offset
+        epochs.truncate_from_end(expected)
+        checked = dropped = dropped_segments = 0
+        reason: str | None = None
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            total = segment.size
+            reason = self._misplaced(segment, expected, is_first=index == first)
+            if reason is None:
+                scan = segment.scan(expected, lambda header: _note_epoch(epochs, header))
+                expected, reason = max(scan.next_offset, expected), scan.reason
+                checked += scan.valid_bytes
+                if reason is not None:
+                    dropped += total - scan.valid_bytes
+                    segment.file.truncate(scan.valid_bytes)
+                segment.write_indexes()
+                index += 1
+            if reason is not None:
+                while len(segments) > index:
+                    dropped += segments.active.size
+                    dropped_segments += 1
+                    dropped_segment = segments.drop_last()
+                    dropped_segment.close()
+                    dropped_segment.unlink()
+                break
+        if dropped_segments:
+            self.disk.sync_dir(self.directory)
+        if checked or dropped or dropped_segments:
+            self.tracer.emit(
+                LogRecovered(
+                    tp=self.tp,
+                    recovery_point=recovery_point,
+                    leo=expected,
+                    checked_bytes=checked,
+                    dropped_bytes=dropped,
+                    dropped_segments=dropped_segments,
+                    reason=reason,
+                )
+            )
+        return expected
+
+    def _misplaced(self, segment: Segment, expected: int, *, is_first: bool) -> str | None:
+        """Why this segment cannot follow a log that ends at `expected`: its predecessor lost its tail, or it is stale."""
+        if is_first or segment.base_offset == expected:
+            return None
+        if segment.base_offset < expected:
+            return f"segment {segment.base_offset} overlaps what ends at {expected}"
+        if self.config.compacted:
+            return None
+        return f"segment {segment.base_offset} does not follow offset {expected}"
+
+    def _restart(self, segments: SegmentList, offset: int) -> None:
+        """Nothing that is left is wanted: remove it all, newest first, and start empty at `offset` (LG-30)."""
+        for segment in reversed(list(segments)):
+            segment.close()
+            segment.unlink()
+        producer_snapshots.delete_snapshots(
+            self.disk, self.directory, producer_snapshots.list_snapshots(self.disk, self.directory)
+        )
+        segments.restart(self._create(offset))
+        self.disk.sync_dir(self.directory)
+
+
+def remove_leftovers(disk: Disk, directory: str) -> None:
+    """Finish what a crash interrupted (LG-29): drop `.deleted` and `.cleaned`, complete `.swap`.
+
+    A swap whose `.cleaned` mate exists was itself not complete: it is dropped, as is every swap behind such a one.
+    """
+    names = disk.listdir(directory)
+    cleaned = [int(name[:20]) for name in names if name.endswith(CLEANED_SUFFIX) and name[:20].isdecimal()]
+    incomplete_from = min(cleaned, default=None)
+    swaps: list[str] = []
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+            disk.unlink(f"{directory}/{name}")
+        elif name.endswith(SWAP_SUFFIX):
+            if incomplete_from is not None and name[:20].isdecimal() and int(name[:20]) >= incomplete_from:
+                disk.unlink(f"{directory}/{name}")
+            else:
+                swaps.append(name)
+    for name in swaps:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and name[:20].isdecimal():
+            _remove_replaced(disk, directory, int(name[:20]), f"{directory}/{name}")
+    for name in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name[: -len(SWAP_SUFFIX)]}")
+    if swaps:
+        disk.sync_dir(directory)
+
+
+def _remove_replaced(disk: Disk, directory: str, base: int, swap_path: str) -> None:
+    """Remove the original segments whose range the swap file covers: [base, its end)."""
+    stat = disk.stat(swap_path)
+    probe = _Probe(disk, directory, base, LogConfig(), created_ms=0)
+    probe.size = stat.size if stat is not None else 0
+    end = base + 1
+    for _, header in probe.headers():
+        end = max(end, header.next_offset)
+    probe.close()
+    for name in disk.listdir(directory):
+        stem, dot, suffix = name.partition(".")
+        if dot + suffix in SEGMENT_SUFFIXES and stem.isdecimal() and base <= int(stem) < end:
+            disk.unlink(f"{directory}/{name}")
+
+
+class _Probe(Segment):
+    """A segment under its `.swap` name, to read its headers."""
+
+    @property
+    def path(self) -> str:
+        return super().path + SWAP_SUFFIX
+
+
+def _note_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> str | None:
+    """Leader epochs never decrease within a log: a batch that breaks this is a stale remnant."""
+    epoch, latest = header.partition_leader_epoch, epochs.latest_epoch
+    if epoch < 0 or epoch == latest:
+        return None
+    if latest is not None and epoch < latest:
+        return f"leader epoch {epoch} behind {latest}"
+    epochs.assign(epoch, header.base_offset)
+    return None
+
+
+def collect_epochs(segments: SegmentList, epochs: LeaderEpochCache, *, below: int | None) -> None:
+    """Collect the cache anew from the batches of all segments (None), or of those with a base offset below `below`."""
+    epochs.clear()
+    for segment in segments:
+        if below is not None and segment.base_offset >= below:
+            return
+        for _, header in segment.headers():
+            _note_epoch(epochs, header)
+
+
+def reload_producers(
+    disk: Disk,
+    directory: str,
+    segments: SegmentList,
+    producers: ProducerState,
+    *,
+    leo: int,
+    trust_below: int,
+    index_from: int | None,
+    expired_before_ms: int,
+    tracer: Tracer,
+    tp: TopicPartition,
+) -> None:
+    """Producer state at `leo`: the newest good snapshot at or below `trust_below`, and the batches behind it.
+
+    Snapshots beyond `trust_below` may tell of data that is gone and are removed. From offset `index_from` on the transaction
+    index is written anew (None: it is trusted).
+    """
+    known = producer_snapshots.list_snapshots(disk, directory)
+    stale = [offset for offset in known if offset > trust_below]
+    if producer_snapshots.delete_snapshots(disk, directory, stale):
+        disk.sync_dir(directory)
+    producers.clear()
+    origin: int | None = None
+    for offset in sorted(set(known) - set(stale), reverse=True):
+        try:
+            entries = producer_snapshots.decode_snapshot(disk.read_file(producer_snapshots.snapshot_path(directory, offset)))
+        except producer_snapshots.CorruptSnapshot:
+            producer_snapshots.delete_snapshots(disk, directory, [offset])
+            continue
+        producers.restore(
+            (producer_id, entry)
+            for producer_id, entry in entries
+            if entry.txn_first_offset is not None or entry.last_timestamp_ms > expired_before_ms
+        )
+        recall_batches(segments, producers, offset)
+        origin = offset
+        break
+    if index_from is not None:
+        for segment in segments.from_offset(index_from):
+            segment.txn_index.truncate(segment.base_offset)
+            segment.txn_index.rewrite()
+    replay_producers(segments, producers, origin or 0, leo, index_from)
+    if index_from is not None:
+        for segment in segments.from_offset(index_from):
+            segment.txn_index.write(disk)
+    if known or len(producers):
+        tracer.emit(ProducerStateReloaded(tp=tp, snapshot_offset=origin, leo=leo, producers=len(producers)))
+
+
+def recall_batches(segments: SegmentList, producers: ProducerState, end: int) -> None:
+    """What a snapshot at `end` does not hold: the batches before each producer's last one, from the log's last bytes.
+
+    A client may have several requests under way when all replicas restart, and sends all of them again. Best effort: without
+    these, all but the last are refused as out of order.
+    Departs: Kafka knows only the last batch then, and idempotent clients give up.
+    """
+    if not len(producers):
+        return
+    found: list[BatchHeader] = []
+    for size in RECALL_BYTES:
+        found, whole = _tail_headers(segments, end, size)
+        if whole or len(found) >= RECALL_BATCHES:
+            break
+    producers.recall(found)
+
+
+def _tail_headers(segments: SegmentList, end: int, size: int) -> tuple[list[BatchHeader], bool]:
+    """The batches in about the last `size` bytes before offset `end`, and whether that is all there are."""
+    parts: list[tuple[Segment, int]] = []
+    for segment in reversed(list(segments)):
+        if size <= 0:
+            break
+        if segment.base_offset >= end or segment.size == 0:
+            continue
+        stop = segment.position_of(end)
+        length = segment.size if stop is None else stop
+        parts.append((segment, segment.boundary_at_or_below(length - size, 0) if length > size else 0))
+        size -= length
+    found: list[BatchHeader] = []
+    try:
+        for segment, position in reversed(parts):
+            found += itertools.takewhile(lambda h: h.base_offset < end, (header for _, header in segment.headers(position)))
+    except ApiError:
+        return [], True  # a damaged batch is for whoever reads it
+    return found, size > 0
+
+
+def replay_producers(segments: SegmentList, producers: ProducerState, start: int, leo: int, index_from: int | None) -> None:
+    """Feed the batches of [start, leo) to `producers`."""
+    for segment in segments.from_offset(start):
+        if segment.size == 0:
+            continue
+        position = segment.position_of(start) if start > segment.base_offset else 0
+        if position is None:
+            continue
+        for at, header in segment.headers(position):
+            if header.base_offset >= leo:
+                return
+            if header.producer_id < 0 or header.base_offset < start:
+                continue
+            if not header.is_control:
+                producers.append_batch(header, header.base_offset, header.max_timestamp)
+                continue
+            marker = marker_of(segment.file.pread(header.size_bytes, at))
+            if marker is None:
+                continue
+            done = producers.append_marker(header, marker, header.base_offset, header.max_timestamp)
+            aborted = producers.complete(done) if done is not None else None
+            if aborted is not None and index_from is not None and segment.base_offset >= index_from:
+                segment.txn_index.append(aborted)
+
+
+__all__ = ["INDEX_SUFFIX", "TIME_INDEX_SUFFIX", "LoadedLog", "Loader", "collect_epochs", "reload_producers", "remove_leftovers"]

@@ -1,0 +1,249 @@
+"""The state of a log, and what can be asked of it. `log.Log` is the whole."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kraftlite.log import checkpoints, reads
+from kraftlite.log.config import LogConfig
+from kraftlite.log.durability import Flights
+from kraftlite.log.reads import TimestampOffset
+from kraftlite.log.recovery import Loader
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import ZERO_UUID
+from kraftlite.model.messages.replica import EpochEndOffset
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Disk, Tracer
+from kraftlite.runtime.trace.log import LogOpened
+
+
+class ActiveProducer(NamedTuple):
+    """For DescribeProducers. `txn_start_offset` None: no open transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    txn_start_offset: int | None
+
+
+class DeletedSegment(NamedTuple):
+    """Renamed files that wait to be unlinked."""
+
+    paths: tuple[str, ...]
+    due_ms: int | None
+    """None until the owner's first `purge_deleted`."""
+
+
+class LogState:
+    """Offsets, segments, epochs and producers of one open log; the questions that change nothing."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        log_start_offset: int,
+        recovery_point: int,
+        clean: bool,
+        wall_ms: int,
+        entropy: random.Random | None,
+        tracer: Tracer,
+    ) -> None:
+        self.tp = tp
+        self.directory = directory
+        self.config = config
+        self.on_roll: Callable[[Any], None] | None = None
+        self.on_recovery_point_lowered: Callable[[Any], None] | None = None
+        self._disk = disk
+        self._entropy = entropy
+        self._tracer = tracer
+        self._wall_ms = wall_ms
+        self._new_directory = False
+        self.topic_id = self._claim_directory(topic_id)
+        loader = Loader(
+            disk=disk, directory=directory, tp=tp, config=config, wall_ms=wall_ms, jitter=self._draw_jitter, tracer=tracer
+        )
+        clean = clean or self._new_directory
+        loaded = loader.load(log_start_offset=log_start_offset, recovery_point=recovery_point, clean=clean)
+        self._segments = loaded.segments
+        self._epochs = loaded.epochs
+        self._producers = loaded.producers
+        self.leo = loaded.leo
+        self.log_start_offset = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        self.hw = loaded.log_start_offset
+        self._flights = Flights()
+        self._deleted: list[DeletedSegment] = []
+        self._sync_dir_due = True
+        self._claimed = self.topic_id is None or self._segments.size_bytes > 0
+        """The directory and whose it is are durable: data without a `partition.metadata` would be nobody's after a crash."""
+        self._settled = clean and not self._new_directory
+        """Nothing has changed since the files were last made durable."""
+        self._epochs_durable = clean and not self._epochs.dirty
+        self._adopt_config()
+        tracer.emit(
+            LogOpened(
+                tp=tp,
+                log_start_offset=self.log_start_offset,
+                leo=self.leo,
+                recovery_point=self.recovery_point,
+                segments=len(self._segments),
+                clean=clean,
+            )
+        )
+
+    def _claim_directory(self, topic_id: UUID | None) -> UUID | None:
+        if topic_id == ZERO_UUID:
+            topic_id = None
+        if self._disk.stat(self.directory) is None:
+            self._new_directory = True
+            if topic_id is not None and self._disk.stat(self._parent) is not None:
+                self._disk.mkdir(self.directory)
+            else:
+                self._disk.makedirs(self.directory)
+        try:
+            found = checkpoints.read_partition_metadata(self._disk, self.directory)
+        except checkpoints.MalformedCheckpoint as error:
+            if self._holds_records():
+                raise OSError(errno.EIO, str(error), self.directory) from error
+            found = None  # torn, because nothing was written that it had to be durable for
+        if topic_id is None:
+            return found
+        if found is None:
+            checkpoints.write_partition_metadata(self._disk, self.directory, topic_id)
+        elif found != topic_id:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.directory} belongs to topic id {found}, not {topic_id}")
+        return topic_id
+
+    def _holds_records(self) -> bool:
+        stats = (
+            self._disk.stat(f"{self.directory}/{name}") for name in self._disk.listdir(self.directory) if name.endswith(".log")
+        )
+        return any(stat is not None and stat.size for stat in stats)
+
+    @property
+    def _parent(self) -> str:
+        return self.directory.rpartition("/")[0] or "/"
+
+    def _claim(self) -> None:
+        """Before the first write: a topic of thousands of partitions must not cost thousands of syncs at once."""
+        checkpoints.sync_partition_metadata(self._disk, self.directory)
+        self._disk.sync_dir(self._parent)
+        self._claimed = True
+
+    # state
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest leader epoch that the log knows; None when it knows none."""
+        return self._epochs.latest_epoch
+
+    @property
+    def epoch_entries(self) -> tuple[tuple[int, int], ...]:
+        """(leader epoch, start offset), ascending."""
+        return self._epochs.entries
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def segment_base_offsets(self) -> tuple[int, ...]:
+        return tuple(segment.base_offset for segment in self._segments)
+
+    @property
+    def active_base_offset(self) -> int:
+        return self._segments.active.base_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest transaction that is open or whose marker is not below the HW; the HW without one."""
+        unstable = self._producers.first_unstable_offset()
+        return self.hw if unstable is None or unstable >= self.hw else max(unstable, self.log_start_offset)
+
+    def active_producers(self) -> tuple[ActiveProducer, ...]:
+        return tuple(
+            ActiveProducer(
+                producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                entry.txn_first_offset,
+            )
+            for producer_id, entry in self._producers.items()
+        )
+
+    def _draw_jitter(self) -> int:
+        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return self._entropy.randrange(bound) if self._entropy is not None and bound > 0 else 0
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes effect at once, but for index sizes and intervals: those at the next segment."""
+        self.config = config
+        self._adopt_config()
+
+    def _adopt_config(self) -> None:
+        config = self.config
+        self._append_time = config.log_append_time
+        self._recompress = config.compression_type != "producer"
+        self._inspect = config.compacted or not self._append_time
+        self._flush_every = config.flush_messages
+
+    def update_hw(self, hw: int) -> None:
+        """Set the high watermark, bounded by [log_start_offset, leo]. The owner decides whether it may go back."""
+        hw = max(self.log_start_offset, min(hw, self.leo))
+        if hw != self.hw:
+            self.hw = hw
+            self._producers.on_hw_advanced(hw)
+
+    # reading
+
+    def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
+        """Whole batches from the one that holds `offset`, all below `up_to` (exclusive), from one segment.
+
+        At most `max_bytes`, but at least one batch with `min_one`. Empty at `up_to`. ApiError(OFFSET_OUT_OF_RANGE) outside
+        [log_start_offset, leo].
+        """
+        if not self.log_start_offset <= offset <= self.leo:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.tp}: offset {offset} is outside [{self.log_start_offset}, {self.leo}]"
+            )
+        up_to = min(up_to, self.leo)
+        if offset >= up_to:
+            return b""
+        return reads.read(self._segments, offset, max_bytes, up_to, min_one)
+
+    def offset_for_timestamp(self, ts: int, *, up_to: int) -> TimestampOffset | None:
+        """The first record below `up_to` with a timestamp >= `ts` (LG-51)."""
+        return reads.offset_for_timestamp(self._segments, ts, self.log_start_offset, up_to)
+
+    def offset_of_max_timestamp(self, *, up_to: int | None = None) -> TimestampOffset | None:
+        """The first record with the largest timestamp, below `up_to` (default: the LEO)."""
+        bound = self.leo if up_to is None else min(up_to, self.leo)
+        return reads.offset_of_max_timestamp(self._segments, self.log_start_offset, bound, self.leo)
+
+    def aborted_transactions(self, start: int, up_to: int) -> tuple[tuple[int, int], ...]:
+        """(producer id, first offset) of the aborted transactions that overlap [start, up_to)."""
+        return reads.aborted_transactions(self._segments, start, up_to)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
+        """The largest epoch <= `epoch` that the log knows and where it ends; None when undefined (RP-29)."""
+        return self._epochs.end_offset_for(epoch, self.leo)
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The leader epoch of `offset`; None when it lies before the first known epoch."""
+        return self._epochs.epoch_at(offset)
