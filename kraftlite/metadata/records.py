@@ -1,0 +1,167 @@
+"""The metadata records: the only way in which hard state changes (CE-05, ML-01).
+
+Names and meaning as in Kafka's metadata log; on disk each is a protobuf message in an ordinary record batch
+(`metadata/codec`). A field that is `UNCHANGED` in a change record leaves the old value; `None` sets "none" (ML-16).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraftlite.model.ids import UNCHANGED, NodeId, Unchanged
+from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelRecord:
+    """Finalizes a feature at a level; level 0 removes it. `metadata.version` is the first record of every log."""
+
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRecord:
+    """A broker incarnation. Its epoch is this record's offset (CM-02)."""
+
+    broker_id: NodeId
+    incarnation_id: UUID
+    broker_epoch: int
+    listeners: tuple[ListenerInfo, ...]
+    features: tuple[FeatureRange, ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRecord:
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationChangeRecord:
+    broker_id: NodeId
+    broker_epoch: int
+    fenced: bool | Unchanged = UNCHANGED
+    in_controlled_shutdown: bool | Unchanged = UNCHANGED
+    log_dirs: tuple[UUID, ...] | Unchanged = UNCHANGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterControllerRecord:
+    controller_id: NodeId
+    incarnation_id: UUID
+    listeners: tuple[ListenerInfo, ...]
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    name: str
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord:
+    """Removes the topic, its partitions and its configs."""
+
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """A whole partition. Tuples of node ids are in assignment order; `directories` is parallel to `replicas`."""
+
+    topic_id: UUID
+    partition: int
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId | None
+    leader_epoch: int
+    partition_epoch: int
+    recovering: bool = False
+    removing_replicas: tuple[NodeId, ...] = ()
+    adding_replicas: tuple[NodeId, ...] = ()
+    directories: tuple[UUID, ...] = ()
+    elr: tuple[NodeId, ...] = ()
+    last_known_elr: tuple[NodeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord:
+    """A change of one partition. Replaying it raises the partition epoch by one, always; and the leader epoch by one when
+    `leader` is not UNCHANGED or `replicas` loses a member (CM-26)."""
+
+    topic_id: UUID
+    partition: int
+    isr: tuple[NodeId, ...] | Unchanged = UNCHANGED
+    leader: NodeId | Unchanged | None = UNCHANGED
+    recovering: bool | Unchanged = UNCHANGED
+    replicas: tuple[NodeId, ...] | Unchanged = UNCHANGED
+    removing_replicas: tuple[NodeId, ...] | Unchanged = UNCHANGED
+    adding_replicas: tuple[NodeId, ...] | Unchanged = UNCHANGED
+    directories: tuple[UUID, ...] | Unchanged = UNCHANGED
+    elr: tuple[NodeId, ...] | Unchanged = UNCHANGED
+    last_known_elr: tuple[NodeId, ...] | Unchanged = UNCHANGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRecord:
+    """Sets one dynamic config key of a resource; `value` None removes it. Broker resource name "": cluster default."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsRecord:
+    """All producer ids below `next_producer_id` have been handed out (CM-55)."""
+
+    broker_id: NodeId
+    broker_epoch: int
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOpRecord:
+    """Changes nothing; makes an idle log advance (CE-24)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransactionRecord:
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionRecord:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactionRecord:
+    reason: str | None = None
+
+
+MetadataRecord = (
+    FeatureLevelRecord
+    | RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | RegisterControllerRecord
+    | TopicRecord
+    | RemoveTopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+    | NoOpRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
+)

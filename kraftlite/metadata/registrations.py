@@ -1,0 +1,179 @@
+"""Brokers, controllers and partitions as the metadata log describes them; shared by controller state and images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from kraftlite.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from kraftlite.model.ids import UNCHANGED, NodeId
+from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """One broker incarnation. Source: seeds/metadata-propagation, "BrokerRegistration, liveness & placement"."""
+
+    broker_id: NodeId
+    broker_epoch: int
+    incarnation_id: UUID
+    listeners: tuple[ListenerInfo, ...]
+    features: tuple[FeatureRange, ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[UUID, ...]
+
+    def listener(self, name: str) -> ListenerInfo | None:
+        return next((listener for listener in self.listeners if listener.name == name), None)
+
+    @property
+    def active(self) -> bool:
+        """Neither fenced nor in controlled shutdown: may lead and may join an ISR (CM-14)."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def to_record(self) -> RegisterBrokerRecord:
+        return RegisterBrokerRecord(
+            broker_id=self.broker_id,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=self.broker_epoch,
+            listeners=self.listeners,
+            features=self.features,
+            rack=self.rack,
+            fenced=self.fenced,
+            in_controlled_shutdown=self.in_controlled_shutdown,
+            log_dirs=self.log_dirs,
+        )
+
+    @classmethod
+    def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
+        return cls(
+            broker_id=record.broker_id,
+            broker_epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            listeners=record.listeners,
+            features=record.features,
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            log_dirs=tuple(sorted(record.log_dirs)),
+        )
+
+    def merge(self, change: BrokerRegistrationChangeRecord) -> BrokerRegistration:
+        return replace(
+            self,
+            fenced=self.fenced if change.fenced is UNCHANGED else change.fenced,
+            in_controlled_shutdown=(
+                self.in_controlled_shutdown if change.in_controlled_shutdown is UNCHANGED else change.in_controlled_shutdown
+            ),
+            log_dirs=self.log_dirs if change.log_dirs is UNCHANGED else tuple(sorted(change.log_dirs)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRegistration:
+    controller_id: NodeId
+    incarnation_id: UUID
+    listeners: tuple[ListenerInfo, ...]
+    features: tuple[FeatureRange, ...]
+
+    def to_record(self) -> RegisterControllerRecord:
+        return RegisterControllerRecord(
+            controller_id=self.controller_id,
+            incarnation_id=self.incarnation_id,
+            listeners=self.listeners,
+            features=self.features,
+        )
+
+    @classmethod
+    def from_record(cls, record: RegisterControllerRecord) -> ControllerRegistration:
+        return cls(
+            controller_id=record.controller_id,
+            incarnation_id=record.incarnation_id,
+            listeners=record.listeners,
+            features=record.features,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRegistration:
+    """A partition at one moment of the metadata log. Tuples of ids are in assignment order.
+
+    Invariants (20, 21): isr ⊆ replicas; leader None or ∈ isr; epochs never decrease, each change raises the partition epoch
+    by exactly one.
+    """
+
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId | None
+    leader_epoch: int
+    partition_epoch: int
+    recovering: bool = False
+    removing_replicas: tuple[NodeId, ...] = ()
+    adding_replicas: tuple[NodeId, ...] = ()
+    directories: tuple[UUID, ...] = ()
+    elr: tuple[NodeId, ...] = ()
+    last_known_elr: tuple[NodeId, ...] = ()
+
+    @property
+    def preferred_leader(self) -> NodeId:
+        return self.replicas[0]
+
+    @classmethod
+    def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
+        return cls(
+            replicas=record.replicas,
+            isr=record.isr,
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            recovering=record.recovering,
+            removing_replicas=record.removing_replicas,
+            adding_replicas=record.adding_replicas,
+            directories=record.directories,
+            elr=record.elr,
+            last_known_elr=record.last_known_elr,
+        )
+
+    def to_record(self, topic_id: UUID, partition: int) -> PartitionRecord:
+        return PartitionRecord(
+            topic_id=topic_id,
+            partition=partition,
+            replicas=self.replicas,
+            isr=self.isr,
+            leader=self.leader,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            recovering=self.recovering,
+            removing_replicas=self.removing_replicas,
+            adding_replicas=self.adding_replicas,
+            directories=self.directories,
+            elr=self.elr,
+            last_known_elr=self.last_known_elr,
+        )
+
+    def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
+        """The partition after `change` (CM-26, ML-16)."""
+        replicas = self.replicas if change.replicas is UNCHANGED else change.replicas
+        loses_replica = any(replica not in replicas for replica in self.replicas)
+        raises_leader_epoch = change.leader is not UNCHANGED or loses_replica
+        return replace(
+            self,
+            replicas=replicas,
+            isr=self.isr if change.isr is UNCHANGED else change.isr,
+            leader=self.leader if change.leader is UNCHANGED else change.leader,
+            leader_epoch=self.leader_epoch + (1 if raises_leader_epoch else 0),
+            partition_epoch=self.partition_epoch + 1,
+            recovering=self.recovering if change.recovering is UNCHANGED else change.recovering,
+            removing_replicas=self.removing_replicas if change.removing_replicas is UNCHANGED else change.removing_replicas,
+            adding_replicas=self.adding_replicas if change.adding_replicas is UNCHANGED else change.adding_replicas,
+            directories=self.directories if change.directories is UNCHANGED else change.directories,
+            elr=self.elr if change.elr is UNCHANGED else change.elr,
+            last_known_elr=self.last_known_elr if change.last_known_elr is UNCHANGED else change.last_known_elr,
+        )

@@ -1,0 +1,224 @@
+"""What the parts of the raft core share: the log, the role, the output under construction, and the changes of role.
+
+Source: KIP-595 "Quorum State Machine"; RF-01, RF-04, RF-11, RF-13, RF-23.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from kraftlite.model.errors import Fault
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.model.method import Method
+from kraftlite.raft.config import QuorumConfig
+from kraftlite.raft.events import OutboundRequest, Output, Reply
+from kraftlite.raft.metalog import MetadataLog
+from kraftlite.raft.quorum_state import ElectionState, QuorumStateStore
+from kraftlite.raft.requests import RequestTracker
+from kraftlite.raft.states import Candidate, Follower, Leader, Prospective, Resigned, RoleState, Unattached
+from kraftlite.raft.voters import ReplicaKey, VoterSet
+from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.trace import raft as trace
+
+
+class RaftContext:
+    """Mutable state of one RaftCore; only its parts touch it.
+
+    Invariants: `state.epoch` never decreases; the role on disk is never behind the role in memory when anything leaves the
+    node; `hw` never decreases.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: QuorumConfig,
+        metalog: MetadataLog,
+        store: QuorumStateStore,
+        entropy: random.Random,
+        tracer: Tracer,
+        trace_appends: bool,
+    ) -> None:
+        self.config = config
+        self.metalog = metalog
+        self.store = store
+        self.entropy = entropy
+        self.tracer = tracer
+        self.trace_appends = trace_appends
+        self.voters = VoterSet(config.voters)
+        self.key: ReplicaKey = config.key
+        self.requests = RequestTracker(timeout_ms=config.request_timeout_ms, backoff_ms=config.retry_backoff_ms)
+        self.state: RoleState = Unattached(epoch=0)
+        self.hw: int | None = None
+        """The highest high watermark this node has learnt, in any epoch: what state machines may consume up to."""
+        self.shutting_down = False
+        self.now_ms = 0
+        self.wall_ms = 0
+        self.out = Output()
+
+    # who we are
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.config.node_id
+
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.contains(self.key)
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader of this epoch listens, as far as this node knows."""
+        state = self.state
+        if isinstance(state, Follower | Prospective | Leader) and state.leader_endpoint is not None:
+            return state.leader_endpoint
+        return self.voters.endpoint(state.leader_id) if state.leader_id is not None else None
+
+    @property
+    def log_is_durable(self) -> bool:
+        return self.metalog.log.recovery_point >= self.metalog.leo
+
+    # output
+
+    def send(self, peer_id: NodeId, method: Method, request: Any, endpoint: Endpoint | None = None) -> None:
+        peer = endpoint if endpoint is not None else self.voters.endpoint(peer_id)
+        assert peer is not None, f"no endpoint of node {peer_id} is known"
+        entry = self.requests.open(peer_id, method, request, self.now_ms)
+        self.out.requests.append(
+            OutboundRequest(
+                correlation_id=entry.correlation_id,
+                peer_id=peer_id,
+                peer=peer,
+                method=method,
+                request=request,
+                timeout_ms=self.requests.timeout_ms,
+            )
+        )
+
+    def reply(self, request_id: int, response: Any) -> None:
+        self.out.replies.append(Reply(request_id=request_id, response=response))
+
+    def ask_flush(self) -> None:
+        if not self.log_is_durable:
+            self.out.flush = True
+
+    def advance_hw(self, hw: int) -> bool:
+        """Raise what this node knows to be committed; never lowers it (RF-27, RF-28)."""
+        if self.hw is not None and hw <= self.hw:
+            return False
+        self.tracer.emit(trace.HighWatermarkAdvanced(old=self.hw, new=hw))
+        self.hw = hw
+        self.metalog.log.update_hw(hw)
+        self.out.deliver = True
+        return True
+
+    def log_is_up_to_date(self, last_epoch: int, end_offset: int) -> bool:
+        """Whether a candidate's log reaches at least as far as ours: by epoch, then by offset (RF-02)."""
+        return OffsetAndEpoch(epoch=last_epoch, offset=end_offset) >= self.metalog.end
+
+    def random_election_timeout_ms(self) -> int:
+        base = self.config.election_timeout_ms
+        return self.entropy.randrange(base, 2 * base)
+
+    # changes of role
+
+    def become(self, state: RoleState) -> None:
+        """Take a role: first on disk, then in memory. Whatever was asked in the old role no longer matters."""
+        assert state.epoch >= self.state.epoch, f"epoch {self.state.epoch} would go back to {state.epoch}"
+        self.store.write(state.election())
+        self.state = state
+        self.requests.clear()
+        self.out.deliver = True
+        voted = state.election().voted
+        self.tracer.emit(
+            trace.StateChanged(
+                state=state.name,
+                raft_epoch=state.epoch,
+                leader_id=state.leader_id,
+                voted_id=voted.id if voted is not None else None,
+            )
+        )
+
+    def become_unattached(self, epoch: int, *, voted: ReplicaKey | None = None, leader_id: NodeId | None = None) -> None:
+        """Leader and vote of the same epoch are kept: they must not be forgotten (RF-02)."""
+        if epoch == self.epoch:
+            election = self.state.election()
+            voted = voted if voted is not None else election.voted
+            leader_id = leader_id if leader_id is not None else election.leader_id
+        deadline = self.now_ms + self.random_election_timeout_ms() if self.is_voter else None
+        self.become(Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline))
+
+    def become_follower(self, epoch: int, leader_id: NodeId, endpoint: Endpoint) -> None:
+        assert leader_id != self.node_id, "a node does not follow itself"
+        election = self.state.election()
+        voted = election.voted if epoch == election.epoch else None
+        self.become(
+            Follower(
+                epoch=epoch,
+                leader_id=leader_id,
+                leader_endpoint=endpoint,
+                voted=voted,
+                fetch_deadline_ms=self.now_ms + self.config.fetch_timeout_ms,
+            )
+        )
+
+    def observe(self, epoch: int, leader_id: NodeId | None, endpoint: Endpoint | None, *, from_leader: bool = False) -> None:
+        """A peer says that `leader_id` (None: it does not know who) leads `epoch`; `from_leader`: it is that leader.
+
+        Raises Fault when that contradicts what this node knows of the same epoch (RF-23).
+        """
+        if epoch < self.epoch:
+            return
+        if leader_id == self.node_id and not isinstance(self.state, Leader | Resigned):
+            # Only a node that lost its disk can have forgotten that it led: it starts over, and follows nobody yet.
+            leader_id = None
+        if epoch == self.epoch:
+            if leader_id is None:
+                return
+            known = self.state.election().leader_id
+            if known is not None and known != leader_id:
+                raise Fault(f"two leaders in epoch {epoch}: {known} and {leader_id}")
+            if isinstance(self.state, Follower | Leader | Resigned):
+                return
+            if isinstance(self.state, Prospective) and known is not None and not from_leader:
+                return  # hearsay about the very leader that this node has given up on
+        endpoint = endpoint if endpoint is not None or leader_id is None else self.voters.endpoint(leader_id)
+        if leader_id is None:
+            self.become_unattached(epoch)
+        elif endpoint is None:
+            if epoch > self.epoch or self.state.leader_id is None:
+                self.become_unattached(epoch, leader_id=leader_id)
+        else:
+            self.become_follower(epoch, leader_id, endpoint)
+
+    def restore(self, stored: ElectionState | None) -> None:
+        """Take up the role that the disk says, with the epoch of the log if that is newer (RF-11, RF-12)."""
+        election = stored if stored is not None else ElectionState(epoch=0)
+        if self.metalog.last_epoch > election.epoch:
+            election = ElectionState(epoch=self.metalog.last_epoch)
+        self.become(self._restored_role(election))
+
+    def _restored_role(self, election: ElectionState) -> RoleState:
+        epoch, leader_id, voted = election.epoch, election.leader_id, election.voted
+        deadline = self.now_ms + self.random_election_timeout_ms()
+        if leader_id == self.node_id:
+            return Resigned(
+                epoch=epoch,
+                former_leader_id=leader_id,
+                voted=voted,
+                election_deadline_ms=deadline,
+                unacknowledged=set(self.voters.others(self.node_id)),
+                preferred_successors=(),
+            )
+        endpoint = self.voters.endpoint(leader_id) if leader_id is not None else None
+        if leader_id is not None and endpoint is not None:
+            patience = self.now_ms + self.config.fetch_timeout_ms
+            return Follower(epoch=epoch, leader_id=leader_id, leader_endpoint=endpoint, voted=voted, fetch_deadline_ms=patience)
+        if self.is_voter and leader_id is None and voted is not None and voted == self.key:
+            return Candidate(epoch=epoch, voted=voted, election_deadline_ms=deadline, retries=1, granted={self.node_id})
+        return Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline if self.is_voter else None)

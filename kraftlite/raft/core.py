@@ -1,0 +1,335 @@
+"""The quorum's state machine: events in, output out. No waiting, no clock, no entropy of its own.
+
+Source: KIP-595, KIP-630, KIP-996; behaviours section 1.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from kraftlite.model.errors import ErrorCode, Fault
+from kraftlite.model.ids import Endpoint
+from kraftlite.model.messages.raft import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    OffsetAndEpoch,
+    RaftFetchRequest,
+    RaftFetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RecordSerde
+from kraftlite.raft.config import QuorumConfig
+from kraftlite.raft.context import RaftContext
+from kraftlite.raft.elections import Elections
+from kraftlite.raft.events import (
+    AppendScheduled,
+    Event,
+    LogFlushed,
+    Output,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    Tick,
+)
+from kraftlite.raft.following import Following
+from kraftlite.raft.leadership import Leadership
+from kraftlite.raft.metalog import MetadataLog
+from kraftlite.raft.quorum_state import QuorumStateStore
+from kraftlite.raft.requests import Outstanding
+from kraftlite.raft.serving import Serving
+from kraftlite.raft.snapshots import FileSnapshotWriter
+from kraftlite.raft.states import Leader, Resigned, RoleState
+from kraftlite.raft.voters import VoterSet
+from kraftlite.runtime.ports import Disk, Tracer
+from kraftlite.runtime.trace import raft as trace
+
+_MAX_ROLE_CHANGES_PER_STEP = 8
+
+
+class RaftCore:
+    """One node of the metadata quorum, voter or observer.
+
+    `step` with every event, and with `Tick` when `next_deadline_ms` is reached; perform each `Output` before the next step.
+    Times are monotonic milliseconds of this node, `wall_ms` is milliseconds since the epoch. The constructor opens (recovers)
+    the log and takes up the role that `quorum-state` says.
+
+    Raises Fault when this node must stop (RF-12, RF-23, RF-31, RF-46), OSError when its disk fails.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: QuorumConfig,
+        disk: Disk,
+        serde: RecordSerde,
+        entropy: random.Random,
+        tracer: Tracer,
+        now_ms: int,
+        wall_ms: int | None = None,
+        trace_appends: bool = False,
+    ) -> None:
+        self.config = config
+        self._serde = serde
+        wall_ms = now_ms if wall_ms is None else wall_ms
+        if disk.stat(config.metadata_dir) is None:
+            disk.makedirs(config.metadata_dir)
+        store = QuorumStateStore(disk, config.metadata_dir)
+        stored = store.read()
+        metalog = MetadataLog(disk=disk, config=config, serde=serde, wall_ms=wall_ms, entropy=entropy, tracer=tracer)
+        self.metalog = metalog
+        self._ctx = RaftContext(
+            config=config, metalog=metalog, store=store, entropy=entropy, tracer=tracer, trace_appends=trace_appends
+        )
+        self._leadership = Leadership(self._ctx, serde)
+        self._serving = Serving(self._ctx, self._leadership)
+        self._elections = Elections(self._ctx, self._leadership.become_leader)
+        self._following = Following(self._ctx, self._elections.become_prospective)
+        self._clean_deadline_ms = now_ms + config.cleaning_interval_ms
+        self._unlink: list[tuple[int, list[str]]] = []
+        self._led = False
+        self._delivered_offset = 0
+        self._ctx.now_ms, self._ctx.wall_ms = now_ms, wall_ms
+        self._ctx.restore(stored)
+
+    # what the core knows
+
+    @property
+    def state(self) -> RoleState:
+        return self._ctx.state
+
+    @property
+    def state_name(self) -> str:
+        """unattached, prospective, candidate, leader, follower, resigned; `observer` for a node that is not a voter."""
+        return self._ctx.state.name if self._ctx.is_voter else "observer"
+
+    @property
+    def epoch(self) -> int:
+        return self._ctx.epoch
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._ctx.voters
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        return LeaderAndEpoch(leader_id=self._ctx.state.leader_id, epoch=self._ctx.epoch)
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        return self._ctx.leader_endpoint
+
+    @property
+    def epoch_start_offset(self) -> int | None:
+        """Where the epoch that this node leads starts; None unless it leads."""
+        state = self._ctx.state
+        return state.epoch_start_offset if isinstance(state, Leader) else None
+
+    @property
+    def high_watermark(self) -> int | None:
+        """As the quorum would say it now: None while this node leads and nothing of its epoch is committed (RF-15)."""
+        state = self._ctx.state
+        return state.hw if isinstance(state, Leader) else self._ctx.hw
+
+    @property
+    def committed_offset(self) -> int | None:
+        """Everything below it is known to be committed, whatever the role: what state machines may consume."""
+        return self._ctx.hw
+
+    @property
+    def leo(self) -> int:
+        return self.metalog.leo
+
+    @property
+    def log_end_offset(self) -> int:
+        """Including what is prepared."""
+        return self._leadership.end_with_prepared
+
+    @property
+    def shutdown_complete(self) -> bool:
+        """Whether nobody needs to be told any more that this node goes."""
+        state = self._ctx.state
+        return (
+            self._ctx.shutting_down
+            and not isinstance(state, Leader)
+            and not (isinstance(state, Resigned) and bool(state.unacknowledged))
+        )
+
+    def describe(self, wall_ms: int) -> DescribeQuorumResponse:
+        self._ctx.wall_ms = wall_ms
+        return self._leadership.describe()
+
+    def own_batch(self, offset: int) -> CommittedBatch | None:
+        """The batch at `offset` if this node appended it in its current leadership and it is still kept."""
+        for own in self._leadership.own_batches:
+            if own.batch.base_offset >= offset:
+                return own.batch if own.batch.base_offset == offset else None
+        return None
+
+    def mark_delivered(self, offset: int) -> None:
+        """Every state machine of this node has consumed everything below `offset`."""
+        self._delivered_offset = offset
+        self._leadership.may_mark_own_delivered(offset)
+
+    # events
+
+    def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> Output:
+        ctx = self._ctx
+        ctx.now_ms, ctx.wall_ms = now_ms, now_ms if wall_ms is None else wall_ms
+        ctx.out = Output()
+        self._handle(event)
+        self._poll()
+        return ctx.out
+
+    def _handle(self, event: Event) -> None:
+        ctx = self._ctx
+        if isinstance(event, RequestReceived):
+            self._on_request(event.request_id, event.request)
+        elif isinstance(event, ResponseReceived):
+            outstanding = ctx.requests.close(event.correlation_id)
+            if outstanding is not None:
+                self._on_response(outstanding, event.response)
+        elif isinstance(event, RequestFailed):
+            outstanding = ctx.requests.close(event.correlation_id)
+            if outstanding is not None:
+                ctx.requests.back_off(outstanding.peer_id, outstanding.method, ctx.now_ms)
+        elif isinstance(event, LogFlushed):
+            self._serving.on_flushed()
+        elif isinstance(event, AppendScheduled):
+            self._leadership.schedule()
+        elif isinstance(event, ResignRequested):
+            self._on_resign(event)
+        elif isinstance(event, ShutdownRequested):
+            ctx.shutting_down = True
+        else:
+            assert isinstance(event, Tick), event
+
+    def _on_request(self, request_id: int, request: Any) -> None:
+        if isinstance(request, RaftFetchRequest):
+            self._serving.on_fetch_request(request_id, request)
+            return
+        response: Any
+        if isinstance(request, VoteRequest):
+            response = self._elections.on_vote_request(request)
+        elif isinstance(request, BeginQuorumEpochRequest):
+            response = self._elections.on_begin_request(request)
+        elif isinstance(request, EndQuorumEpochRequest):
+            response = self._elections.on_end_request(request)
+        else:
+            assert isinstance(request, FetchSnapshotRequest), request
+            response = self._serving.on_fetch_snapshot_request(request)
+        self._ctx.reply(request_id, response)
+
+    def _on_response(self, outstanding: Outstanding, response: Any) -> None:
+        peer_id, request = outstanding.peer_id, outstanding.request
+        if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            # Of another cluster: nothing it says about epochs and leaders concerns this one.
+            if not self._ctx.is_voter and self._ctx.hw is None:
+                raise Fault(
+                    f"controller {peer_id} belongs to another cluster than this node, whose directories were formatted for "
+                    f"{self._ctx.config.cluster_id}: check controller.quorum.voters, and cluster.id in meta.properties"
+                )
+            self._ctx.requests.back_off(peer_id, outstanding.method, self._ctx.now_ms)
+        elif isinstance(response, RaftFetchResponse):
+            self._following.on_fetch_response(peer_id, request, response)
+        elif isinstance(response, VoteResponse):
+            self._elections.on_vote_response(peer_id, request, response)
+        elif isinstance(response, BeginQuorumEpochResponse):
+            self._leadership.on_begin_response(response)
+        elif isinstance(response, EndQuorumEpochResponse):
+            self._elections.on_end_response(peer_id, response)
+        else:
+            assert isinstance(response, FetchSnapshotResponse), response
+            self._following.on_fetch_snapshot_response(peer_id, request, response)
+
+    def _on_resign(self, event: ResignRequested) -> None:
+        state = self._ctx.state
+        self.check_resign(event.epoch)
+        if event.epoch < state.epoch or not isinstance(state, Leader):
+            return
+        self._leadership.resign(event.reason, self._leadership.successors(state))
+
+    def check_resign(self, epoch: int) -> None:
+        """Raises ValueError when `epoch` is newer than the quorum's, or this node never led it (RF-38).
+
+        To resign again from an epoch that this node has already resigned from is no error: both sides may have seen a reason.
+        """
+        state = self._ctx.state
+        if epoch > state.epoch:
+            raise ValueError(f"cannot resign from epoch {epoch}: the quorum is only in epoch {state.epoch}")
+        if epoch == state.epoch and not isinstance(state, Leader | Resigned):
+            raise ValueError(f"cannot resign from epoch {epoch}: node {self._ctx.node_id} is {state.name}, not its leader")
+
+    # time
+
+    def _poll(self) -> None:
+        ctx = self._ctx
+        for late in ctx.requests.expire(ctx.now_ms):
+            ctx.requests.back_off(late.peer_id, late.method, ctx.now_ms)
+        for _ in range(_MAX_ROLE_CHANGES_PER_STEP):
+            state = ctx.state
+            if self._led and not isinstance(state, Leader):
+                self._leadership.left_office()
+                self._serving.left_office()
+            self._led = isinstance(state, Leader)
+            self._elections.poll()
+            self._following.poll()
+            self._leadership.poll()
+            if ctx.state is state:
+                break
+        self._serving.poll()
+        self._clean()
+
+    def _clean(self) -> None:
+        ctx = self._ctx
+        if self._clean_deadline_ms <= ctx.now_ms:
+            self._clean_deadline_ms = ctx.now_ms + self.config.cleaning_interval_ms
+            keep_from = self._delivered_offset if isinstance(ctx.state, Leader) else None
+            doomed = self.metalog.clean(ctx.wall_ms, keep_from)
+            if doomed:
+                self._unlink.append((ctx.now_ms + self.config.file_delete_delay_ms, doomed))
+        while self._unlink and self._unlink[0][0] <= ctx.now_ms:
+            self.metalog.unlink(self._unlink.pop(0)[1])
+
+    def next_deadline_ms(self) -> int:
+        """When `Tick` is due at the latest."""
+        times = (
+            self._elections.deadline_ms(),
+            self._following.deadline_ms(),
+            self._leadership.deadline_ms(),
+            self._serving.deadline_ms(),
+            self._ctx.requests.next_deadline_ms(self._ctx.now_ms),
+            self._unlink[0][0] if self._unlink else None,
+            self._clean_deadline_ms,
+        )
+        return min(time for time in times if time is not None)
+
+    # appends and snapshots: synchronous, because their result is an offset or a file
+
+    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int) -> int:
+        """See `RaftClient.prepare_append`."""
+        return self._leadership.prepare_append(epoch, records, wall_ms)
+
+    def create_snapshot(self, snapshot_id: OffsetAndEpoch, last_contained_timestamp_ms: int) -> FileSnapshotWriter | None:
+        """See `RaftClient.create_snapshot`."""
+        if not self.metalog.check_new_snapshot(snapshot_id, self._ctx.hw):
+            return None
+        part = self.metalog.snapshots.create_part(snapshot_id)
+        return FileSnapshotWriter(part, self._serde, last_contained_timestamp_ms, self._on_snapshot_created)
+
+    def _on_snapshot_created(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        self._ctx.tracer.emit(trace.SnapshotCreated(end_offset=snapshot_id.offset, last_epoch=snapshot_id.epoch, size_bytes=size))
+
+    def close(self) -> None:
+        """Flush and close the files. The core must not be used afterwards."""
+        self._following.drop_download("shutting down")
+        self.metalog.close()

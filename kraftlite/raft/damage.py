@@ -1,0 +1,73 @@
+"""Whether a metadata log that nobody else has was damaged by more than a crash.
+
+A crash leaves a torn end, which recovery cuts off. A log that goes on behind a bad spot lost records that were promised. A voter
+among others fetches them again; the only voter must not quietly begin without them: brokers would be told to forget topics.
+Source: RF-31, RF-46. Departs: Kafka cuts such a log off.
+"""
+
+from __future__ import annotations
+
+from kraftlite.log.batch import HEADER_BYTES, MAGIC, check_crc, parse_header
+from kraftlite.model.errors import Fault
+from kraftlite.runtime.ports import Disk
+
+_MAGIC_AT = 16
+_MAX_STEP = 1 << 31
+
+
+def check_only_copy(disk: Disk, directory: str) -> None:
+    """Raises Fault, naming file and byte, when segments of the log are missing or a bad spot has intact batches behind it."""
+    if disk.stat(directory) is None:
+        return
+    names = disk.listdir(directory)
+    bases = sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal())
+    for name in names:
+        stem = name.removesuffix(".index")
+        if name.endswith(".index") and stem.isdecimal() and int(stem) not in bases and (not bases or int(stem) > bases[0]):
+            raise Fault(f"{directory}/{stem}.log is missing, and this controller has the only copy of the metadata: restore it")
+    expected = bases[0] if bases else 0
+    for base in bases:
+        path = f"{directory}/{base:020d}.log"
+        if base > expected:
+            raise Fault(
+                f"{directory}: the records from offset {expected} to {base - 1} are missing before {path}, "
+                "and this controller has the only copy of the metadata: restore them"
+            )
+        data = memoryview(disk.read_file(path))
+        expected, end = _walk(data, expected)
+        if end < len(data) and (_intact_behind(data, end, expected) or base != bases[-1]):
+            raise Fault(
+                f"{path} is damaged at byte {end}: the records from offset {expected} on are lost, "
+                "and this controller has the only copy of the metadata. Restore the file; "
+                f"to go on without them, cut it at byte {end} and remove later .log files"
+            )
+
+
+def _walk(data: memoryview, expected: int) -> tuple[int, int]:
+    """(next offset, position) where the intact batches from the start on end."""
+    position = 0
+    while (size := _batch_at(data, position, expected)) is not None:
+        expected = parse_header(data, position).next_offset
+        position += size
+    return expected, position
+
+
+def _batch_at(data: memoryview, position: int, at_least: int) -> int | None:
+    """The size of the intact batch at this position; None when there is none."""
+    if len(data) - position < HEADER_BYTES:
+        return None
+    header = parse_header(data, position)
+    plausible = header.magic == MAGIC and HEADER_BYTES <= header.size_bytes <= len(data) - position
+    if not plausible or not at_least <= header.base_offset < at_least + _MAX_STEP:
+        return None
+    return header.size_bytes if check_crc(data[position : position + header.size_bytes], header) else None
+
+
+def _intact_behind(data: memoryview, position: int, expected: int) -> bool:
+    raw = bytes(data)
+    at = raw.find(bytes([MAGIC]), position + 1 + _MAGIC_AT)
+    while at >= 0:
+        if _batch_at(data, at - _MAGIC_AT, expected) is not None:
+            return True
+        at = raw.find(bytes([MAGIC]), at + 1)
+    return False

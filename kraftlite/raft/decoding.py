@@ -1,0 +1,79 @@
+"""From batches in the log to the state machine's records: the replay path, where every node spends its start.
+
+One pass over the bytes of a batch and no object per record but the value that the serde makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kraftlite.log.batch import HEADER_BYTES, BatchHeader, iter_batches, iter_records
+from kraftlite.raft.client import CommittedBatch, RecordSerde
+
+
+def decode_batches(data: bytes, serde: RecordSerde) -> Iterator[CommittedBatch]:
+    """The batches in `data`; a control batch keeps its place but has no records."""
+    decode = serde.decode
+    for header, raw in iter_batches(data):
+        records: tuple[Any, ...] = ()
+        if not header.is_control:
+            records = tuple([decode(value) for value in record_values(header, raw)])
+        yield CommittedBatch(
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            epoch=header.partition_leader_epoch,
+            append_timestamp_ms=header.max_timestamp,
+            size_bytes=header.size_bytes,
+            records=records,
+        )
+
+
+def record_values(header: BatchHeader, raw: memoryview) -> list[bytes]:
+    """The values of a batch in order. Raises ApiError(CORRUPT_MESSAGE) when the records do not parse."""
+    if header.codec == 0:
+        values = _plain_values(bytes(raw[HEADER_BYTES:]), header.count)
+        if values is not None:
+            return values
+    return [record.value for record in iter_records(raw) if record.value is not None]
+
+
+def _plain_values(data: bytes, count: int) -> list[bytes] | None:
+    """Values of records without key and headers, as this layer writes them; None when one is different.
+
+    A record: length, attributes, timestamp delta, offset delta, key length -1, value length, value, header count 0; all
+    numbers are zigzag varints.
+    """
+    values: list[bytes] = []
+    position = 0
+    try:
+        for _ in range(count):
+            while data[position] > 127:  # length
+                position += 1
+            position += 2  # and attributes
+            while data[position] > 127:  # timestamp delta
+                position += 1
+            position += 1
+            while data[position] > 127:  # offset delta
+                position += 1
+            position += 1
+            if data[position] != 1:
+                return None
+            position += 1
+            size = shift = 0
+            while (byte := data[position]) > 127:
+                size |= (byte & 127) << shift
+                shift += 7
+                position += 1
+            size |= byte << shift
+            position += 1
+            if size & 1:
+                return None
+            end = position + (size >> 1)
+            if end >= len(data) or data[end] != 0:
+                return None
+            values.append(data[position:end])
+            position = end + 1
+    except IndexError:
+        return None
+    return values

@@ -1,0 +1,156 @@
+"""Delivery of what is committed to the state machines of this node: in order, once, in slices.
+
+Source: RF-28, RF-37, RF-43, RF-49.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kraftlite.model.limits import MIB
+from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftListener, RecordSerde
+from kraftlite.raft.core import RaftCore
+from kraftlite.raft.decoding import decode_batches
+from kraftlite.raft.snapshots import SnapshotReader
+from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.trace import raft as trace
+
+SLICE_RECORDS = 1_000
+SLICE_BYTES = MIB
+
+
+class DecodedSnapshot:
+    """A metadata snapshot that has been decoded before it is handed over. Implements `LoadedSnapshot`."""
+
+    def __init__(self, reader: SnapshotReader, batches: list[tuple[Any, ...]]) -> None:
+        self.snapshot_id: OffsetAndEpoch = reader.snapshot_id
+        self.last_contained_timestamp_ms = reader.last_contained_timestamp_ms
+        self.size_bytes = reader.size_bytes
+        self._batches = batches
+
+    def batches(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._batches)
+
+
+class ListenerFeed:
+    """What one state machine has received so far, and what it receives next.
+
+    `step` does a bounded amount of work: at most one batch beyond 1,000 records or 1 MiB. Invariant: `next_offset` is at the
+    start of a batch and never above the committed offset.
+    """
+
+    def __init__(self, core: RaftCore, listener: RaftListener, serde: RecordSerde, tracer: Tracer) -> None:
+        self.listener = listener
+        self.next_offset = 0
+        self._core = core
+        self._serde = serde
+        self._tracer = tracer
+        self._told = LeaderAndEpoch(leader_id=None, epoch=0)
+        self._loading: Iterator[tuple[Any, ...]] | None = None
+        self._reader: SnapshotReader | None = None
+        self._loaded: list[tuple[Any, ...]] = []
+
+    def step(self) -> bool:
+        """Deliver the next slice; False when there is nothing to deliver now."""
+        if self._tell_leader():
+            return True
+        committed = self._core.committed_offset
+        if committed is None:
+            return False
+        if self._loading is not None:
+            self._load_slice()
+            return True
+        latest = self._core.metalog.snapshots.latest
+        if latest is not None and (self.next_offset < self._core.metalog.log_start_offset or self.next_offset == 0):
+            self._reader = self._core.metalog.open_reader(latest)
+            self._loading, self._loaded = self._reader.batches(), []
+            return True
+        if self.next_offset < committed:
+            batches = self._slice(committed)
+            self.next_offset = batches[-1].last_offset + 1
+            self.listener.handle_commit(batches)
+            return True
+        return False
+
+    def _tell_leader(self) -> bool:
+        """Leadership of this node waits until everything below its epoch is consumed (RF-37); other news does not wait."""
+        leader = self._core.leader
+        if leader == self._told:
+            return False
+        start = self._core.epoch_start_offset
+        if start is not None and self.next_offset < start:
+            return False
+        self._told = leader
+        self.listener.handle_leader_change(leader)
+        return True
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _load_slice(self) -> None:
+        assert self._loading is not None and self._reader is not None
+        budget = SLICE_RECORDS
+        for batch in self._loading:
+            self._loaded.append(batch)
+            budget -= len(batch)
+            if budget <= 0:
+                return
+        snapshot = DecodedSnapshot(self._reader, self._loaded)
+        self._reader.close()
+        self._loading, self._reader, self._loaded = None, None, []
+        self.next_offset = snapshot.snapshot_id.offset
+        self._tracer.emit(trace.SnapshotDelivered(listener=type(self.listener).__name__, end_offset=snapshot.snapshot_id.offset))
+        self.listener.handle_load_snapshot(snapshot)
+
+    def _slice(self, committed: int) -> list[CommittedBatch]:
+        """The next committed batches: those this node appended itself as they were handed in, the others from the log."""
+        batches: list[CommittedBatch] = []
+        offset, records, size = self.next_offset, 0, 0
+        while offset < committed and records < SLICE_RECORDS and size < SLICE_BYTES:
+            batch = self._core.own_batch(offset)
+            if batch is None or batch.last_offset >= committed:
+                break
+            batches.append(batch)
+            offset, records, size = batch.last_offset + 1, records + len(batch.records), size + batch.size_bytes
+        if batches:
+            return batches
+        data = self._core.metalog.log.read(offset, SLICE_BYTES, up_to=committed)
+        for batch in decode_batches(data, self._serde):
+            batches.append(batch)
+            records += len(batch.records)
+            if records >= SLICE_RECORDS:
+                break
+        assert batches, f"no batch at offset {offset} below the committed offset {committed}"
+        return batches
+
+
+class Delivery:
+    """All state machines of one node."""
+
+    def __init__(self, core: RaftCore, serde: RecordSerde, tracer: Tracer) -> None:
+        self._core = core
+        self._serde = serde
+        self._tracer = tracer
+        self.feeds: list[ListenerFeed] = []
+
+    def register(self, listener: RaftListener) -> ListenerFeed:
+        feed = ListenerFeed(self._core, listener, self._serde, self._tracer)
+        self.feeds.append(feed)
+        return feed
+
+    def close(self) -> None:
+        for feed in self.feeds:
+            feed.close()
+
+    def pump(self) -> bool:
+        """One slice for every state machine; False when all have everything."""
+        worked = False
+        for feed in list(self.feeds):
+            worked = feed.step() or worked
+        committed = self._core.committed_offset
+        if committed is not None:
+            self._core.mark_delivered(min((feed.next_offset for feed in self.feeds), default=committed))
+        return worked

@@ -1,0 +1,289 @@
+"""The quorum on a real or simulated loop: performs the core's output, and is the `RaftClient` of this node's state machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.methods import (
+    BEGIN_QUORUM_EPOCH,
+    DESCRIBE_QUORUM,
+    END_QUORUM_EPOCH,
+    FETCH_SNAPSHOT,
+    RAFT_FETCH,
+    VOTE,
+)
+from kraftlite.model.messages.raft import DescribeQuorumResponse, OffsetAndEpoch
+from kraftlite.model.method import Method
+from kraftlite.raft.client import LeaderAndEpoch, RaftListener, RecordSerde, SnapshotWriter
+from kraftlite.raft.config import QuorumConfig
+from kraftlite.raft.core import RaftCore
+from kraftlite.raft.delivery import Delivery
+from kraftlite.raft.events import (
+    AppendScheduled,
+    Event,
+    LogFlushed,
+    OutboundRequest,
+    Output,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    Tick,
+)
+from kraftlite.runtime.ports import Handler, Ports, TaskHandle, TimerHandle, TransportError
+
+
+class RaftDriver:
+    """Runs a RaftCore over the ports. Implements `RaftClient`; all calls on the node's loop, after `start`.
+
+    `register` may be called before `start`. A Fault, a failed assertion or a disk error goes to `Ports.fault`, and the driver
+    refuses everything from then on.
+    """
+
+    def __init__(self, ports: Ports, config: QuorumConfig, serde: RecordSerde) -> None:
+        self._ports = ports
+        self._config = config
+        self._serde = serde
+        self._core: RaftCore | None = None
+        self._delivery: Delivery | None = None
+        self._early: list[RaftListener] = []
+        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._next_request_id = 1
+        self._timer: TimerHandle | None = None
+        self._timer_deadline_ms: int | None = None
+        self._tasks: dict[int, TaskHandle] = {}
+        self._next_task = 1
+        self._flush_wanted = False
+        self._flushing = False
+        self._deliver = asyncio.Event()
+        self._handed_over = asyncio.Event()
+        self._stopped = False
+
+    # life
+
+    async def start(self) -> None:
+        """Open the log, take up the stored role, begin to tick. Raises Fault or OSError when the directory is unusable."""
+        clock = self._ports.clock
+        self._core = RaftCore(
+            config=self._config,
+            disk=self._ports.disk,
+            serde=self._serde,
+            entropy=self._ports.entropy,
+            tracer=self._ports.tracer,
+            now_ms=clock.now_ms(),
+            wall_ms=clock.wall_ms(),
+        )
+        self._delivery = Delivery(self._core, self._serde, self._ports.tracer)
+        for listener in self._early:
+            self._delivery.register(listener)
+        self._early.clear()
+        self._spawn(partial(self._deliver_forever, self._delivery), "raft-delivery")
+        self._step(Tick())
+
+    async def stop(self, *, graceful: bool) -> None:
+        """`graceful`: a leader names its successors and waits until the voters know, or the request timeout (RF-19)."""
+        if self._core is not None and graceful and not self._stopped:
+            self._step(ShutdownRequested())
+            limit = self._ports.clock.call_later(self._config.request_timeout_ms, self._handed_over.set)
+            await self._handed_over.wait()
+            limit.cancel()
+        already, self._stopped = self._stopped, True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks.values()):
+            task.cancel()
+        for task in list(self._tasks.values()):
+            try:
+                await task
+            except asyncio.CancelledError:
+                if (current := asyncio.current_task()) is not None and current.cancelling():
+                    raise
+        self._refuse_waiting(f"node {self._config.node_id} is stopping")
+        if self._core is not None and self._delivery is not None and not already:
+            self._delivery.close()
+            self._core.close()
+
+    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        number = self._next_task
+        self._next_task += 1
+
+        async def run() -> None:
+            try:
+                await work()
+            finally:
+                self._tasks.pop(number, None)
+
+        self._tasks[number] = self._ports.tasks.spawn(run(), name=name)
+
+    @property
+    def core(self) -> RaftCore:
+        if self._core is None:
+            raise Fault("the raft driver is not started")
+        return self._core
+
+    # steps
+
+    def _step(self, event: Event) -> None:
+        if self._stopped:
+            return
+        clock = self._ports.clock
+        try:
+            output = self.core.step(event, clock.now_ms(), clock.wall_ms())
+        except Exception as error:  # noqa: BLE001 the top of every path into the core: classify and stop
+            self._stopped = True
+            self._handed_over.set()
+            self._refuse_waiting(f"node {self._config.node_id} has failed")
+            self._ports.fault(error, "raft")
+            return
+        self._perform(output)
+        self._arm_timer()
+
+    def _refuse_waiting(self, message: str) -> None:
+        """Answer the requests that still wait: the core will not."""
+        for future in self._replies.values():
+            if not future.done():
+                future.set_exception(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message))
+
+    def _perform(self, output: Output) -> None:
+        for request in output.requests:
+            self._spawn(partial(self._call, request), f"raft-{request.method.name}")
+        if output.flush:
+            self._flush_wanted = True
+            if not self._flushing:
+                self._flushing = True
+                self._spawn(self._flush, "raft-flush")
+        for reply in output.replies:
+            future = self._replies.pop(reply.request_id, None)
+            if future is not None and not future.done():
+                future.set_result(reply.response)
+        if output.deliver:
+            self._deliver.set()
+        if self.core.shutdown_complete:
+            self._handed_over.set()
+
+    def _arm_timer(self) -> None:
+        deadline = self.core.next_deadline_ms()
+        if self._timer is not None:
+            if deadline == self._timer_deadline_ms:
+                return
+            self._timer.cancel()
+        delay = max(1, deadline - self._ports.clock.now_ms())
+        self._timer_deadline_ms = deadline
+        self._timer = self._ports.clock.call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._step(Tick())
+
+    async def _call(self, request: OutboundRequest) -> None:
+        event: Event
+        try:
+            response = await self._ports.transport.call(request.peer, request.method, request.request, request.timeout_ms)
+            event = ResponseReceived(correlation_id=request.correlation_id, response=response)
+        except (TransportError, ApiError):
+            event = RequestFailed(correlation_id=request.correlation_id)
+        self._step(event)
+
+    async def _flush(self) -> None:
+        try:
+            while self._flush_wanted and not self._stopped:
+                self._flush_wanted = False
+                durable = await self.core.metalog.log.flush()
+                self._step(LogFlushed(leo=durable))
+        finally:
+            self._flushing = False
+
+    async def _deliver_forever(self, delivery: Delivery) -> None:
+        while True:
+            await self._deliver.wait()
+            self._deliver.clear()
+            while delivery.pump():
+                await self._ports.clock.sleep(0)
+
+    # service
+
+    def handlers(self) -> Mapping[Method, Handler]:
+        """The raft service, for the controller listener."""
+        methods = (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, RAFT_FETCH, FETCH_SNAPSHOT)
+        return {**dict.fromkeys(methods, self._handle), DESCRIBE_QUORUM: self._handle_describe}
+
+    async def _handle(self, request: Any) -> Any:
+        if self._core is None or self._stopped:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {self._config.node_id} is not running")
+        request_id = self._next_request_id
+        self._next_request_id += 1
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._replies[request_id] = future
+        try:
+            self._step(RequestReceived(request_id=request_id, request=request))
+            return await future
+        finally:
+            self._replies.pop(request_id, None)
+
+    async def _handle_describe(self, request: Any) -> DescribeQuorumResponse:
+        return self.describe_quorum()
+
+    # the client
+
+    @property
+    def node_id(self) -> NodeId:
+        return self._config.node_id
+
+    @property
+    def state_name(self) -> str:
+        return self._core.state_name if self._core is not None else "unattached"
+
+    @property
+    def raft_epoch(self) -> int:
+        return self._core.epoch if self._core is not None else 0
+
+    def register(self, listener: RaftListener) -> None:
+        if self._delivery is None:
+            self._early.append(listener)
+            return
+        self._delivery.register(listener)
+        self._deliver.set()
+
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        return self._core.leader if self._core is not None else LeaderAndEpoch(leader_id=None, epoch=0)
+
+    def leader_endpoint(self) -> Endpoint | None:
+        return self._core.leader_endpoint if self._core is not None else None
+
+    def high_watermark(self) -> int | None:
+        return self._core.high_watermark if self._core is not None else None
+
+    def log_end_offset(self) -> int:
+        return self._core.log_end_offset if self._core is not None else 0
+
+    def prepare_append(self, epoch: int, records: Sequence[Any]) -> int:
+        self._refuse_when_stopped()
+        return self.core.prepare_append(epoch, records, self._ports.clock.wall_ms())
+
+    def schedule_prepared_append(self) -> None:
+        self._step(AppendScheduled())
+
+    def resign(self, epoch: int) -> None:
+        self.core.check_resign(epoch)
+        self._step(ResignRequested(epoch=epoch))
+
+    def create_snapshot(self, snapshot_id: OffsetAndEpoch, last_contained_timestamp_ms: int) -> SnapshotWriter | None:
+        self._refuse_when_stopped()
+        return self.core.create_snapshot(snapshot_id, last_contained_timestamp_ms)
+
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        return self.core.metalog.snapshots.latest
+
+    def describe_quorum(self) -> DescribeQuorumResponse:
+        self._refuse_when_stopped()
+        return self.core.describe(self._ports.clock.wall_ms())
+
+    def _refuse_when_stopped(self) -> None:
+        if self._stopped:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, f"node {self._config.node_id} has stopped")

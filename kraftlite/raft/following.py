@@ -1,0 +1,225 @@
+"""Following a leader: fetching its log or its snapshot, and looking for one when none is known.
+
+Source: KIP-595, KIP-630; RF-17, RF-25, RF-28 to RF-31, RF-34, RF-39, RF-44, RF-45.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_MAX_FETCH_BYTES, SNAPSHOT_CHUNK_BYTES
+from kraftlite.model.messages.methods import FETCH_SNAPSHOT, RAFT_FETCH
+from kraftlite.model.messages.raft import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    OffsetAndEpoch,
+    RaftFetchRequest,
+    RaftFetchResponse,
+)
+from kraftlite.raft.context import RaftContext
+from kraftlite.raft.snapshots import PartialSnapshot
+from kraftlite.raft.states import Follower, Leader, Unattached
+from kraftlite.runtime.trace import raft as trace
+
+DISCOVERY_PATIENCE_MS = 100
+"""A voter that does not say within this time who leads hangs, or is cut off: another is asked as well."""
+
+
+class Following:
+    """The part of the core that plays follower, and the observer that looks for a leader. Raises Fault (RF-31), OSError."""
+
+    def __init__(self, ctx: RaftContext, become_prospective: Callable[[], None]) -> None:
+        self._ctx = ctx
+        self._become_prospective = become_prospective
+        self._download: PartialSnapshot | None = None
+        self._download_from: NodeId | None = None
+        self._ask_another_ms: int | None = None
+        """When the next voter is asked for the leader if the one that was asked last stays silent."""
+
+    # time
+
+    def poll(self) -> None:
+        ctx, state = self._ctx, self._ctx.state
+        self._ask_another_ms = None
+        if isinstance(state, Unattached):
+            self._look_for_leader()
+            return
+        if isinstance(state, Leader):
+            self.drop_download("this node leads")
+        if not isinstance(state, Follower):
+            return
+        if state.fetch_deadline_ms <= ctx.now_ms and not ctx.shutting_down and not state.fetch_timed_out:
+            if not state.leader_has_resigned:
+                ctx.tracer.emit(trace.FetchTimedOut(leader_id=state.leader_id, raft_epoch=state.epoch))
+            if ctx.is_voter:
+                self._become_prospective()
+                return
+            state.fetch_timed_out = True
+        method = RAFT_FETCH
+        if self._download is not None and self._download_from == state.leader_id:
+            method = FETCH_SNAPSHOT
+            self._fetch_snapshot(state, self._download)
+        else:
+            self._fetch(state.leader_id, state.leader_endpoint)
+        if state.fetch_timed_out or ctx.requests.is_backing_off(state.leader_id, method, ctx.now_ms):
+            self._look_for_leader(given_up=state.leader_id)
+
+    def deadline_ms(self) -> int | None:
+        state = self._ctx.state
+        if not isinstance(state, Follower) or state.fetch_timed_out or self._ctx.shutting_down:
+            return self._ask_another_ms
+        return min(state.fetch_deadline_ms, self._ask_another_ms or state.fetch_deadline_ms)
+
+    def _look_for_leader(self, given_up: NodeId | None = None) -> None:
+        """Fetch from any voter: whoever it is answers with what it knows about the leader.
+
+        A follower asks others than its leader, `given_up`, while that one cannot be reached or is silent: it may have been
+        replaced, and who still names it as the leader is asked again after the back-off.
+        """
+        ctx = self._ctx
+        if ctx.shutting_down:
+            return
+        others = [voter_id for voter_id in ctx.voters.others(ctx.node_id) if voter_id != given_up]
+        asked_ms = ctx.requests.last_sent_ms(RAFT_FETCH, others)
+        if asked_ms is not None and asked_ms + DISCOVERY_PATIENCE_MS > ctx.now_ms:
+            self._ask_another_ms = asked_ms + DISCOVERY_PATIENCE_MS
+            return
+        ready = [voter_id for voter_id in others if ctx.requests.may_send(voter_id, RAFT_FETCH, ctx.now_ms)]
+        if ready:
+            self._fetch(ctx.entropy.choice(ready), None, max_wait_ms=0)
+
+    def _fetch(self, peer_id: NodeId, endpoint: Endpoint | None, max_wait_ms: int = RAFT_FETCH_MAX_WAIT_MS) -> None:
+        ctx = self._ctx
+        if not ctx.requests.may_send(peer_id, RAFT_FETCH, ctx.now_ms):
+            return
+        if ctx.is_voter and not ctx.log_is_durable:
+            ctx.ask_flush()  # a voter's fetch acknowledges everything below its offset: only what is durable may be (RF-29)
+            return
+        request = RaftFetchRequest(
+            cluster_id=ctx.config.cluster_id,
+            replica_id=ctx.node_id,
+            replica_directory_id=ctx.key.directory_id,
+            current_leader_epoch=ctx.epoch,
+            fetch_offset=ctx.metalog.leo,
+            last_fetched_epoch=ctx.metalog.last_epoch,
+            max_wait_ms=max_wait_ms,
+            max_bytes=RAFT_MAX_FETCH_BYTES,
+        )
+        ctx.send(peer_id, RAFT_FETCH, request, endpoint)
+
+    def _fetch_snapshot(self, state: Follower, download: PartialSnapshot) -> None:
+        ctx = self._ctx
+        if not ctx.requests.may_send(state.leader_id, FETCH_SNAPSHOT, ctx.now_ms):
+            return
+        request = FetchSnapshotRequest(
+            cluster_id=ctx.config.cluster_id,
+            replica_id=ctx.node_id,
+            replica_directory_id=ctx.key.directory_id,
+            current_leader_epoch=state.epoch,
+            snapshot_id=download.snapshot_id,
+            position=download.position,
+            max_bytes=SNAPSHOT_CHUNK_BYTES,
+        )
+        ctx.send(state.leader_id, FETCH_SNAPSHOT, request, state.leader_endpoint)
+
+    # answers
+
+    def on_fetch_response(self, peer_id: NodeId, request: RaftFetchRequest, response: RaftFetchResponse) -> None:
+        ctx = self._ctx
+        before = ctx.state
+        ctx.observe(response.leader_epoch, response.leader_id, response.leader_endpoint)
+        state = ctx.state
+        if state is not before:
+            return
+        ours = isinstance(state, Follower) and state.leader_id == peer_id and response.leader_epoch == state.epoch
+        if response.error is not ErrorCode.NONE or not ours or request.fetch_offset != ctx.metalog.leo:
+            ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
+            return
+        assert isinstance(state, Follower)
+        if response.snapshot_id is None:
+            self.drop_download("the log reaches back far enough")
+        if response.diverging_epoch is not None:
+            ctx.metalog.truncate_to_diverging(response.diverging_epoch)
+        elif response.snapshot_id is not None:
+            self._start_download(state, response.snapshot_id)
+        elif not self._append(state, response.payload):
+            ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
+            return
+        self._succeeded(state)
+        if response.high_watermark is not None and response.diverging_epoch is None and response.snapshot_id is None:
+            ctx.advance_hw(min(response.high_watermark, ctx.metalog.leo))
+
+    def _append(self, state: Follower, payload: bytes) -> bool:
+        """False when the bytes were damaged on the way: fetch them again."""
+        ctx = self._ctx
+        if not payload:
+            return True
+        base = ctx.metalog.leo
+        try:
+            info = ctx.metalog.log.append_as_follower(payload, leader_epoch=state.epoch, wall_ms=ctx.wall_ms)
+        except ApiError:
+            return False
+        if info is None:
+            return False
+        if ctx.trace_appends:
+            ctx.tracer.emit(trace.BatchAppended(base_offset=base, leo=info.leo, raft_epoch=state.epoch))
+        if ctx.is_voter:
+            ctx.ask_flush()
+        return True
+
+    def _succeeded(self, state: Follower) -> None:
+        """Only success counts as a sign of a living leader (RF-34)."""
+        state.leader_is_live, state.fetch_timed_out = True, False
+        state.fetch_deadline_ms = self._ctx.now_ms + self._ctx.config.fetch_timeout_ms
+
+    def _start_download(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
+        """Resume what was begun from the same leader, or begin anew (RF-44)."""
+        download = self._download
+        if download is not None and (download.snapshot_id != snapshot_id or self._download_from != state.leader_id):
+            self.drop_download("another snapshot is wanted")
+        if self._download is None:
+            self._download = self._ctx.metalog.snapshots.create_part(snapshot_id)
+            self._download_from = state.leader_id
+        self._ctx.tracer.emit(
+            trace.SnapshotFetchStarted(
+                leader_id=state.leader_id,
+                end_offset=snapshot_id.offset,
+                last_epoch=snapshot_id.epoch,
+                position=self._download.position,
+            )
+        )
+
+    def on_fetch_snapshot_response(self, peer_id: NodeId, request: FetchSnapshotRequest, response: FetchSnapshotResponse) -> None:
+        ctx = self._ctx
+        before = ctx.state
+        ctx.observe(response.leader_epoch, response.leader_id, None)
+        state, download = ctx.state, self._download
+        if state is not before or not isinstance(state, Follower) or state.leader_id != peer_id:
+            return
+        if download is None or download.snapshot_id != request.snapshot_id or download.position != request.position:
+            return
+        if response.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
+            self.drop_download(response.error.name)
+            return
+        if response.error is not ErrorCode.NONE or response.position != request.position or not response.payload:
+            ctx.requests.back_off(peer_id, FETCH_SNAPSHOT, ctx.now_ms)
+            return
+        self._succeeded(state)
+        download.append(response.payload)
+        if download.position >= response.size:
+            self._download = None
+            ctx.metalog.install(download)
+            ctx.advance_hw(download.snapshot_id.offset)
+            ctx.ask_flush()
+
+    def drop_download(self, error: str) -> None:
+        download, self._download = self._download, None
+        if download is not None:
+            download.abandon()
+            self._ctx.tracer.emit(
+                trace.SnapshotFetchFailed(
+                    end_offset=download.snapshot_id.offset, last_epoch=download.snapshot_id.epoch, error=error
+                )
+            )

@@ -1,0 +1,330 @@
+"""Leading an epoch: appending, counting, the high watermark, serving fetches, noticing that nobody listens.
+
+Source: KIP-595, KIP-630; RF-14 to RF-16, RF-18, RF-25 to RF-27, RF-29, RF-32, RF-33, RF-35, RF-36, RF-40, RF-43, RF-44, RF-57.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kraftlite.log.batch import build_batch
+from kraftlite.log.control import LeaderChange, control_batch
+from kraftlite.log.validation import AppendOrigin
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_OBSERVER_EXPIRY_MS
+from kraftlite.model.messages.methods import BEGIN_QUORUM_EPOCH
+from kraftlite.model.messages.raft import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    DescribeQuorumResponse,
+    QuorumReplica,
+)
+from kraftlite.raft.accumulator import BatchAccumulator, PreparedBatch
+from kraftlite.raft.client import CommittedBatch, RecordSerde
+from kraftlite.raft.context import RaftContext
+from kraftlite.raft.states import Candidate, Leader, ReplicaProgress, Resigned
+from kraftlite.raft.voters import ReplicaKey
+from kraftlite.runtime.trace import raft as trace
+
+_MAX_OWN_BATCHES = 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnBatch:
+    """A batch that this node appended as leader, with its records as they were handed in."""
+
+    batch: CommittedBatch
+    next_offset: int
+
+
+class Leadership:
+    """The part of the core that plays leader."""
+
+    def __init__(self, ctx: RaftContext, serde: RecordSerde) -> None:
+        self._ctx = ctx
+        self._serde = serde
+        self._accumulator: BatchAccumulator | None = None
+        self.own_batches: deque[OwnBatch] = deque()
+        """Not delivered yet, in offset order; empty unless this node leads."""
+
+    # beginning and end
+
+    def become_leader(self, candidate: Candidate) -> None:
+        """Take office: on disk first, then the LeaderChange record as the first of the epoch (RF-14)."""
+        ctx = self._ctx
+        start = ctx.metalog.leo
+        alone = ctx.voters.is_only_voter(ctx.key)
+        granting = tuple(voter_id for voter_id in ctx.voters.ids if voter_id in candidate.granted)
+        others = ctx.voters.others(ctx.node_id)
+        leader = Leader(
+            epoch=candidate.epoch,
+            leader_id=ctx.node_id,
+            leader_endpoint=ctx.voters.endpoint(ctx.node_id),
+            voted=candidate.voted,
+            epoch_start_offset=start,
+            granting_voters=granting,
+            check_quorum_deadline_ms=None if alone else ctx.now_ms + self._check_quorum_ms,
+            begin_epoch_deadline_ms=None if alone else ctx.now_ms + ctx.config.fetch_timeout_ms // 2,
+            voters={voter_id: ReplicaProgress() for voter_id in ctx.voters.ids},
+            begin_epoch_pending=set(others),
+        )
+        ctx.become(leader)
+        ctx.tracer.emit(
+            trace.LeaderElected(
+                leader_id=ctx.node_id, raft_epoch=leader.epoch, epoch_start_offset=start, granting_voters=granting
+            )
+        )
+        change = LeaderChange(leader_id=ctx.node_id, voters=ctx.voters.ids, granting_voters=granting)
+        raw = bytearray(control_batch([change], timestamp_ms=ctx.wall_ms, leader_epoch=leader.epoch, base_offset=start))
+        self.own_batches.clear()
+        self._write(leader, raw, ())
+        self._accumulator = BatchAccumulator(
+            epoch=leader.epoch,
+            next_offset=ctx.metalog.leo,
+            serde=self._serde,
+            linger_ms=ctx.config.append_linger_ms,
+            max_batch_bytes=ctx.config.log_config.segment_bytes,
+        )
+        ctx.ask_flush()
+
+    def resign(self, reason: str, successors: tuple[NodeId, ...]) -> None:
+        ctx = self._ctx
+        leader = ctx.state
+        assert isinstance(leader, Leader), "only a leader can resign"
+        ctx.tracer.emit(trace.LeaderResigned(raft_epoch=leader.epoch, reason=reason, preferred_successors=successors))
+        ctx.become(
+            Resigned(
+                epoch=leader.epoch,
+                former_leader_id=ctx.node_id,
+                voted=leader.voted,
+                election_deadline_ms=ctx.now_ms + ctx.random_election_timeout_ms(),
+                unacknowledged=set(ctx.voters.others(ctx.node_id)),
+                preferred_successors=successors,
+            )
+        )
+
+    def successors(self, leader: Leader) -> tuple[NodeId, ...]:
+        """The other voters, the one whose log reaches furthest first (RF-19)."""
+        others = self._ctx.voters.others(self._ctx.node_id)
+        ends = {voter_id: leader.voters[voter_id].end_offset for voter_id in others}
+        return tuple(sorted(others, key=lambda voter_id: (-(_or(ends[voter_id], -1)), voter_id)))
+
+    def left_office(self) -> None:
+        """Called after any change of role away from leader: nothing prepared may leave any more (RF-36)."""
+        if self._accumulator is not None:
+            waiting = self._accumulator.waiting_records
+            if waiting:
+                self._ctx.tracer.emit(trace.AppendsDiscarded(records=waiting, raft_epoch=self._accumulator.epoch))
+            self._accumulator = None
+        self.own_batches.clear()
+
+    # appending
+
+    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int) -> int:
+        state = self._ctx.state
+        if epoch > state.epoch:
+            raise ValueError(f"append in epoch {epoch}, but the quorum is only in epoch {state.epoch}")
+        if not isinstance(state, Leader) or epoch < state.epoch or self._accumulator is None:
+            raise ApiError(
+                ErrorCode.NOT_CONTROLLER,
+                f"node {self._ctx.node_id} does not lead epoch {epoch}; it is {state.name} in {state.epoch}",
+            )
+        return self._accumulator.prepare(records, wall_ms)
+
+    def schedule(self) -> None:
+        if self._accumulator is not None:
+            self._accumulator.schedule(self._ctx.now_ms)
+
+    @property
+    def end_with_prepared(self) -> int:
+        return self._accumulator.next_offset if self._accumulator is not None else self._ctx.metalog.leo
+
+    def _drain(self, leader: Leader) -> None:
+        ctx, accumulator = self._ctx, self._accumulator
+        if accumulator is None or not accumulator.is_due(ctx.now_ms):
+            return
+        for batch in accumulator.drain():
+            self._append(leader, batch)
+        ctx.ask_flush()
+
+    def _append(self, leader: Leader, prepared: PreparedBatch) -> None:
+        raw = build_batch(
+            prepared.encoded,
+            base_offset=prepared.base_offset,
+            leader_epoch=leader.epoch,
+            timestamp_ms=prepared.timestamp_ms,
+        )
+        assert prepared.base_offset == self._ctx.metalog.leo, "prepared offsets do not continue the log"
+        self._write(leader, bytearray(raw), tuple(prepared.decoded), prepared.timestamp_ms)
+
+    def _write(self, leader: Leader, raw: bytearray, decoded: tuple[Any, ...], timestamp_ms: int | None = None) -> None:
+        ctx = self._ctx
+        info = ctx.metalog.log.append_as_leader(
+            raw, leader_epoch=leader.epoch, wall_ms=ctx.wall_ms, origin=AppendOrigin.RAFT_LEADER
+        )
+        batch = CommittedBatch(
+            base_offset=info.base_offset,
+            last_offset=info.last_offset,
+            epoch=leader.epoch,
+            append_timestamp_ms=timestamp_ms if timestamp_ms is not None else ctx.wall_ms,
+            size_bytes=len(raw),
+            records=decoded,
+        )
+        self.own_batches.append(OwnBatch(batch=batch, next_offset=info.leo))
+        if len(self.own_batches) > _MAX_OWN_BATCHES:
+            self.own_batches.popleft()  # will be decoded from the log
+        if ctx.trace_appends:
+            ctx.tracer.emit(trace.BatchAppended(base_offset=info.base_offset, leo=info.leo, raft_epoch=leader.epoch))
+
+    # counting
+
+    def note_fetch(self, leader: Leader, key: ReplicaKey, offset: int | None) -> ReplicaProgress:
+        """A replica asked for what lies behind `offset` (None: for a part of a snapshot). Resets check-quorum (RF-18)."""
+        ctx = self._ctx
+        if ctx.voters.contains(key):
+            progress = leader.voters[key.id]
+            leader.fetched_voters.add(key.id)
+            if len(leader.fetched_voters) + 1 >= ctx.voters.majority:
+                leader.fetched_voters.clear()
+                leader.check_quorum_deadline_ms = ctx.now_ms + self._check_quorum_ms
+        else:
+            progress = leader.observers.setdefault(key, ReplicaProgress())
+        if offset is not None:
+            leo = ctx.metalog.leo
+            if offset >= leo:
+                progress.last_caught_up_ms = ctx.wall_ms
+            elif 0 <= progress.last_fetch_leo <= offset:
+                progress.last_caught_up_ms = _later(progress.last_caught_up_ms, progress.last_fetch_ms)
+            progress.end_offset = offset
+            progress.last_fetch_leo = leo
+        progress.last_fetch_ms = _later(progress.last_fetch_ms, ctx.wall_ms)
+        progress.last_fetch_at_ms = ctx.now_ms
+        return progress
+
+    def update_hw(self, leader: Leader) -> bool:
+        """HW = what a majority of the voters has, once that lies beyond the start of this epoch (RF-15, RF-26)."""
+        ctx = self._ctx
+        offsets = {voter_id: _or(progress.end_offset, -1) for voter_id, progress in leader.voters.items()}
+        if ctx.node_id in offsets:
+            offsets[ctx.node_id] = min(ctx.metalog.log.recovery_point, ctx.metalog.leo)
+        hw = min(ctx.voters.majority_offset(offsets), ctx.metalog.leo)
+        if hw <= leader.epoch_start_offset or (leader.hw is not None and hw <= leader.hw):
+            return False
+        leader.hw = hw
+        ctx.advance_hw(hw)
+        return True
+
+    def may_mark_own_delivered(self, offset: int) -> None:
+        """All state machines have consumed everything below `offset`: forget the records kept for them."""
+        while self.own_batches and self.own_batches[0].next_offset <= offset:
+            self.own_batches.popleft()
+
+    # time
+
+    @property
+    def _check_quorum_ms(self) -> int:
+        return self._ctx.config.fetch_timeout_ms * 3 // 2
+
+    def poll(self) -> None:
+        ctx, leader = self._ctx, self._ctx.state
+        if not isinstance(leader, Leader):
+            return
+        if ctx.shutting_down:
+            self.resign("shutting down", self.successors(leader))
+            return
+        if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= ctx.now_ms:
+            self.resign("no fetches from a majority of the voters", ())
+            return
+        self._drain(leader)
+        self._begin_epoch(leader)
+        expired = [
+            key
+            for key, progress in leader.observers.items()
+            if _or(progress.last_fetch_at_ms, ctx.now_ms) + RAFT_OBSERVER_EXPIRY_MS <= ctx.now_ms
+        ]
+        for key in expired:
+            del leader.observers[key]
+
+    def _begin_epoch(self, leader: Leader) -> None:
+        """Advertise this leader; again to those that have not fetched since the last time (RF-16)."""
+        ctx = self._ctx
+        period = ctx.config.fetch_timeout_ms // 2
+        if leader.begin_epoch_deadline_ms is not None and leader.begin_epoch_deadline_ms <= ctx.now_ms:
+            leader.begin_epoch_deadline_ms = ctx.now_ms + period
+            for voter_id in ctx.voters.others(ctx.node_id):
+                last = leader.voters[voter_id].last_fetch_at_ms
+                if last is None or last + period <= ctx.now_ms:
+                    leader.begin_epoch_pending.add(voter_id)
+        for voter_id in ctx.voters.others(ctx.node_id):
+            if voter_id in leader.begin_epoch_pending and ctx.requests.may_send(voter_id, BEGIN_QUORUM_EPOCH, ctx.now_ms):
+                leader.begin_epoch_pending.discard(voter_id)
+                voter = ctx.voters.get(voter_id)
+                request = BeginQuorumEpochRequest(
+                    cluster_id=ctx.config.cluster_id,
+                    voter_id=voter_id,
+                    voter_directory_id=voter.directory_id if voter is not None else None,
+                    leader_id=ctx.node_id,
+                    leader_epoch=leader.epoch,
+                    leader_endpoint=leader.leader_endpoint,
+                )
+                ctx.send(voter_id, BEGIN_QUORUM_EPOCH, request)
+
+    def on_begin_response(self, response: BeginQuorumEpochResponse) -> None:
+        self._ctx.observe(response.leader_epoch, response.leader_id, None)
+
+    def deadline_ms(self) -> int | None:
+        leader = self._ctx.state
+        if not isinstance(leader, Leader):
+            return None
+        drain = self._accumulator.drain_deadline_ms if self._accumulator is not None else None
+        times = (leader.check_quorum_deadline_ms, leader.begin_epoch_deadline_ms, drain)
+        return min((time for time in times if time is not None), default=None)
+
+    # describing
+
+    def describe(self) -> DescribeQuorumResponse:
+        """ApiError(NOT_LEADER_OR_FOLLOWER) unless this node leads (RF-57)."""
+        ctx, leader = self._ctx, self._ctx.state
+        if not isinstance(leader, Leader):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {ctx.node_id} is {leader.name}, not the leader")
+        own = leader.voters[ctx.node_id]
+        own.end_offset = ctx.metalog.leo
+        own.last_fetch_ms = own.last_caught_up_ms = ctx.wall_ms
+        voters = tuple(
+            _line(ReplicaKey(voter.id, voter.directory_id), leader.voters[voter.id], ctx) for voter in ctx.voters.voters
+        )
+        observers = tuple(_line(key, leader.observers[key], ctx) for key in sorted(leader.observers, key=_key_order))
+        return DescribeQuorumResponse(
+            leader_id=ctx.node_id, leader_epoch=leader.epoch, high_watermark=leader.hw, voters=voters, observers=observers
+        )
+
+
+def clamp_wait_ms(max_wait_ms: int) -> int:
+    return min(max_wait_ms, RAFT_FETCH_MAX_WAIT_MS)
+
+
+def _line(key: ReplicaKey, progress: ReplicaProgress, ctx: RaftContext) -> QuorumReplica:
+    return QuorumReplica(
+        replica_id=key.id,
+        directory_id=key.directory_id,
+        log_end_offset=progress.end_offset,
+        last_fetch_timestamp_ms=progress.last_fetch_ms,
+        last_caught_up_timestamp_ms=progress.last_caught_up_ms,
+        endpoint=ctx.voters.endpoint(key.id),
+    )
+
+
+def _key_order(key: ReplicaKey) -> tuple[int, int]:
+    return key.id, key.directory_id.int if key.directory_id is not None else -1
+
+
+def _or(value: int | None, default: int) -> int:
+    return value if value is not None else default
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((time for time in (one, other) if time is not None), default=None)

@@ -1,0 +1,256 @@
+"""The metadata log and its snapshots as one thing: what raft compares, truncates, replaces and cleans.
+
+Source: KIP-595 (diverging epochs), KIP-630 (snapshots); RF-30, RF-31, RF-42, RF-43, RF-45 to RF-47.
+"""
+
+from __future__ import annotations
+
+import random
+
+from kraftlite.log.batch import iter_batches, parse_header
+from kraftlite.log.log import Log
+from kraftlite.model.errors import Fault
+from kraftlite.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.raft.client import RecordSerde
+from kraftlite.raft.config import QuorumConfig
+from kraftlite.raft.damage import check_only_copy
+from kraftlite.raft.snapshots import PartialSnapshot, SnapshotReader, SnapshotStore
+from kraftlite.runtime.ports import Disk, Tracer
+from kraftlite.runtime.trace import raft as trace
+
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+
+
+class MetadataLog:
+    """`Log` plus `SnapshotStore` of `__cluster_metadata-0`. Offsets [log_start_offset, leo) are in the log.
+
+    Invariant: the log starts at 0, or a snapshot reaches at least to where it starts. Opening raises Fault when that does
+    not hold (RF-46); a truncation below the high watermark raises Fault (RF-31).
+    """
+
+    def __init__(
+        self, *, disk: Disk, config: QuorumConfig, serde: RecordSerde, wall_ms: int, entropy: random.Random, tracer: Tracer
+    ):
+        self._disk = disk
+        self._config = config
+        self._serde = serde
+        self._tracer = tracer
+        if config.is_voter and len(config.voters) == 1:
+            check_only_copy(disk, config.metadata_dir)
+        self.log = Log.open(
+            disk=disk,
+            directory=config.metadata_dir,
+            tp=METADATA_PARTITION,
+            topic_id=METADATA_TOPIC_ID,
+            config=config.log_config,
+            log_start_offset=0,
+            recovery_point=0,
+            clean=False,
+            wall_ms=wall_ms,
+            entropy=entropy,
+            tracer=tracer,
+        )
+        self.snapshots = SnapshotStore(disk, config.metadata_dir)
+        self.snapshots.load()
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        """Bring log and snapshots together after a crash anywhere (RF-46)."""
+        self._drop_damaged_snapshots()
+        latest, log = self.snapshots.latest, self.log
+        if latest is not None and latest.offset >= log.leo and (latest.offset > log.leo or log.leo == log.log_start_offset):
+            # Also when the log is empty there already: the crash may have kept the epochs of what the snapshot replaced.
+            log.truncate_fully_and_start_at(latest.offset)
+        start = self.log.log_start_offset
+        for snapshot_id in self.snapshots.ids:
+            if snapshot_id.offset < start:
+                self._delete(snapshot_id, "older than the log")
+        self.snapshots.unlink(self.snapshots.take_doomed())
+        if start > 0 and self.snapshots.latest is None:
+            raise Fault(
+                f"{self._config.metadata_dir}: the log starts at offset {start} and no snapshot reaches that far; "
+                "the metadata before it is lost"
+            )
+        # What recovery found may only be in the page cache yet.
+        self.log.flush_sync()
+
+    def _drop_damaged_snapshots(self) -> None:
+        """A damaged snapshot is superfluous when the log goes back to an older one, or to 0. Otherwise Fault, naming it."""
+        while (latest := self.snapshots.latest) is not None:
+            try:
+                with self.open_reader(latest) as reader:
+                    reader.verify()
+                return
+            except Fault:
+                older = self.snapshots.ids[-2].offset if len(self.snapshots.ids) > 1 else 0
+                if latest.offset > self.log.leo or older < self.log.log_start_offset:
+                    raise
+                self._delete(latest, "damaged")
+
+    @property
+    def leo(self) -> int:
+        return self.log.leo
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record; of the snapshot that the log starts from when the log is empty; 0 when there is nothing."""
+        if self.log.latest_epoch is not None:
+            return self.log.latest_epoch
+        latest = self.snapshots.latest
+        return latest.epoch if latest is not None and latest.offset == self.leo else 0
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(epoch=self.last_epoch, offset=self.leo)
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """The largest epoch at or below `epoch` in this log and where it ends (RF-30)."""
+        found = self.log.end_offset_for_epoch(epoch)
+        earliest = self.snapshots.earliest
+        if found is None:
+            return self.end
+        if earliest is not None and found.end_offset == earliest.offset and found.leader_epoch == epoch:
+            return earliest  # older than all in the log: the snapshot it starts from is what is known
+        return OffsetAndEpoch(epoch=found.leader_epoch, offset=found.end_offset)
+
+    def check_position(self, offset: int, epoch: int) -> tuple[OffsetAndEpoch | None, OffsetAndEpoch | None]:
+        """Whether a log that ends at (offset, epoch) is a prefix of this one.
+
+        (None, None) when it is; (diverging, None) when it must be truncated first; (None, snapshot) when it must load a
+        snapshot first (RF-43).
+        """
+        latest, earliest = self.snapshots.latest, self.snapshots.earliest
+        start = self.log_start_offset
+        if offset == 0 and epoch == 0:
+            return (None, latest) if latest is not None else (None, None)
+        behind = earliest is not None and (
+            offset < start or (offset == start and start > 0 and epoch != earliest.epoch) or epoch < earliest.epoch
+        )
+        if behind:
+            return None, latest
+        end = self.end_offset_for_epoch(epoch)
+        if end.epoch != epoch or end.offset < offset:
+            return end, None
+        return None, None
+
+    def truncate_to_diverging(self, diverging: OffsetAndEpoch) -> int:
+        """Give up what the leader does not have; returns the new LEO. Raises Fault below the high watermark (RF-31)."""
+        if diverging.epoch == 0:
+            target = diverging.offset
+        else:
+            local = self.end_offset_for_epoch(diverging.epoch)
+            target = min(local.offset, diverging.offset) if local.epoch == diverging.epoch else local.offset
+        old = self.leo
+        if target < self.log.hw:
+            raise Fault(f"the leader asks to truncate to {target}, below the high watermark {self.log.hw} of this node")
+        if self.log.truncate_to(target):
+            self._tracer.emit(trace.LogTruncated(old_leo=old, new_leo=self.leo))
+        return self.leo
+
+    def install(self, part: PartialSnapshot) -> None:
+        """Make a downloaded snapshot real and let the log start at its end (RF-45). A crash between both is repaired at start."""
+        if part.snapshot_id.offset < self.log.hw:
+            raise Fault(f"the leader's snapshot {part.snapshot_id} ends below the high watermark {self.log.hw} of this node")
+        part.complete()
+        self.log.truncate_fully_and_start_at(part.snapshot_id.offset)
+        self._delete_older_than(part.snapshot_id.offset, "replaced by a newer one")
+        self._tracer.emit(
+            trace.SnapshotInstalled(
+                end_offset=part.snapshot_id.offset, last_epoch=part.snapshot_id.epoch, size_bytes=part.position
+            )
+        )
+
+    def check_new_snapshot(self, snapshot_id: OffsetAndEpoch, hw: int | None) -> bool:
+        """Whether a snapshot with this id is to be created. ValueError when it breaks RF-42.
+
+        False when it exists, or when a newer one (downloaded meanwhile) has made it superfluous.
+        """
+        latest = self.snapshots.latest
+        offset, epoch = snapshot_id.offset, snapshot_id.epoch
+        if self.snapshots.contains(snapshot_id) or (latest is not None and 0 < offset <= latest.offset):
+            return False
+        if hw is None or offset > hw:
+            raise ValueError(f"snapshot {snapshot_id} ends above the high watermark {hw}")
+        if offset < self.log_start_offset or offset <= 0:
+            raise ValueError(f"snapshot {snapshot_id} ends below the log start {self.log_start_offset}, or at 0")
+        if self._epoch_before(offset) != epoch:
+            raise ValueError(f"snapshot {snapshot_id}: offset {offset - 1} is not of epoch {epoch} in this log")
+        if offset < self.leo:
+            header = parse_header(self.log.read(offset, 1, up_to=self.leo))
+            if header.base_offset != offset:
+                raise ValueError(f"snapshot {snapshot_id} ends inside the batch at offset {header.base_offset}")
+        return True
+
+    def _epoch_before(self, offset: int) -> int | None:
+        """Epoch of the record before `offset`."""
+        if offset == self.log_start_offset:
+            return next((known.epoch for known in self.snapshots.ids if known.offset == offset), None)
+        return self.log.epoch_at(offset - 1)
+
+    def open_reader(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        return self.snapshots.open_reader(snapshot_id, self._serde)
+
+    # cleaning
+
+    def clean(self, wall_ms: int, keep_from: int | None = None) -> list[str]:
+        """Remove the oldest snapshots, and the log before the next one, as far as the limits ask for it (RF-47).
+
+        The log from `keep_from` on stays: somebody still reads it and must not be sent back to a snapshot (RF-49).
+        Returns the files to unlink after the delay. At least one snapshot always stays.
+        """
+        while len(self.snapshots.ids) > 1:
+            oldest, following = self.snapshots.ids[:2]
+            reason = self._why_clean(oldest, wall_ms)
+            if reason is None or following.offset > self.log.hw or (keep_from is not None and following.offset > keep_from):
+                break
+            self.log.increment_log_start(following.offset, reason)
+            self.log.delete_segments_before(following.offset, reason=reason)
+            self._delete(oldest, reason)
+        self.log.purge_deleted(wall_ms)
+        return self.snapshots.take_doomed()
+
+    def _why_clean(self, oldest: OffsetAndEpoch, wall_ms: int) -> str | None:
+        total = self.log.size_bytes + sum(self.snapshots.size(snapshot_id) for snapshot_id in self.snapshots.ids)
+        if total > self._config.max_retention_bytes:
+            return "metadata.max.retention.bytes"
+        with self.open_reader(oldest) as reader:
+            age = wall_ms - reader.last_contained_timestamp_ms
+        return "metadata.max.retention.ms" if age > self._config.max_retention_ms else None
+
+    def _delete_older_than(self, offset: int, reason: str) -> None:
+        for snapshot_id in self.snapshots.ids:
+            if snapshot_id.offset < offset:
+                self._delete(snapshot_id, reason)
+
+    def _delete(self, snapshot_id: OffsetAndEpoch, reason: str) -> None:
+        self.snapshots.doom(snapshot_id)
+        self._tracer.emit(
+            trace.SnapshotDeleted(
+                end_offset=snapshot_id.offset,
+                last_epoch=snapshot_id.epoch,
+                reason=reason,
+                log_start_offset=self.log_start_offset,
+            )
+        )
+
+    def unlink(self, paths: list[str]) -> None:
+        self.snapshots.unlink(paths)
+
+    def batch_epochs(self) -> list[tuple[int, int]]:
+        """(base offset, epoch) of every batch, for tests and the dump tool."""
+        found: list[tuple[int, int]] = []
+        offset = self.log_start_offset
+        while offset < self.leo:
+            for header, _ in iter_batches(self.log.read(offset, 1 << 20, up_to=self.leo)):
+                found.append((header.base_offset, header.partition_leader_epoch))
+                offset = header.next_offset
+        return found
+
+    def close(self) -> None:
+        self.log.close()

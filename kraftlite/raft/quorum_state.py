@@ -1,0 +1,89 @@
+"""The file `quorum-state`: the epoch, its leader, and whom this node voted for. The memory that makes votes safe.
+
+Source: KIP-595 "quorum-state", Kafka's QuorumStateData (JSON, data_version 0 and 1); RF-01, RF-11, RF-12.
+Departs: always written as data_version 1, so that the directory of a vote is kept with a static quorum too.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from kraftlite.model.errors import Fault
+from kraftlite.model.ids import ZERO_UUID, NodeId, uuid_from_str, uuid_to_str
+from kraftlite.raft.voters import ReplicaKey
+from kraftlite.runtime.ports import Disk
+
+FILE_NAME = "quorum-state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionState:
+    """What is durable about an election. At most one leader and one vote per epoch."""
+
+    epoch: int
+    leader_id: NodeId | None = None
+    voted: ReplicaKey | None = None
+
+
+NO_ELECTION = ElectionState(epoch=0)
+
+
+class QuorumStateStore:
+    """Reads and writes `quorum-state` in one directory. After `write` returns the state is durable (RF-01).
+
+    Raises Fault when the file cannot be understood (RF-12), OSError when the disk fails.
+    """
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self.path = f"{directory}/{FILE_NAME}"
+        self._written: ElectionState | None = None
+
+    def read(self) -> ElectionState | None:
+        """None when there is no file yet."""
+        if self._disk.stat(self.path) is None:
+            return None
+        self._written = parse(self._disk.read_file(self.path), self.path)
+        return self._written
+
+    def write(self, state: ElectionState) -> None:
+        """Durably replace the stored state; nothing to do when it is the same."""
+        if state == self._written:
+            return
+        self._disk.write_file_atomically(self.path, render(state))
+        self._written = state
+
+
+def render(state: ElectionState) -> bytes:
+    directory_id = state.voted.directory_id if state.voted is not None else None
+    fields = {
+        "leaderId": -1 if state.leader_id is None else state.leader_id,
+        "leaderEpoch": state.epoch,
+        "votedId": -1 if state.voted is None else state.voted.id,
+        "votedDirectoryId": uuid_to_str(directory_id if directory_id is not None else ZERO_UUID),
+        "data_version": 1,
+    }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def parse(data: bytes, path: str) -> ElectionState:
+    try:
+        fields = json.loads(data)
+        version = fields["data_version"]
+        if version not in (0, 1):
+            raise ValueError(f"data_version {version} is not known; allowed are 0 and 1")
+        epoch, leader, voted = (int(fields[name]) for name in ("leaderEpoch", "leaderId", "votedId"))
+        directory_id = uuid_from_str(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
+    except (ValueError, KeyError, TypeError) as error:
+        raise Fault(
+            f"{path} cannot be parsed ({type(error).__name__}), so earlier votes of this node are unknown: restore the file; "
+            "where the node is only a broker, which does not vote, it may be removed"
+        ) from error
+    if epoch < 0 or leader < -1 or voted < -1:
+        raise Fault(f"{path} holds epoch {epoch}, leader {leader}, vote {voted}; none of them may be negative")
+    return ElectionState(
+        epoch=epoch,
+        leader_id=NodeId(leader) if leader >= 0 else None,
+        voted=ReplicaKey(NodeId(voted), None if directory_id == ZERO_UUID else directory_id) if voted >= 0 else None,
+    )

@@ -1,0 +1,355 @@
+"""Metadata snapshots as files: `%020d-%010d.checkpoint`, end offset and epoch, beside the log segments.
+
+A snapshot is a sequence of record batches: a SnapshotHeader control record first, a SnapshotFooter last, data between. While
+it is being written or downloaded it ends in `.part`; a doomed one ends in `.deleted`.
+
+Source: KIP-630; RF-41, RF-44 to RF-48.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kraftlite.log.batch import Record, build_batch, check_crc, iter_records, parse_header
+from kraftlite.log.control import SnapshotFooter, SnapshotHeader, decode_control, encode_control
+from kraftlite.model.errors import Fault
+from kraftlite.model.limits import MIB, RAFT_MAX_BATCH_BYTES
+from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.raft.client import RecordSerde
+from kraftlite.runtime.ports import Disk, File
+
+BOOTSTRAP_SNAPSHOT_ID = OffsetAndEpoch(epoch=0, offset=0)
+"""Written by the storage formatter. Local only: never offered to a peer (RF-48), never cleaned."""
+
+_NAME = re.compile(r"^(\d{20})-(\d{10})\.checkpoint(\.part|\.deleted)?$")
+_BATCH_BYTES = MIB
+_BATCH_RECORDS = 1_000
+_PREFIX = struct.Struct(">qi")
+
+
+def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
+    return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}.checkpoint"
+
+
+def parse_snapshot_name(name: str) -> tuple[OffsetAndEpoch, str] | None:
+    """The id and the suffix ("", ".part", ".deleted"); None for any other file."""
+    match = _NAME.match(name)
+    return (OffsetAndEpoch(epoch=int(match[2]), offset=int(match[1])), match[3] or "") if match else None
+
+
+class SnapshotStore:
+    """The snapshots in one directory, in (epoch, offset) order; the bootstrap snapshot is not among them.
+
+    Raises OSError when the disk fails.
+    """
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self.directory = directory
+        self._ids: list[OffsetAndEpoch] = []
+        self._doomed: list[str] = []
+
+    def load(self) -> None:
+        """Find the snapshots and remove the leftovers of unfinished writes and deletions (RF-46)."""
+        self._ids.clear()
+        for name in self._disk.listdir(self.directory):
+            parsed = parse_snapshot_name(name)
+            if parsed is None:
+                continue
+            snapshot_id, suffix = parsed
+            if suffix:
+                self._disk.unlink(f"{self.directory}/{name}")
+            elif snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
+                self._ids.append(snapshot_id)
+        self._ids.sort()
+
+    @property
+    def ids(self) -> tuple[OffsetAndEpoch, ...]:
+        return tuple(self._ids)
+
+    @property
+    def latest(self) -> OffsetAndEpoch | None:
+        return self._ids[-1] if self._ids else None
+
+    @property
+    def earliest(self) -> OffsetAndEpoch | None:
+        return self._ids[0] if self._ids else None
+
+    def path(self, snapshot_id: OffsetAndEpoch) -> str:
+        return f"{self.directory}/{snapshot_name(snapshot_id)}"
+
+    def size(self, snapshot_id: OffsetAndEpoch) -> int:
+        stat = self._disk.stat(self.path(snapshot_id))
+        return stat.size if stat is not None else 0
+
+    def contains(self, snapshot_id: OffsetAndEpoch) -> bool:
+        return snapshot_id in self._ids
+
+    def add(self, snapshot_id: OffsetAndEpoch) -> None:
+        if snapshot_id not in self._ids:
+            self._ids.append(snapshot_id)
+            self._ids.sort()
+
+    def read_chunk(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        file = self._disk.open(self.path(snapshot_id))
+        try:
+            return file.pread(max_bytes, position)
+        finally:
+            file.close()
+
+    def open_reader(self, snapshot_id: OffsetAndEpoch, serde: RecordSerde) -> SnapshotReader:
+        return SnapshotReader(self._disk, self.path(snapshot_id), serde)
+
+    def create_part(self, snapshot_id: OffsetAndEpoch) -> PartialSnapshot:
+        return PartialSnapshot(self._disk, self, snapshot_id)
+
+    def doom(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Take a snapshot out of sight; `purge` removes the file."""
+        self._ids.remove(snapshot_id)
+        doomed = self.path(snapshot_id) + ".deleted"
+        self._disk.rename(self.path(snapshot_id), doomed)
+        self._doomed.append(doomed)
+
+    def take_doomed(self) -> list[str]:
+        doomed, self._doomed = self._doomed, []
+        return doomed
+
+    def unlink(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if self._disk.stat(path) is not None:
+                self._disk.unlink(path)
+
+
+class PartialSnapshot:
+    """A snapshot that is not complete: `.part` until `complete`. Bytes are appended in order (RF-44, RF-45)."""
+
+    def __init__(self, disk: Disk, store: SnapshotStore, snapshot_id: OffsetAndEpoch) -> None:
+        self.snapshot_id = snapshot_id
+        self.position = 0
+        self._disk = disk
+        self._store = store
+        self._path = store.path(snapshot_id) + ".part"
+        self._file: File | None = disk.open(self._path, create=True)
+        self._file.truncate(0)
+
+    @property
+    def file(self) -> File:
+        assert self._file is not None, f"{self._path} is already closed"
+        return self._file
+
+    def append(self, *buffers: bytes) -> None:
+        self.position += self.file.pwritev(buffers, self.position)
+
+    def complete(self) -> None:
+        """fsync and rename: from here on the snapshot exists, durably."""
+        self.file.sync()
+        self.publish()
+
+    def publish(self) -> None:
+        """Rename alone; the caller has made the bytes durable."""
+        self.file.close()
+        self._file = None
+        self._disk.rename(self._path, self._store.path(self.snapshot_id))
+        self._disk.sync_dir(self._store.directory)
+        self._store.add(self.snapshot_id)
+
+    def abandon(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._disk.unlink(self._path)
+
+
+class SnapshotBatches:
+    """Turns records into the bytes of a snapshot, batch by batch."""
+
+    def __init__(self, snapshot_id: OffsetAndEpoch, serde: RecordSerde, last_contained_timestamp_ms: int) -> None:
+        self._epoch = snapshot_id.epoch
+        self._serde = serde
+        self._timestamp_ms = last_contained_timestamp_ms
+        self._next_offset = 0
+        self._pending: list[Record] = []
+        self._pending_bytes = 0
+
+    def header(self) -> bytes:
+        return self._control(encode_control(SnapshotHeader(last_contained_log_timestamp_ms=self._timestamp_ms)))
+
+    def add(self, records: Sequence[Any]) -> Iterator[bytes]:
+        for record in records:
+            value = self._serde.encode(record)
+            self._pending.append(Record(key=None, value=value, offset_delta=len(self._pending)))
+            self._pending_bytes += len(value)
+            if self._pending_bytes >= _BATCH_BYTES or len(self._pending) >= _BATCH_RECORDS:
+                yield self._batch()
+
+    def finish(self) -> Iterator[bytes]:
+        if self._pending:
+            yield self._batch()
+        yield self._control(encode_control(SnapshotFooter()))
+
+    def _batch(self) -> bytes:
+        records, self._pending, self._pending_bytes = self._pending, [], 0
+        return self._build(records, control_batch=False)
+
+    def _control(self, record: Record) -> bytes:
+        return self._build([record], control_batch=True)
+
+    def _build(self, records: list[Record], *, control_batch: bool) -> bytes:
+        batch = build_batch(
+            records,
+            base_offset=self._next_offset,
+            leader_epoch=self._epoch,
+            timestamp_ms=self._timestamp_ms,
+            control=control_batch,
+        )
+        self._next_offset += len(records)
+        return batch
+
+
+class FileSnapshotWriter:
+    """The `SnapshotWriter` of this node's state machines."""
+
+    def __init__(
+        self,
+        part: PartialSnapshot,
+        serde: RecordSerde,
+        last_contained_timestamp_ms: int,
+        on_frozen: Callable[[OffsetAndEpoch, int], None],
+    ) -> None:
+        self._part = part
+        self._batches = SnapshotBatches(part.snapshot_id, serde, last_contained_timestamp_ms)
+        self._on_frozen = on_frozen
+        part.append(self._batches.header())
+
+    def append(self, records: Sequence[Any]) -> None:
+        for batch in self._batches.add(records):
+            self._part.append(batch)
+
+    async def freeze(self) -> None:
+        """Footer, fsync, rename."""
+        self._part.append(*self._batches.finish())
+        await self._part.file.flush()
+        self._part.publish()
+        self._on_frozen(self._part.snapshot_id, self._part.position)
+
+    def abandon(self) -> None:
+        self._part.abandon()
+
+
+class SnapshotReader:
+    """Reads a snapshot file batch by batch and checks every CRC. Implements `LoadedSnapshot`.
+
+    The file stays open until `close` (or the end of a `with`): it may be deleted meanwhile.
+    Raises Fault when the file is torn or does not begin with a header and end with a footer.
+    """
+
+    def __init__(self, disk: Disk, path: str, serde: RecordSerde) -> None:
+        parsed = parse_snapshot_name(path.rpartition("/")[2])
+        if parsed is None:
+            raise ValueError(f"{path} is not named like a snapshot, <end offset>-<epoch>.checkpoint")
+        self.snapshot_id = parsed[0]
+        self._path = path
+        self._serde = serde
+        self._file = disk.open(path)
+        self.size_bytes = self._file.size()
+
+    def __enter__(self) -> SnapshotReader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def last_contained_timestamp_ms(self) -> int:
+        for is_control, records in self.raw_batches():
+            said = decode_control(records[0]) if is_control else None
+            if isinstance(said, SnapshotHeader):
+                return said.last_contained_log_timestamp_ms
+            break
+        raise self._damaged("it does not begin with a snapshot header")
+
+    def verify(self) -> None:
+        """Check every batch without decoding records. Raises Fault as reading would."""
+        position, kind = 0, None
+        while position < self.size_bytes:
+            raw = self._read_batch(position)
+            header = parse_header(raw)
+            if not check_crc(raw, header):
+                raise self._damaged(f"the CRC of the batch at byte {position} does not match")
+            kind = decode_control(next(iter(iter_records(raw)))) if header.is_control else None
+            if position == 0 and not isinstance(kind, SnapshotHeader):
+                raise self._damaged("it does not begin with a snapshot header")
+            position += len(raw)
+        if not isinstance(kind, SnapshotFooter):
+            raise self._damaged("it does not end with a snapshot footer")
+
+    def batches(self) -> Iterator[tuple[Any, ...]]:
+        decode = self._serde.decode
+        for is_control, records in self.raw_batches():
+            if not is_control:
+                yield tuple([decode(record.value) for record in records if record.value is not None])
+
+    def raw_batches(self) -> Iterator[tuple[bool, list[Record]]]:
+        """Every batch, control batches included, as (is control, records)."""
+        position = 0
+        while position < self.size_bytes:
+            raw = self._read_batch(position)
+            header = parse_header(raw)
+            if not check_crc(raw, header):
+                raise self._damaged(f"the CRC of the batch at byte {position} does not match")
+            records = list(iter_records(raw))
+            said = decode_control(records[0]) if header.is_control else None
+            if position == 0 and not isinstance(said, SnapshotHeader):
+                raise self._damaged("it does not begin with a snapshot header")
+            position += len(raw)
+            if position == self.size_bytes and not isinstance(said, SnapshotFooter):
+                raise self._damaged("it does not end with a snapshot footer")
+            yield header.is_control, records
+
+    def _damaged(self, what: str) -> Fault:
+        return Fault(
+            f"{self._path} is damaged: {what}. Where other controllers have the metadata, remove this file and the .log files "
+            "beside it, and keep quorum-state: the node fetches both anew"
+        )
+
+    def _read_batch(self, position: int) -> bytes:
+        prefix = self._file.pread(_PREFIX.size, position)
+        if len(prefix) == _PREFIX.size:
+            size = _PREFIX.unpack(prefix)[1] + _PREFIX.size
+            if _PREFIX.size < size <= RAFT_MAX_BATCH_BYTES + MIB:
+                raw = self._file.pread(size, position)
+                if len(raw) == size:
+                    return raw
+        raise self._damaged(f"it is torn at byte {position} of {self.size_bytes}")
+
+
+def write_snapshot_file(
+    disk: Disk,
+    directory: str,
+    snapshot_id: OffsetAndEpoch,
+    records_batches: Iterable[Sequence[Any]],
+    serde: RecordSerde,
+    last_contained_timestamp_ms: int,
+) -> str:
+    """Write a complete snapshot at once (storage formatter, tools); returns its path."""
+    store = SnapshotStore(disk, directory)
+    part = store.create_part(snapshot_id)
+    batches = SnapshotBatches(snapshot_id, serde, last_contained_timestamp_ms)
+    part.append(batches.header())
+    for records in records_batches:
+        for batch in batches.add(records):
+            part.append(batch)
+    part.append(*batches.finish())
+    part.complete()
+    return store.path(snapshot_id)
+
+
+def read_snapshot_file(disk: Disk, path: str, serde: RecordSerde) -> SnapshotReader:
+    """Open a snapshot by its path (formatter, dump tool, bootstrap)."""
+    return SnapshotReader(disk, path, serde)
