@@ -1,0 +1,290 @@
+"""Dynamic configuration in the metadata log.
+
+Source: seeds/kraft-controller.txt, "ConfigurationControlManager"; CM-47 to CM-52.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.metadata.records import ConfigRecord, MetadataRecord
+from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of, scaled, topic_synonyms
+from kraftlite.model.configdef import ConfigKey, ConfigSource, ConfigType
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import (
+    AlterConfigOp,
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResult,
+    ConfigChange,
+    ConfigPair,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+    TopicConfigValue,
+)
+from kraftlite.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
+from kraftlite.timeline.collections import TimelineMap
+from kraftlite.timeline.registry import LATEST, TimelineRegistry
+
+Resource = tuple[int, str]
+"""(ConfigResourceType, name). The broker resource "" is the cluster-wide default."""
+
+_TOPIC = ConfigResourceType.TOPIC.value
+_BROKER = ConfigResourceType.BROKER.value
+
+
+class ConfigControl:
+    """The dynamic configs of each resource, as an immutable mapping that a change replaces."""
+
+    def __init__(self, registry: TimelineRegistry, node_id: NodeId, static_broker_configs: Mapping[str, str]) -> None:
+        self._node_id = node_id
+        self._static = static_broker_configs
+        self.configs: TimelineMap[Resource, Mapping[str, str]] = TimelineMap(registry)
+        self.topic_exists: Callable[[str], bool] = lambda _name: True
+        self.broker_exists: Callable[[NodeId], bool] = lambda _broker_id: True
+
+    def get(self, resource: Resource, epoch: int = LATEST) -> Mapping[str, str]:
+        return self.configs.get(resource, epoch) or {}
+
+    # --- effective values
+
+    def effective_topic_value(self, topic: str, key: str) -> str:
+        """Topic override > dynamic value of this node > dynamic cluster default > static > built-in (CM-49)."""
+        override = self.get((_TOPIC, topic)).get(key)
+        return override if override is not None else self.topic_default(key)[0]
+
+    def topic_default(self, key: str) -> tuple[str, ConfigSource]:
+        """What a topic without an override gets, and where that comes from."""
+        layers = (
+            (self.get((_BROKER, str(self._node_id))), ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self.get((_BROKER, "")), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self._static, ConfigSource.STATIC_BROKER_CONFIG),
+        )
+        default = TOPIC_CONFIGS[key].default or ""
+        for values, source in layers:
+            for server_key, factor in topic_synonyms(key):
+                if server_key in values:
+                    value = scaled(values[server_key], factor)
+                    built_in = source is ConfigSource.STATIC_BROKER_CONFIG and value == default
+                    return value, ConfigSource.DEFAULT_CONFIG if built_in else source
+        return default, ConfigSource.DEFAULT_CONFIG
+
+    def unclean_election_enabled(self, topic: str) -> bool:
+        return self.effective_topic_value(topic, "unclean.leader.election.enable").strip().lower() == "true"
+
+    def min_isr(self, topic: str, replication_factor: int) -> int:
+        """Capped at the replication factor."""
+        return min(int(self.effective_topic_value(topic, "min.insync.replicas")), replication_factor)
+
+    def effective_for_new_topic(self, overrides: Mapping[str, str]) -> tuple[TopicConfigValue, ...]:
+        values = []
+        for name in sorted(TOPIC_CONFIGS):
+            value, source = (overrides[name], ConfigSource.TOPIC_CONFIG) if name in overrides else self.topic_default(name)
+            sensitive = TOPIC_CONFIGS[name].sensitive
+            values.append(
+                TopicConfigValue(
+                    name=name,
+                    value=None if sensitive else value,
+                    read_only=False,
+                    source=int(source),
+                    is_sensitive=sensitive,
+                )
+            )
+        return tuple(values)
+
+    # --- operations
+
+    def incremental_alter(self, request: IncrementalAlterConfigsRequest) -> ControllerResult[AlterConfigsResponse]:
+        """Each resource by itself: a bad key leaves its resource unchanged, the others proceed (CM-47)."""
+        records = BoundedRecords()
+        results = []
+        resources = [(entry.resource_type, entry.resource_name) for entry in request.resources]
+        for entry in request.resources:
+            resource = (entry.resource_type, entry.resource_name)
+            try:
+                self._check_once(resource, resources)
+                found = self._changes(resource, entry.changes)
+            except ApiError as error:
+                results.append(_result(resource, error))
+                continue
+            records.extend(found)
+            results.append(_result(resource, None))
+        return _finish(records, results, request.validate_only)
+
+    def legacy_alter(self, request: AlterConfigsRequest) -> ControllerResult[AlterConfigsResponse]:
+        """Replaces the whole set of each resource (CM-50)."""
+        records = BoundedRecords()
+        results = []
+        resources = [(entry.resource_type, entry.resource_name) for entry in request.resources]
+        for entry in request.resources:
+            resource = (entry.resource_type, entry.resource_name)
+            try:
+                self._check_once(resource, resources)
+                found = self._replacement(resource, entry.configs)
+            except ApiError as error:
+                results.append(_result(resource, error))
+                continue
+            records.extend(found)
+            results.append(_result(resource, None))
+        return _finish(records, results, request.validate_only)
+
+    def for_new_topic(self, topic: str, configs: Sequence[ConfigPair]) -> list[MetadataRecord]:
+        """Records of a topic that is about to be created. Raises ApiError(INVALID_CONFIG) (CM-22)."""
+        values: dict[str, str] = {}
+        nulls = [pair.name for pair in configs if pair.value is None]
+        if nulls:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}")
+        for pair in configs:
+            assert pair.value is not None
+            values[pair.name] = pair.value
+        validate_topic_configs(values)
+        return [
+            ConfigRecord(resource_type=_TOPIC, resource_name=topic, name=name, value=value)
+            for name, value in sorted(values.items())
+        ]
+
+    @staticmethod
+    def _check_once(resource: Resource, resources: list[Resource]) -> None:
+        if resources.count(resource) > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+    def _check_resource(self, resource: Resource) -> None:
+        kind, name = resource
+        if kind == _TOPIC:
+            if not self.topic_exists(name):
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        elif kind == _BROKER:
+            if name == "":
+                return
+            if not (name.isascii() and name.isdigit()):
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: expected a broker id.")
+            if not self.broker_exists(NodeId(int(name))):
+                raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+        else:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected resource type {kind}: only topic ({_TOPIC}) and broker ({_BROKER}) configs can be altered.",
+            )
+
+    def _changes(self, resource: Resource, changes: Sequence[ConfigChange]) -> list[MetadataRecord]:
+        self._check_resource(resource)
+        names = [change.name for change in changes]
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {', '.join(duplicates)}")
+        current = self.get(resource)
+        wanted = {change.name: self._new_value(resource, change, current) for change in changes}
+        return self._records(resource, current, wanted)
+
+    def _replacement(self, resource: Resource, configs: Sequence[ConfigPair]) -> list[MetadataRecord]:
+        self._check_resource(resource)
+        wanted: dict[str, str | None] = {}
+        for pair in configs:
+            if pair.name in wanted:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {pair.name}")
+            if pair.value is None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {pair.name}")
+            wanted[pair.name] = pair.value
+        current = self.get(resource)
+        for name in current:
+            wanted.setdefault(name, None)
+        return self._records(resource, current, wanted)
+
+    def _new_value(self, resource: Resource, change: ConfigChange, current: Mapping[str, str]) -> str | None:
+        if change.op == AlterConfigOp.DELETE:
+            return None
+        if change.op not in (AlterConfigOp.SET, AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {change.op}; allowed are 0, 1, 2 and 3.")
+        if change.value is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+        if change.op == AlterConfigOp.SET:
+            return change.value
+        key = self._key(resource, change.name)
+        if key is None or key.type is not ConfigType.LIST:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {AlterConfigOp(change.op).name} to key {change.name} because its type is not LIST.",
+            )
+        text = current.get(change.name)
+        if text is None:
+            text = self.topic_default(change.name)[0] if resource[0] == _TOPIC else key.default or ""
+        items = [item.strip() for item in text.split(",") if item.strip()]
+        named = [item.strip() for item in change.value.split(",") if item.strip()]
+        if change.op == AlterConfigOp.APPEND:
+            items += [item for item in dict.fromkeys(named) if item not in items]
+        else:
+            items = [item for item in items if item not in named]
+        return ",".join(items)
+
+    @staticmethod
+    def _key(resource: Resource, name: str) -> ConfigKey | None:
+        return TOPIC_CONFIGS.get(name) if resource[0] == _TOPIC else broker_key_of(name)
+
+    def _records(self, resource: Resource, current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[MetadataRecord]:
+        after = {name: value for name, value in current.items() if name not in wanted}
+        after.update({name: value for name, value in wanted.items() if value is not None})
+        if resource[0] == _TOPIC:
+            validate_topic_configs(after)
+        else:
+            self._validate_broker(resource, wanted)
+        rewrites = resource[0] == _BROKER
+        records: list[MetadataRecord] = []
+        for name in sorted(wanted):
+            value = wanted[name]
+            if value != current.get(name) or (rewrites and value is not None):
+                records.append(ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value))
+        return records
+
+    @staticmethod
+    def _validate_broker(resource: Resource, wanted: Mapping[str, str | None]) -> None:
+        """Keys that Kafka does not know belong to plug-ins and pass (CM-51)."""
+        for name in sorted(wanted):
+            key, value = broker_key_of(name), wanted[name]
+            if key is None:
+                continue
+            if key.dynamic == "read-only":
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
+            per_broker_only = key.dynamic == "per-broker" or name not in BROKER_CONFIGS
+            if resource[1] == "" and per_broker_only:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs at default cluster level: {name}")
+            if value is not None:
+                try:
+                    key.parse(value)
+                except ValueError as error:
+                    raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid value for configuration {error}") from None
+
+    # --- replay
+
+    def replay(self, record: ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        values = dict(self.get(resource))
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+        if values:
+            self.configs[resource] = values
+        else:
+            self.configs.pop(resource)
+
+    def remove_topic(self, topic: str) -> None:
+        """A removed topic's configs go with it (CM-23)."""
+        self.configs.pop((_TOPIC, topic))
+
+
+def _result(resource: Resource, error: ApiError | None) -> AlterConfigsResult:
+    return AlterConfigsResult(
+        resource_type=resource[0],
+        resource_name=resource[1],
+        error=ErrorCode.NONE if error is None else error.code,
+        message=None if error is None else error.message,
+    )
+
+
+def _finish(
+    records: BoundedRecords, results: list[AlterConfigsResult], validate_only: bool
+) -> ControllerResult[AlterConfigsResponse]:
+    result = ControllerResult(records=list(records), response=AlterConfigsResponse(resources=tuple(results)), atomic=True)
+    return result.without_records() if validate_only else result

@@ -1,0 +1,347 @@
+"""The controller: a deterministic state machine over the metadata log.
+
+Source: seeds/kraft-controller.txt; KIP-500, KIP-631, KIP-868; CE-01 to CE-31.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kraftlite.controller.activation import activation_records
+from kraftlite.controller.config import ControllerConfig
+from kraftlite.controller.deferred import DeferredQueue
+from kraftlite.controller.describe import describe, record_name
+from kraftlite.controller.events import InternalEvent, OnDone, ReadEvent, WriteEvent, classify
+from kraftlite.controller.metrics import ControllerMetrics
+from kraftlite.controller.periodic import PeriodicTask, PeriodicTasks
+from kraftlite.controller.queue import Event, EventQueue, QueueClosed
+from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.state import ControllerState
+from kraftlite.metadata.records import MetadataRecord, NoOpRecord, RemoveTopicRecord
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
+from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftClient
+from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.trace.controller import (
+    ControllerActivated,
+    ControllerClaimed,
+    ControllerRenounced,
+    OperationFailed,
+    RecordAppended,
+    RecordsAppended,
+    SnapshotLoaded,
+    StableAdvanced,
+)
+
+_TRACED_RECORDS: Final = 32
+"""Records of one operation that are traced one by one."""
+
+
+class ControllerCore:
+    """One controller, active or standby. Single-threaded and synchronous: enqueue, then `step`; it never waits.
+
+    State changes only by replaying records: on the active controller right after it computed them and before raft gets them, on
+    a standby when they are committed. Answers wait for the stable offset. `step` raises Fault when this node must stop.
+    """
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        raft: RaftClient,
+        bootstrap: Sequence[MetadataRecord] | None,
+        rng: random.Random,
+        tracer: Tracer,
+    ) -> None:
+        self.config = config
+        self._raft = raft
+        self._bootstrap = bootstrap
+        self._tracer = tracer
+        self.state = ControllerState(config, rng, tracer)
+        self.offsets = self.state.offsets
+        self.queue = EventQueue()
+        self.deferred = DeferredQueue()
+        self.claim_epoch: int | None = None
+        self.activated = False
+        self.metrics = ControllerMetrics(self)
+        self.periodic = PeriodicTasks(self.queue, self._periodic_event)
+        self._register_periodic_tasks()
+
+    # --- for the driver
+
+    @property
+    def active(self) -> bool:
+        return self.claim_epoch is not None
+
+    @property
+    def last_written_offset(self) -> int:
+        assert self.offsets.write_offset is not None
+        return self.offsets.write_offset - 1
+
+    def submit(
+        self,
+        name: str,
+        operation: Callable[[int], ControllerResult[Any]],
+        on_done: OnDone,
+        now_ms: int,
+        *,
+        deadline_ms: int | None = None,
+        after: Callable[[int, int], None] | None = None,
+        on_timeout: Callable[[], None] | None = None,
+    ) -> None:
+        """Enqueue a write. `after(last_offset, now_ms)` runs once its records are applied, `on_timeout` if it never runs."""
+        event = WriteEvent(self, name, operation, on_done, after=after, on_timeout=on_timeout)
+        self.queue.append(event, now_ms, deadline_ms=deadline_ms)
+
+    def read(
+        self, name: str, operation: Callable[[int], Any], on_done: OnDone, now_ms: int, *, deadline_ms: int | None = None
+    ) -> None:
+        self.queue.append(ReadEvent(self, name, operation, on_done), now_ms, deadline_ms=deadline_ms)
+
+    def step(self, now_ms: int, limit: int = 1_000) -> bool:
+        """Run what is due, at most `limit` events; whether more is waiting. Raises Fault."""
+        for _ in range(limit):
+            if not self.queue.run_one(now_ms):
+                return False
+            self.metrics.note_queue_time(self.queue.last_queue_time_ms)
+        return True
+
+    def next_deadline_ms(self) -> int | None:
+        return self.queue.next_deadline_ms()
+
+    def close(self, now_ms: int) -> None:
+        """Refuse what is queued and parked: those callers see a timeout (CE-20)."""
+        self.periodic.deactivate()
+        self.queue.close(now_ms)
+        self.queue.drain(now_ms)
+        self.deferred.fail_all(QueueClosed("the controller is shutting down"))
+
+    # --- callbacks of raft: they only enqueue
+
+    def on_commit(self, batches: Sequence[CommittedBatch], now_ms: int) -> None:
+        self._internal("handle_commit", lambda _now: self._handle_commit(batches), now_ms)
+
+    def on_load_snapshot(self, end_offset: int, epoch: int, batches: Sequence[tuple[Any, ...]], now_ms: int) -> None:
+        self._internal("handle_load_snapshot", lambda _now: self._load_snapshot(end_offset, epoch, batches), now_ms)
+
+    def on_leader_change(self, leader: LeaderAndEpoch, now_ms: int) -> None:
+        self._internal("handle_leader_change", lambda now: self._handle_leader_change(leader, now), now_ms)
+
+    def _internal(self, name: str, operation: Callable[[int], None], now_ms: int) -> None:
+        if not self.queue.closed:
+            self.queue.append(InternalEvent(self, name, operation), now_ms)
+
+    # --- for the events
+
+    def check_active(self) -> None:
+        if self.claim_epoch is None:
+            leader = self._raft.leader_and_epoch().leader_id
+            where = "none appears to be" if leader is None else f"node {leader} appears to be"
+            raise ApiError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller: {where}.")
+
+    def append(self, operation: str, result: ControllerResult[Any]) -> int:
+        """Apply the records, then give them to raft, batch by batch; the offset of the last one (CE-05, CE-17)."""
+        records = result.records
+        if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
+            raise RuntimeError(f"{operation}: {len(records)} records in an atomic batch, at most {MAX_RECORDS_PER_BATCH} fit")
+        last_offset = -1
+        for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
+            last_offset = self._append_batch(operation, records[start : start + MAX_RECORDS_PER_BATCH])
+        return last_offset
+
+    def _append_batch(self, operation: str, batch: list[MetadataRecord]) -> int:
+        assert self.claim_epoch is not None
+        last_offset = self._raft.prepare_append(self.claim_epoch, batch)
+        base_offset = last_offset - len(batch) + 1
+        traced: list[RecordAppended] = []
+        for offset, record in enumerate(batch, base_offset):
+            # A removal names its topic while it is still there, everything else once it is.
+            removal = isinstance(record, RemoveTopicRecord)
+            if removal and len(traced) < _TRACED_RECORDS:
+                traced.append(self._appended(operation, record, offset))
+            self._replay(record, offset)
+            if not removal and len(traced) < _TRACED_RECORDS and not isinstance(record, NoOpRecord):
+                traced.append(self._appended(operation, record, offset))
+        self._raft.schedule_prepared_append()
+        self.offsets.handle_scheduled(last_offset)
+        self.metrics.last_applied_record_offset = last_offset
+        for event in traced:
+            self._tracer.emit(event)
+        if len(batch) > _TRACED_RECORDS:
+            self._tracer.emit(RecordsAppended(operation=operation, count=len(batch), last_offset=last_offset))
+        return last_offset
+
+    def _appended(self, operation: str, record: MetadataRecord, offset: int) -> RecordAppended:
+        detail = describe(record, self.state.topic_name)
+        return RecordAppended(record=record_name(record), offset=offset, detail=detail, cause=f"operation:{operation}")
+
+    def _replay(self, record: MetadataRecord, offset: int) -> None:
+        try:
+            self.state.replay(record, offset)
+        except Exception as error:
+            # A record that cannot be applied means that this node would differ from its log (CE-10, CE-21).
+            raise Fault(f"cannot apply {type(record).__name__} at offset {offset}: {error}") from error
+
+    def park(self, event: WriteEvent, last_offset: int | None) -> None:
+        """Answer at `last_offset`; without records, when everything now pending is stable (CE-07)."""
+        wait_for = self.deferred.highest_pending_offset if last_offset is None else last_offset
+        if wait_for is None:
+            event.complete(None)
+        else:
+            self.deferred.add(wait_for, event)
+
+    def handle_failure(self, name: str, error: BaseException) -> None:
+        """An event failed. Raises Fault if this node must stop; renounces if another one should take over."""
+        verdict = classify(error)
+        if verdict.fatal:
+            raise error
+        if verdict.answer.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._tracer.emit(OperationFailed(operation=name, error=verdict.answer.code.name, message=verdict.answer.message))
+        if verdict.renounce and self.active:
+            self.renounce(f"{name}: {verdict.answer}")
+
+    # --- claim and renounce
+
+    def _handle_leader_change(self, leader: LeaderAndEpoch, now_ms: int) -> None:
+        self.metrics.note_leader(leader)
+        mine = leader.leader_id == self._raft.node_id
+        if self.claim_epoch is not None:
+            if mine and leader.epoch == self.claim_epoch:
+                return
+            if leader.epoch >= self.claim_epoch:
+                self.renounce(f"epoch {leader.epoch} is led by {leader.leader_id}")
+        if mine and self.claim_epoch is None:
+            self._claim(leader.epoch, now_ms)
+
+    def _claim(self, epoch: int, now_ms: int) -> None:
+        self.claim_epoch = epoch
+        self.activated = False
+        self.offsets.activate(self._raft.log_end_offset())
+        self.state.cluster.activate(now_ms)
+        self._tracer.emit(
+            ControllerClaimed(
+                raft_epoch=epoch, write_offset=self.last_written_offset + 1, stable_offset=self.offsets.stable_offset
+            )
+        )
+        event = WriteEvent(self, "activate", lambda _now: self._activation(), _nobody_waits, after=self._after_activation)
+        self.queue.prepend(event, now_ms)
+
+    def _activation(self) -> ControllerResult[str]:
+        start = self.offsets.transaction_start_offset
+        result = activation_records(
+            log_is_empty=not self.state.has_records,
+            bootstrap=self._bootstrap,
+            transaction_start=start,
+            empty_before_transaction=start is not None and not self.state.had_records_before(start),
+            metadata_version=self.state.features.metadata_version,
+        )
+        assert self.claim_epoch is not None
+        self._tracer.emit(ControllerActivated(raft_epoch=self.claim_epoch, records=len(result.records), reason=result.response))
+        return result
+
+    def _after_activation(self, _last_offset: int, now_ms: int) -> None:
+        self.activated = True
+        self.periodic.activate(now_ms)
+
+    def renounce(self, reason: str) -> None:
+        """Stop being active: what was not committed never happened (CE-12)."""
+        epoch = self.claim_epoch
+        assert epoch is not None, "renounced while not active"
+        self.claim_epoch = None
+        self.activated = False
+        self._raft.resign(epoch)
+        failed = self.deferred.fail_all(
+            ApiError(ErrorCode.NOT_CONTROLLER, "This controller lost its leadership before the change was committed.")
+        )
+        self.offsets.deactivate()
+        self.metrics.last_applied_record_offset = self.offsets.committed_offset
+        self.state.cluster.deactivate()
+        self.periodic.deactivate()
+        self._tracer.emit(
+            ControllerRenounced(
+                raft_epoch=epoch, reverted_to=self.offsets.committed_offset, failed_operations=failed, reason=reason
+            )
+        )
+
+    # --- commits and snapshots
+
+    def _handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        for batch in batches:
+            if batch.last_offset <= self.offsets.committed_offset:
+                continue
+            if not self.active:
+                for offset, record in enumerate(batch.records, batch.base_offset):
+                    self._replay(record, offset)
+                self.metrics.last_applied_record_offset = batch.last_offset
+            self.metrics.last_applied_record_timestamp_ms = batch.append_timestamp_ms
+            if self.offsets.handle_commit(batch.last_offset, batch.epoch):
+                self._tracer.emit(
+                    StableAdvanced(stable_offset=self.offsets.stable_offset, committed_offset=self.offsets.committed_offset)
+                )
+        self.deferred.complete_up_to(self.offsets.stable_offset)
+
+    def _load_snapshot(self, end_offset: int, epoch: int, batches: Sequence[tuple[Any, ...]]) -> None:
+        if self.active:
+            raise Fault(f"asked to load the metadata snapshot {end_offset}-{epoch} while being the active controller")
+        self.state.reset()
+        self.offsets.begin_load_snapshot()
+        count = 0
+        for batch in batches:
+            for record in batch:
+                self._replay(record, end_offset - 1)
+                count += 1
+        self.offsets.end_load_snapshot(end_offset, epoch)
+        self.metrics.last_applied_record_offset = end_offset - 1
+        self._tracer.emit(SnapshotLoaded(end_offset=end_offset, raft_epoch=epoch, records=count))
+
+    # --- periodic tasks
+
+    def _register_periodic_tasks(self) -> None:
+        config, state = self.config, self.state
+        tasks = [
+            PeriodicTask(
+                name="maybe_fence_stale_broker",
+                period_ms=max(1, config.session_timeout_ms // 8),
+                run=state.brokers.fence_one_stale,
+            ),
+            PeriodicTask(
+                name="elect_unclean",
+                period_ms=config.unclean_election_interval_ms,
+                run=lambda _now: state.elections.elect_unclean(),
+            ),
+        ]
+        if config.preferred_election_interval_ms is not None:
+            tasks.append(
+                PeriodicTask(
+                    name="elect_preferred",
+                    period_ms=config.preferred_election_interval_ms,
+                    run=lambda _now: state.elections.balance_preferred(),
+                )
+            )
+        if config.max_idle_interval_ms > 0:
+            tasks.append(
+                PeriodicTask(
+                    name="write_no_op",
+                    period_ms=config.max_idle_interval_ms,
+                    run=lambda _now: ControllerResult(records=[NoOpRecord()], response=False),
+                )
+            )
+        for task in tasks:
+            self.periodic.register(task)
+
+    def _periodic_event(self, task: PeriodicTask) -> Event:
+        def operation(now_ms: int) -> ControllerResult[bool]:
+            result = task.run(now_ms)
+            self.periodic.schedule(task, now_ms, again=result.response)
+            return result
+
+        return WriteEvent(self, task.name, operation, _nobody_waits)
+
+    def state_hash(self) -> str:
+        """Equal on any two controllers that have replayed to the same offset (CE-22)."""
+        return self.state.hash()
+
+
+def _nobody_waits(_error: ApiError | None, _response: Any) -> None:
+    return None

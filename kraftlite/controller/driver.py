@@ -1,0 +1,279 @@
+"""The controller's shell: RPC handlers, raft callbacks and timers become events of the core, and its answers become responses.
+
+Source: seeds/kraft-controller.txt, "The event loop and the asynchronous API"; CE-01, CE-06, CE-25, CE-31.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kraftlite.controller.activation import bootstrap_level
+from kraftlite.controller.config import ControllerConfig
+from kraftlite.controller.core import ControllerCore
+from kraftlite.controller.metrics import ControllerMetrics
+from kraftlite.controller.registration import ControllerRegistrar
+from kraftlite.controller.results import ControllerResult
+from kraftlite.metadata.records import MetadataRecord
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.messages import controller as m
+from kraftlite.model.messages import methods
+from kraftlite.model.method import Method
+from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
+from kraftlite.runtime.ports import Handler, Ports, TimerHandle
+
+Operation = Callable[[int], ControllerResult[Any]]
+
+STALL_MS: Final = 100
+"""A timer that fires this much too late says that this node's loop stood still meanwhile."""
+
+
+class ControllerDriver:
+    """Runs one controller. `handlers()` serves every method of service "Controller"; `handle_*` are raft's callbacks.
+
+    A handler raises ApiError: NOT_CONTROLLER when this node is not active, REQUEST_TIMED_OUT when the answer did not become
+    durable within the request's time (the change may still happen), otherwise what the operation refuses.
+    """
+
+    def __init__(
+        self, ports: Ports, config: ControllerConfig, raft: RaftClient, bootstrap: Sequence[MetadataRecord] | None
+    ) -> None:
+        self._ports = ports
+        self._config = config
+        self._raft = raft
+        self._bootstrap = bootstrap
+        self.core = ControllerCore(config, raft, bootstrap, ports.entropy, ports.tracer)
+        self._timer: TimerHandle | None = None
+        self._timer_due_ms: int | None = None
+        self._stopped = False
+        self._registrar = ControllerRegistrar(ports, config, raft, self._register_self)
+
+    async def start(self) -> None:
+        """Raises Fault when there is no bootstrap metadata: the node was not formatted (CE-14)."""
+        bootstrap_level(self._bootstrap)
+        self._raft.register(self)
+        self._registrar.start()
+
+    async def stop(self) -> None:
+        self._stopped = True
+        self._registrar.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.core.close(self._ports.clock.now_ms())
+
+    @property
+    def active(self) -> bool:
+        return self.core.active
+
+    @property
+    def metrics(self) -> ControllerMetrics:
+        return self.core.metrics
+
+    # --- RaftListener
+
+    def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        self.core.on_commit(tuple(batches), self._ports.clock.now_ms())
+        self._wake()
+
+    def handle_load_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        # The metadata snapshot is readable only during this call; the event runs later.
+        batches = tuple(snapshot.batches()) if snapshot.snapshot_id.offset > 0 else ()
+        self.core.on_load_snapshot(snapshot.snapshot_id.offset, snapshot.snapshot_id.epoch, batches, self._ports.clock.now_ms())
+        self._wake()
+
+    def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self.core.on_leader_change(leader, self._ports.clock.now_ms())
+        self._wake()
+
+    # --- the loop: runs whenever something is due, never concurrently with itself
+
+    def _wake(self) -> None:
+        self._arm(self._ports.clock.now_ms())
+
+    def _arm(self, due_ms: int) -> None:
+        if self._stopped or (self._timer_due_ms is not None and self._timer_due_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        delay_ms = max(0, due_ms - self._ports.clock.now_ms())
+        self._timer = self._ports.clock.call_later(delay_ms, self._pump)
+
+    def _pump(self) -> None:
+        due_ms, self._timer, self._timer_due_ms = self._timer_due_ms, None, None
+        if self._stopped:
+            return
+        now_ms = self._ports.clock.now_ms()
+        tracker = self.core.state.cluster.tracker
+        if due_ms is not None and now_ms - due_ms > STALL_MS and tracker is not None:
+            # The loop stood still (a paused process, a suspended machine): heartbeats wait in the sockets (CE-25).
+            tracker.excuse(now_ms - due_ms, now_ms)
+        try:
+            more = self.core.step(now_ms, limit=100)
+        except Exception as error:  # noqa: BLE001 - the top of the controller's loop: the node classifies
+            self._stopped = True
+            self._ports.fault(error, "controller")
+            return
+        self.core.metrics.note_processing_time(self._ports.clock.now_ms() - now_ms)
+        if more:
+            self._wake()
+            return
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None:
+            self._arm(max(deadline_ms, now_ms + 1))
+
+    # --- submitting
+
+    async def _submit(
+        self,
+        name: str,
+        operation: Operation,
+        timeout_ms: int,
+        *,
+        after: Callable[[int, int], None] | None = None,
+        on_timeout: Callable[[], None] | None = None,
+    ) -> Any:
+        if self._stopped:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "The controller is shutting down.")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(error: ApiError | None, response: Any) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(response)
+
+        def expired() -> None:
+            done(ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} was not committed within {timeout_ms} ms."), None)
+
+        now_ms = self._ports.clock.now_ms()
+        timer = self._ports.clock.call_later(timeout_ms, expired)
+        self.core.submit(name, operation, done, now_ms, deadline_ms=now_ms + timeout_ms, after=after, on_timeout=on_timeout)
+        self._wake()
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    # --- handlers
+
+    def handlers(self) -> Mapping[Method, Handler]:
+        """Every method of service "Controller"."""
+        return {
+            methods.REGISTER_BROKER: self._register_broker,
+            methods.BROKER_HEARTBEAT: self._broker_heartbeat,
+            methods.UNREGISTER_BROKER: self._unregister_broker,
+            methods.REGISTER_CONTROLLER: self._register_controller,
+            methods.ALTER_PARTITION: self._alter_partition,
+            methods.ELECT_LEADERS: self._elect_leaders,
+            methods.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
+            methods.CREATE_TOPICS: self._create_topics,
+            methods.DELETE_TOPICS: self._delete_topics,
+            methods.CREATE_PARTITIONS: self._create_partitions,
+            methods.INCREMENTAL_ALTER_CONFIGS: self._incremental_alter_configs,
+            methods.ALTER_CONFIGS: self._alter_configs,
+            methods.UPDATE_FEATURES: self._update_features,
+        }
+
+    async def _register_broker(self, request: m.BrokerRegistrationRequest) -> Any:
+        state = self.core.state
+
+        def operation(now_ms: int) -> ControllerResult[Any]:
+            return state.brokers.register(request, now_ms, self._raft.log_end_offset())
+
+        def after(_last_offset: int, now_ms: int) -> None:
+            registration = state.cluster.brokers[request.broker_id]
+            state.cluster.live.tracker.touch(request.broker_id, registration.broker_epoch, now_ms)
+
+        return await self._submit("register_broker", operation, self._config.request_timeout_ms, after=after)
+
+    async def _broker_heartbeat(self, request: m.BrokerHeartbeatRequest) -> Any:
+        state = self.core.state
+        if state.cluster.tracker is not None:
+            # Before queueing: a backlog must not make healthy brokers look dead (CE-25).
+            state.cluster.tracker.touch(request.broker_id, request.broker_epoch, self._ports.clock.now_ms())
+
+        def on_timeout() -> None:
+            self.core.metrics.timed_out_broker_heartbeat_count += 1
+            state.brokers.expired_heartbeat(request)
+
+        return await self._submit(
+            "broker_heartbeat",
+            lambda _now: state.brokers.heartbeat(request),
+            self._config.heartbeat_timeout_ms,
+            after=lambda last_offset, _now: state.brokers.after_heartbeat(request, last_offset),
+            on_timeout=on_timeout,
+        )
+
+    async def _unregister_broker(self, request: m.UnregisterBrokerRequest) -> Any:
+        elections = self.core.state.elections
+        return await self._submit("unregister_broker", lambda _now: elections.unregister(request.broker_id), request.timeout_ms)
+
+    async def _register_controller(self, request: m.ControllerRegistrationRequest) -> Any:
+        cluster = self.core.state.cluster
+        return await self._submit(
+            "register_controller", lambda _now: cluster.register_controller(request), self._config.request_timeout_ms
+        )
+
+    async def _register_self(self, request: m.ControllerRegistrationRequest) -> None:
+        await self._register_controller(request)
+
+    async def _alter_partition(self, request: m.AlterPartitionRequest) -> Any:
+        if not request.partitions:
+            return m.AlterPartitionResponse(partitions=())
+        isr = self.core.state.isr
+        return await self._submit("alter_partition", lambda _now: isr.alter(request), self._config.request_timeout_ms)
+
+    async def _elect_leaders(self, request: m.ElectLeadersRequest) -> Any:
+        if request.partitions is not None and not request.partitions:
+            return m.ElectLeadersResponse(results=())
+        elections = self.core.state.elections
+        return await self._submit("elect_leaders", lambda _now: elections.elect(request), request.timeout_ms)
+
+    async def _allocate_producer_ids(self, request: m.AllocateProducerIdsRequest) -> Any:
+        producer_ids = self.core.state.producer_ids
+        return await self._submit(
+            "allocate_producer_ids", lambda _now: producer_ids.allocate(request), self._config.request_timeout_ms
+        )
+
+    async def _create_topics(self, request: m.CreateTopicsRequest) -> Any:
+        if not request.topics:
+            return m.CreateTopicsResponse(topics=())
+        topics = self.core.state.topics
+        return await self._submit("create_topics", lambda _now: topics.create(request), request.timeout_ms)
+
+    async def _delete_topics(self, request: m.DeleteTopicsRequest) -> Any:
+        if not request.topics:
+            return m.DeleteTopicsResponse(topics=())
+        topics = self.core.state.topics
+        return await self._submit("delete_topics", lambda _now: topics.delete(request), request.timeout_ms)
+
+    async def _create_partitions(self, request: m.CreatePartitionsRequest) -> Any:
+        if not request.topics:
+            return m.CreatePartitionsResponse(topics=())
+        topics = self.core.state.topics
+        return await self._submit("create_partitions", lambda _now: topics.create_partitions(request), request.timeout_ms)
+
+    async def _incremental_alter_configs(self, request: m.IncrementalAlterConfigsRequest) -> Any:
+        if not request.resources:
+            return m.AlterConfigsResponse(resources=())
+        configs = self.core.state.configs
+        return await self._submit(
+            "incremental_alter_configs", lambda _now: configs.incremental_alter(request), request.timeout_ms
+        )
+
+    async def _alter_configs(self, request: m.AlterConfigsRequest) -> Any:
+        if not request.resources:
+            return m.AlterConfigsResponse(resources=())
+        configs = self.core.state.configs
+        return await self._submit("alter_configs", lambda _now: configs.legacy_alter(request), request.timeout_ms)
+
+    async def _update_features(self, request: m.UpdateFeaturesRequest) -> Any:
+        if not request.updates:
+            return m.UpdateFeaturesResponse(results=())
+        feature_control = self.core.state.features
+        return await self._submit("update_features", lambda _now: feature_control.update(request), request.timeout_ms)

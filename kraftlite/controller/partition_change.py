@@ -1,0 +1,133 @@
+"""The new state of one partition: who leads, who is in the ISR, and the record that says so.
+
+Source: seeds/kraft-controller.txt, "PartitionChangeBuilder: the leader/ISR algorithm"; CM-26 to CM-29, CM-33 to CM-35.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from kraftlite.metadata.records import PartitionChangeRecord
+from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.ids import NodeId
+
+
+class Election(Enum):
+    PREFERRED = "preferred"
+    """Switch to the first replica if it is in the ISR and acceptable."""
+    ONLINE = "online"
+    """Any acceptable member of the ISR, to keep the partition online; the present leader stays if it can."""
+    UNCLEAN = "unclean"
+    """As ONLINE; when there is none, any acceptable replica: records may be lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTarget:
+    """What a change asks for; None leaves the field as it is."""
+
+    isr: tuple[NodeId, ...] | None = None
+    replicas: tuple[NodeId, ...] | None = None
+    adding: tuple[NodeId, ...] | None = None
+    removing: tuple[NodeId, ...] | None = None
+    recovering: bool | None = None
+    directories: tuple[UUID, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Elected:
+    leader: NodeId | None
+    unclean: bool = False
+
+
+class PartitionChangeBuilder:
+    """Computes the PartitionChangeRecord that takes `partition` to `target` under an election policy; None: nothing changes.
+
+    Without ELR (KIP-966) the last member of the ISR stays in it even when it is gone: only it may lead again (CM-28).
+    """
+
+    def __init__(
+        self,
+        partition: PartitionRegistration,
+        target: PartitionTarget,
+        *,
+        acceptable: Callable[[NodeId], bool],
+        election: Election = Election.ONLINE,
+        bump_leader_epoch_on_shrink: bool = False,
+    ) -> None:
+        self._old = partition
+        self._acceptable = acceptable
+        self._election = election
+        self._bump_on_shrink = bump_leader_epoch_on_shrink
+        self.isr = partition.isr if target.isr is None else target.isr
+        self.replicas = partition.replicas if target.replicas is None else target.replicas
+        self.adding = partition.adding_replicas if target.adding is None else target.adding
+        self.removing = partition.removing_replicas if target.removing is None else target.removing
+        self.recovering = partition.recovering if target.recovering is None else target.recovering
+        self.directories = partition.directories if target.directories is None else target.directories
+
+    def build(self, topic_id: UUID, index: int) -> PartitionChangeRecord | None:
+        old = self._old
+        self._complete_reassignment()
+        # The order of the ISR is that of the assignment, so that equal sets are equal tuples.
+        order = {replica: position for position, replica in enumerate(self.replicas)}
+        self.isr = tuple(sorted(self.isr, key=lambda member: order.get(member, len(order))))
+        elected = self._elect()
+        changes: dict[str, Any] = {}
+        if elected.leader != old.leader:
+            changes["leader"] = elected.leader
+            if elected.unclean:
+                assert elected.leader is not None
+                self.isr, self.recovering = (elected.leader,), True
+        if self.isr and self.isr != old.isr:
+            changes["isr"] = self.isr
+        lost = any(member not in changes["isr"] for member in old.isr) if "isr" in changes else False
+        shrunk = any(replica not in self.replicas for replica in old.replicas)
+        if "leader" not in changes and (shrunk or (lost and self._bump_on_shrink)):
+            changes["leader"] = old.leader
+        wanted = (
+            ("recovering", self.recovering, old.recovering),
+            ("replicas", self.replicas, old.replicas),
+            ("adding_replicas", self.adding, old.adding_replicas),
+            ("removing_replicas", self.removing, old.removing_replicas),
+            ("directories", self.directories, old.directories),
+        )
+        changes.update((name, new) for name, new, current in wanted if new != current)
+        if not changes:
+            return None
+        return PartitionChangeRecord(topic_id=topic_id, partition=index, **changes)
+
+    def _elect(self) -> _Elected:
+        leader = self._old.leader
+        preferred = self.replicas[0]
+        if self._election is Election.PREFERRED and self._valid(preferred):
+            return _Elected(leader=preferred)
+        if leader is not None and self._valid(leader):
+            return _Elected(leader=leader)
+        for replica in self.replicas:
+            if self._valid(replica):
+                return _Elected(leader=replica)
+        if self._election is Election.UNCLEAN:
+            for replica in self.replicas:
+                if self._acceptable(replica):
+                    return _Elected(leader=replica, unclean=True)
+        return _Elected(leader=None)
+
+    def _valid(self, replica: NodeId) -> bool:
+        return replica in self.isr and self._acceptable(replica)
+
+    def _complete_reassignment(self) -> None:
+        """Finish when every target replica is in the ISR, and someone is left in it (CM-42)."""
+        if not self.adding and not self.removing:
+            return
+        replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
+        isr = tuple(member for member in self.isr if member not in self.removing)
+        if not isr or not replicas or any(replica not in isr for replica in self.adding):
+            return
+        if self.directories:
+            by_replica = dict(zip(self.replicas, self.directories, strict=True))
+            self.directories = tuple(by_replica[replica] for replica in replicas)
+        self.replicas, self.isr, self.adding, self.removing = replicas, isr, (), ()

@@ -1,0 +1,54 @@
+"""What the active controller does by the clock.
+
+Source: seeds/kraft-controller.txt, "Periodic background tasks"; CE-24, CE-27 to CE-29.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kraftlite.controller.queue import Event, EventQueue
+from kraftlite.controller.results import ControllerResult
+
+AGAIN_MS: Final = 10
+"""Delay of a task that has more to do at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodicTask:
+    """`run(now_ms)` returns records, and whether it wants to run again at once."""
+
+    name: str
+    period_ms: int
+    run: Callable[[int], ControllerResult[bool]]
+
+
+class PeriodicTasks:
+    """Keeps each task scheduled as a deferred event while active."""
+
+    def __init__(self, queue: EventQueue, make_event: Callable[[PeriodicTask], Event]) -> None:
+        self._queue = queue
+        self._make_event = make_event
+        self._tasks: dict[str, PeriodicTask] = {}
+        self.active = False
+
+    def register(self, task: PeriodicTask) -> None:
+        assert task.name not in self._tasks, f"periodic task {task.name} is registered twice"
+        self._tasks[task.name] = task
+
+    def activate(self, now_ms: int) -> None:
+        self.active = True
+        for task in self._tasks.values():
+            self.schedule(task, now_ms, again=False)
+
+    def deactivate(self) -> None:
+        self.active = False
+        for name in self._tasks:
+            self._queue.cancel_deferred(name)
+
+    def schedule(self, task: PeriodicTask, now_ms: int, *, again: bool) -> None:
+        if self.active and not self._queue.closed:
+            due_ms = now_ms + (AGAIN_MS if again else task.period_ms)
+            self._queue.schedule_deferred(task.name, self._make_event(task), due_ms, now_ms)

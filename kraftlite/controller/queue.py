@@ -1,0 +1,194 @@
+"""The controller's event queue: one event at a time, in an order that is decided here.
+
+Source: seeds/kraft-controller.txt, "The event loop and the asynchronous API"; CE-01 to CE-04.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import Protocol
+
+from kraftlite.model.limits import MAX_CONTROLLER_QUEUE
+
+
+class QueueClosed(Exception):
+    """The queue takes no more events: the controller is shutting down."""
+
+
+class QueueTimeout(Exception):
+    """The event waited longer than its deadline, and never ran (CE-03)."""
+
+
+class QueueFull(Exception):
+    """More events wait than the queue may hold."""
+
+
+class Event(Protocol):
+    """Something to run on the queue. Exactly one of `run` and `fail` is called first; `fail` also after a `run` that raised."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, now_ms: int) -> None: ...
+
+    def fail(self, error: BaseException, now_ms: int) -> None:
+        """The event did not run (timeout, shutdown), or its body raised `error`."""
+        ...
+
+
+class _Entry:
+    __slots__ = ("deadline_ms", "done", "due_ms", "enqueued_ms", "event", "tag")
+
+    def __init__(self, event: Event, enqueued_ms: int, *, deadline_ms: int | None = None, tag: str | None = None) -> None:
+        self.event = event
+        self.enqueued_ms = enqueued_ms
+        self.deadline_ms = deadline_ms
+        self.due_ms = -1
+        self.tag = tag
+        self.done = False
+
+
+class EventQueue:
+    """Tail append, head prepend, and deferred-until-time with a tag. Sans I/O: `run_one` does one thing that is due.
+
+    Order: expired events fail first, then due deferred events (by time, then by arrival) run, then the others (CE-02). An
+    exception of an event's body goes to its own `fail`, and what `fail` raises goes to the caller (CE-04).
+    """
+
+    def __init__(self, limit: int = MAX_CONTROLLER_QUEUE) -> None:
+        self._ready: deque[_Entry] = deque()
+        self._deferred: list[tuple[int, int, _Entry]] = []
+        self._deadlines: list[tuple[int, int, _Entry]] = []
+        self._by_tag: dict[str, _Entry] = {}
+        self._sequence = 0
+        self._limit = limit
+        self._size = 0
+        self.closed = False
+        self.last_queue_time_ms = 0
+
+    def __len__(self) -> int:
+        """Events that wait to run as soon as possible; deferred ones are not counted."""
+        return self._size
+
+    def append(self, event: Event, now_ms: int, *, deadline_ms: int | None = None) -> None:
+        entry = self._admit(event, now_ms, deadline_ms)
+        if entry is not None:
+            self._ready.append(entry)
+
+    def prepend(self, event: Event, now_ms: int, *, deadline_ms: int | None = None) -> None:
+        """Before everything that waits; for activation."""
+        entry = self._admit(event, now_ms, deadline_ms)
+        if entry is not None:
+            self._ready.appendleft(entry)
+
+    def _admit(self, event: Event, now_ms: int, deadline_ms: int | None) -> _Entry | None:
+        if self.closed:
+            event.fail(QueueClosed("the controller is shutting down"), now_ms)
+            return None
+        if self._size >= self._limit and deadline_ms is not None:
+            event.fail(QueueFull(f"{self._size} controller events are waiting, at most {self._limit} may"), now_ms)
+            return None
+        entry = _Entry(event, now_ms, deadline_ms=deadline_ms)
+        if deadline_ms is not None:
+            self._push(self._deadlines, deadline_ms, entry)
+        self._size += 1
+        return entry
+
+    def schedule_deferred(self, tag: str, event: Event, due_ms: int, now_ms: int, *, keep_earlier: bool = False) -> None:
+        """Run `event` at `due_ms`. Replaces the deferred event of the same tag, unless `keep_earlier` and that one is sooner."""
+        if self.closed:
+            event.fail(QueueClosed("the controller is shutting down"), now_ms)
+            return
+        previous = self._by_tag.get(tag)
+        if previous is not None:
+            if keep_earlier and previous.due_ms <= due_ms:
+                return
+            previous.done = True
+        entry = _Entry(event, now_ms, tag=tag)
+        entry.due_ms = due_ms
+        self._by_tag[tag] = entry
+        self._push(self._deferred, due_ms, entry)
+
+    def cancel_deferred(self, tag: str) -> bool:
+        entry = self._by_tag.pop(tag, None)
+        if entry is None:
+            return False
+        entry.done = True
+        return True
+
+    def has_deferred(self, tag: str) -> bool:
+        return tag in self._by_tag
+
+    def _push(self, heap: list[tuple[int, int, _Entry]], at_ms: int, entry: _Entry) -> None:
+        self._sequence += 1
+        heapq.heappush(heap, (at_ms, self._sequence, entry))
+
+    @staticmethod
+    def _peek(heap: list[tuple[int, int, _Entry]]) -> _Entry | None:
+        while heap and heap[0][2].done:
+            heapq.heappop(heap)
+        return heap[0][2] if heap else None
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next deferred event or expiry is due. With events waiting, `run_one` has something to do at once."""
+        found = [heap[0][0] for heap in (self._deferred, self._deadlines) if self._peek(heap) is not None]
+        return min(found) if found else None
+
+    def run_one(self, now_ms: int) -> bool:
+        """Do the next due thing; False when nothing is due."""
+        expiring = self._peek(self._deadlines)
+        if expiring is not None and expiring.deadline_ms is not None and expiring.deadline_ms < now_ms:
+            heapq.heappop(self._deadlines)
+            expiring.done = True
+            self._size -= 1
+            waited = now_ms - expiring.enqueued_ms
+            expiring.event.fail(QueueTimeout(f"{expiring.event.name} waited {waited} ms in the controller's queue"), now_ms)
+            return True
+        deferred = self._peek(self._deferred)
+        if deferred is not None and deferred.due_ms <= now_ms:
+            heapq.heappop(self._deferred)
+            deferred.done = True
+            if deferred.tag is not None:
+                self._by_tag.pop(deferred.tag, None)
+            self._run(deferred, now_ms)
+            return True
+        while self._ready:
+            entry = self._ready.popleft()
+            if entry.done:
+                continue
+            entry.done = True
+            self._size -= 1
+            self.last_queue_time_ms = now_ms - entry.enqueued_ms
+            self._run(entry, now_ms)
+            return True
+        return False
+
+    def _run(self, entry: _Entry, now_ms: int) -> None:
+        try:
+            entry.event.run(now_ms)
+        except Exception as error:  # noqa: BLE001 - each event answers and classifies its own errors (CE-04, CE-20)
+            self.classify_by(entry.event, error, now_ms)
+
+    @staticmethod
+    def classify_by(event: Event, error: Exception, now_ms: int) -> None:
+        event.fail(error, now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """No further event is taken. Deferred ones fail at once; those already waiting still run (CE-04)."""
+        self.closed = True
+        for _, _, entry in sorted(self._deferred, key=lambda item: item[:2]):
+            if not entry.done:
+                entry.done = True
+                entry.event.fail(QueueClosed("the controller is shutting down"), now_ms)
+        self._deferred.clear()
+        self._by_tag.clear()
+
+    def drain(self, now_ms: int) -> None:
+        """Fail what is still waiting: nothing will run it any more."""
+        while self._ready:
+            entry = self._ready.popleft()
+            if not entry.done:
+                entry.done = True
+                self._size -= 1
+                entry.event.fail(QueueClosed("the controller is shutting down"), now_ms)

@@ -1,0 +1,59 @@
+"""What an operation of the controller returns: records to write, and the answer for when they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, SupportsIndex, TypeVar
+
+from kraftlite.metadata.records import MetadataRecord
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerResult(Generic[T]):
+    """`atomic`: all records in one batch, or none (CE-17)."""
+
+    records: list[MetadataRecord]
+    response: T
+    atomic: bool = False
+
+    def without_records(self) -> ControllerResult[T]:
+        """For `validate_only`: the same answer, and nothing written (CE-19)."""
+        return ControllerResult(records=[], response=self.response, atomic=False)
+
+
+class BoundedRecords(list[MetadataRecord]):
+    """A list of records that refuses to exceed what one user operation may write. Raises ApiError(POLICY_VIOLATION) (CE-18)."""
+
+    def __init__(self, limit: int = MAX_RECORDS_PER_USER_OP) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def append(self, record: MetadataRecord) -> None:
+        self._reserve(1)
+        super().append(record)
+
+    def extend(self, records: Iterable[MetadataRecord]) -> None:
+        found = list(records)
+        self._reserve(len(found))
+        super().extend(found)
+
+    def __iadd__(self, records: Iterable[MetadataRecord]) -> BoundedRecords:  # type: ignore[override,misc]
+        self.extend(records)
+        return self
+
+    def insert(self, index: SupportsIndex, record: MetadataRecord) -> None:
+        self._reserve(1)
+        super().insert(index, record)
+
+    def _reserve(self, count: int) -> None:
+        if len(self) + count > self.limit:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Unable to perform excessively large batch operation: {len(self) + count} records, "
+                f"at most {self.limit} are allowed in one operation.",
+            )

@@ -1,0 +1,126 @@
+"""The hard state of the controller: all control managers over one timeline registry, and the replay switch.
+
+Source: seeds/kraft-controller.txt, "The replay switch: applying records".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from kraftlite.controller.broker_operations import BrokerOperations
+from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.config import ControllerConfig
+from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.feature_control import FeatureControl
+from kraftlite.controller.offset_control import OffsetControl
+from kraftlite.controller.producer_id_control import ProducerIdControl
+from kraftlite.controller.replication_control import ReplicationState
+from kraftlite.controller.replication_control_elections import Elections
+from kraftlite.controller.replication_control_isr import IsrControl
+from kraftlite.controller.replication_control_topics import TopicControl
+from kraftlite.metadata import records as r
+from kraftlite.model.ids import uuid_to_str
+from kraftlite.runtime.ports import Tracer
+from kraftlite.timeline.collections import TimelineValue
+from kraftlite.timeline.registry import TimelineRegistry
+
+
+class ControllerState:
+    """Composition of the control managers. `replay` is the only way in which it changes."""
+
+    def __init__(self, config: ControllerConfig, rng: random.Random, tracer: Tracer) -> None:
+        self.registry = TimelineRegistry()
+        self.offsets = OffsetControl(self.registry)
+        self.features = FeatureControl(self.registry, config.supported_features, config.quorum_voters)
+        self.cluster = ClusterControl(self.registry, config.cluster_id, config.session_timeout_ms, self.features)
+        self.configs = ConfigControl(self.registry, config.node_id, config.static_broker_configs)
+        self.replication = ReplicationState(self.registry, self.configs)
+        self.producer_ids = ProducerIdControl(self.registry, self.cluster)
+        self.elections = Elections(self.replication, self.cluster, self.configs, self.features, config.max_elections_per_run)
+        self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
+        self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
+        self.brokers = BrokerOperations(self.cluster, self.replication, self.elections, tracer)
+        self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)
+        self.features.brokers = lambda: [(b.broker_id, b.features) for b in self.cluster.brokers.values()]
+        self.features.controllers = lambda: [(c.controller_id, c.features) for c in self.cluster.controllers.values()]
+        self.configs.topic_exists = lambda name: name in self.replication.topic_ids
+        self.configs.broker_exists = lambda broker_id: broker_id in self.cluster.brokers
+        self._replayers = self._build_replayers()
+
+    def _build_replayers(self) -> dict[type[Any], Callable[[Any, int], None]]:
+        def plain(function: Callable[[Any], None]) -> Callable[[Any, int], None]:
+            return lambda record, _offset: function(record)
+
+        return {
+            r.PartitionRecord: plain(self.replication.replay_partition),
+            r.PartitionChangeRecord: plain(self.replication.replay_partition_change),
+            r.TopicRecord: plain(self.replication.replay_topic),
+            r.RemoveTopicRecord: plain(self.replication.replay_remove_topic),
+            r.ConfigRecord: plain(self.configs.replay),
+            r.FeatureLevelRecord: plain(self.features.replay),
+            r.RegisterBrokerRecord: self.cluster.replay_register_broker,
+            r.UnregisterBrokerRecord: plain(self.cluster.replay_unregister_broker),
+            r.BrokerRegistrationChangeRecord: plain(self.cluster.replay_registration_change),
+            r.RegisterControllerRecord: plain(self.cluster.replay_register_controller),
+            r.ProducerIdsRecord: plain(self.producer_ids.replay),
+            r.NoOpRecord: plain(lambda _record: None),
+            r.BeginTransactionRecord: self.offsets.replay_begin,
+            r.EndTransactionRecord: self.offsets.replay_end,
+            r.AbortTransactionRecord: self.offsets.replay_abort,
+        }
+
+    @property
+    def has_records(self) -> bool:
+        """Whether anything was ever replayed (an aborted transaction does not count)."""
+        return self._has_records.get()
+
+    def had_records_before(self, offset: int) -> bool:
+        """As `has_records`, just before the transaction that begins at `offset`."""
+        epoch = self.registry.floor(offset - 1)
+        return self._has_records.get() if epoch is None else self._has_records.get(epoch)
+
+    def replay(self, record: r.MetadataRecord, offset: int) -> None:
+        """Raises ValueError (and the like) when the record cannot be applied: that node must not go on."""
+        replayer = self._replayers.get(type(record))
+        if replayer is None:
+            raise ValueError(f"unknown record type {type(record).__name__}")
+        if isinstance(record, r.AbortTransactionRecord):
+            # It brings back, with everything else, whether there was anything before the transaction.
+            replayer(record, offset)
+            return
+        replayer(record, offset)
+        self._has_records.set(True)
+
+    def reset(self) -> None:
+        self.registry.reset()
+
+    def topic_name(self, topic_id: UUID) -> str:
+        info = self.replication.topics.get(topic_id)
+        return uuid_to_str(topic_id) if info is None else info.name
+
+    def dump(self) -> dict[str, Any]:
+        """Everything hard, in a canonical order: equal dumps are equal states."""
+        topics = {}
+        for name in sorted(self.replication.topic_ids):
+            info = self.replication.topic(name)
+            assert info is not None
+            topics[name] = (info.topic_id, sorted(info.partitions.items(), key=lambda item: item[0]))
+        configs = self.configs.configs
+        return {
+            "features": sorted(self.features.finalized.items()),
+            "brokers": sorted(self.cluster.brokers.items(), key=lambda item: item[0]),
+            "registration_offsets": sorted(self.cluster.registration_offsets.items()),
+            "controllers": sorted(self.cluster.controllers.items(), key=lambda item: item[0]),
+            "directories": sorted(self.cluster.directory_owners.items()),
+            "topics": topics,
+            "configs": [(resource, sorted(configs[resource].items())) for resource in sorted(configs)],
+            "next_producer_id": self.producer_ids.next_producer_id.get(),
+            "transaction_start": self.offsets.transaction_start_offset,
+        }
+
+    def hash(self) -> str:
+        return hashlib.sha256(repr(self.dump()).encode()).hexdigest()
