@@ -1,0 +1,52 @@
+"""The configuration in force: what the file says, overlaid by what the metadata log says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraftlite.log.config import LogConfig
+from kraftlite.metadata.image import ConfigurationsImage, MetadataImage
+from kraftlite.model.broker_configs import topic_defaults
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import ConfigResourceType
+
+_PRODUCER_EXPIRATION = "producer.id.expiration.ms"
+
+
+class DynamicConfigs:
+    """Effective broker values and log configs as of the latest image.
+
+    Precedence, strongest first: the topic's own, this broker's dynamic, the cluster-wide dynamic default, static.
+    Source: CM-49, CM-52.
+    """
+
+    def __init__(self, node_id: NodeId, static: Mapping[str, str]) -> None:
+        self._node_id = node_id
+        self._static = static
+        self._configs: ConfigurationsImage = MetadataImage.EMPTY.configs
+        self._broker_values: dict[str, str] | None = None
+        self._topic_defaults: dict[str, str] | None = None
+
+    def set_image(self, image: MetadataImage) -> None:
+        if image.configs is not self._configs:
+            self._configs = image.configs
+            self._broker_values = self._topic_defaults = None
+
+    def broker_values(self) -> Mapping[str, str]:
+        if self._broker_values is None:
+            overlay = self._configs.get(ConfigResourceType.BROKER, "")
+            own = self._configs.get(ConfigResourceType.BROKER, str(self._node_id))
+            self._broker_values = {**self._static, **overlay, **own}
+        return self._broker_values
+
+    def log_config_for(self, topic: str) -> LogConfig:
+        """Raises ValueError for a value that no controller should have let pass."""
+        if self._topic_defaults is None:
+            values = self.broker_values()
+            self._topic_defaults = topic_defaults(values)
+            if _PRODUCER_EXPIRATION in values:
+                self._topic_defaults[_PRODUCER_EXPIRATION] = values[_PRODUCER_EXPIRATION]
+        return LogConfig.from_map({**self._topic_defaults, **self._configs.get(ConfigResourceType.TOPIC, topic)})
+
+    def concerns_this_broker(self, resource_type: int, name: str) -> bool:
+        return resource_type == ConfigResourceType.BROKER and name in ("", str(self._node_id))

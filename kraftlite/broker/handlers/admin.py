@@ -1,0 +1,135 @@
+"""Admin operations that any broker takes and the active controller decides (CP-56, CP-57).
+
+A refusal of the whole request becomes one error per entry where the API has entries. An empty request is answered at once
+(CE-31).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.model.errors import ApiError
+from kraftlite.model.messages.controller import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResult,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from kraftlite.model.messages.methods import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
+)
+from kraftlite.model.method import Method
+
+
+async def _forward(ctx: BrokerContext, method: Method, request: Any, timeout_ms: int) -> Any:
+    return await ctx.controller.call(method, request, max(timeout_ms, 0))
+
+
+async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    if not request.topics:
+        return CreateTopicsResponse(topics=())
+    try:
+        response: CreateTopicsResponse = await _forward(ctx, CREATE_TOPICS, request, request.timeout_ms)
+    except ApiError as error:
+        return CreateTopicsResponse(
+            topics=tuple(
+                CreatableTopicResult(name=topic.name, error=error.code, message=error.message) for topic in request.topics
+            )
+        )
+    return response
+
+
+async def delete_topics(ctx: BrokerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not request.topics:
+        return DeleteTopicsResponse(topics=())
+    try:
+        response: DeleteTopicsResponse = await _forward(ctx, DELETE_TOPICS, request, request.timeout_ms)
+    except ApiError as error:
+        return DeleteTopicsResponse(
+            topics=tuple(
+                DeleteTopicResult(name=topic.name, topic_id=topic.topic_id, error=error.code, message=error.message)
+                for topic in request.topics
+            )
+        )
+    return response
+
+
+async def create_partitions(ctx: BrokerContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    if not request.topics:
+        return CreatePartitionsResponse(topics=())
+    try:
+        response: CreatePartitionsResponse = await _forward(ctx, CREATE_PARTITIONS, request, request.timeout_ms)
+    except ApiError as error:
+        return CreatePartitionsResponse(
+            topics=tuple(
+                CreatePartitionsResult(name=topic.name, error=error.code, message=error.message) for topic in request.topics
+            )
+        )
+    return response
+
+
+async def alter_configs(
+    ctx: BrokerContext, request: IncrementalAlterConfigsRequest | AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Both the incremental and the legacy call; they differ only in what the controller does."""
+    if not request.resources:
+        return AlterConfigsResponse(resources=())
+    method = INCREMENTAL_ALTER_CONFIGS if isinstance(request, IncrementalAlterConfigsRequest) else ALTER_CONFIGS
+    try:
+        response: AlterConfigsResponse = await _forward(ctx, method, request, request.timeout_ms)
+    except ApiError as error:
+        return AlterConfigsResponse(
+            resources=tuple(
+                AlterConfigsResult(
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    error=error.code,
+                    message=error.message,
+                )
+                for resource in request.resources
+            )
+        )
+    return response
+
+
+async def elect_leaders(ctx: BrokerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Raises ApiError when the request as a whole is refused. No partitions named (as opposed to None): nothing to do."""
+    if request.partitions is not None and not request.partitions:
+        return ElectLeadersResponse(results=())
+    response: ElectLeadersResponse = await _forward(ctx, ELECT_LEADERS, request, request.timeout_ms)
+    return response
+
+
+async def update_features(ctx: BrokerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Raises ApiError when the request as a whole is refused."""
+    if not request.updates:
+        return UpdateFeaturesResponse(results=())
+    response: UpdateFeaturesResponse = await _forward(ctx, UPDATE_FEATURES, request, request.timeout_ms)
+    return response
+
+
+async def unregister_broker(ctx: BrokerContext, request: UnregisterBrokerRequest) -> None:
+    """Raises ApiError."""
+    await _forward(ctx, UNREGISTER_BROKER, request, request.timeout_ms)

@@ -1,0 +1,158 @@
+"""What the handlers of one broker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
+from kraftlite.broker.metadata_cache import MetadataCache
+from kraftlite.log.config import LogConfig
+from kraftlite.log.log import Log
+from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.introspection import ReplicaState
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.raft.client import RaftClient
+from kraftlite.replication.api import (
+    FetchEntry,
+    FetchParams,
+    FetchResult,
+    OffsetResult,
+    ProduceEntry,
+    ProduceResult,
+)
+from kraftlite.replication.ports import ControllerChannel
+from kraftlite.runtime.ports import Clock, Ports
+
+
+class Replicas(Protocol):
+    """The part of `ReplicaManager` that clients reach."""
+
+    def append(
+        self,
+        entries: Sequence[ProduceEntry],
+        /,
+        *,
+        acks: int,
+        timeout_ms: int,
+        on_done: Callable[[list[ProduceResult]], None],
+    ) -> None: ...
+
+    def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
+
+    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
+
+    def list_offset(
+        self,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        timestamp: int,
+        /,
+        *,
+        current_leader_epoch: int | None,
+        read_committed: bool,
+        debug: bool = False,
+        version5_plus: bool = True,
+    ) -> OffsetResult: ...
+
+    def offset_for_leader_epoch(
+        self, tp: TopicPartition, /, *, current_leader_epoch: int | None, leader_epoch: int
+    ) -> tuple[ErrorCode, int, int]: ...
+
+    def replica_states(self, topics: tuple[str, ...] | None, /) -> tuple[ReplicaState, ...]: ...
+
+
+class LogDirsView(Protocol):
+    """The part of `LogDirs` that DescribeLogDirs reads."""
+
+    def logs(self) -> Sequence[Log]: ...
+
+    def directory_of(self, tp: TopicPartition, /) -> str | None: ...
+
+    def online_directories(self) -> Sequence[str]: ...
+
+    def offline_directories(self) -> Sequence[str]: ...
+
+
+class ProducerIds(Protocol):
+    """Where fresh producer ids come from."""
+
+    async def next_id(self) -> int:
+        """ApiError(COORDINATOR_LOAD_IN_PROGRESS) while no block is at hand (CM-55)."""
+        ...
+
+
+class StaticConfig(Protocol):
+    """The broker's configuration from file, environment and flags."""
+
+    @property
+    def values(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSettings:
+    """The configured limits that client APIs obey."""
+
+    auto_create_topics: bool
+    num_partitions: int
+    default_replication_factor: int
+    fetch_max_bytes: int
+    request_timeout_ms: int
+    max_partitions_per_describe: int
+    transaction_max_timeout_ms: int
+    fetch_session_slots: int
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, str]) -> ApiSettings:
+        def typed(name: str) -> Any:
+            key = BROKER_CONFIGS[name]
+            return key.parse(values.get(name, key.default or ""))
+
+        return cls(
+            auto_create_topics=typed("auto.create.topics.enable"),
+            num_partitions=typed("num.partitions"),
+            default_replication_factor=typed("default.replication.factor"),
+            fetch_max_bytes=typed("fetch.max.bytes"),
+            request_timeout_ms=typed("request.timeout.ms"),
+            max_partitions_per_describe=typed("max.request.partition.size.limit"),
+            transaction_max_timeout_ms=typed("transaction.max.timeout.ms"),
+            fetch_session_slots=typed("max.incremental.fetch.session.cache.slots"),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerContext:
+    """Everything a handler may use. One per broker, shared by its listeners; fetch sessions therefore are, too.
+
+    `config.values`: static values by key. `config_sources`: per key where it came from ("default" for built-in); a key that is
+    not in it counts as static when its value is not the default.
+    """
+
+    node_id: NodeId
+    cluster_id: str
+    config: StaticConfig
+    metadata: MetadataCache
+    replicas: Replicas
+    controller: ControllerChannel
+    producer_ids: ProducerIds
+    raft: RaftClient
+    log_config_for: Callable[[str], LogConfig]
+    ports: Ports
+    config_sources: Mapping[str, str] = field(default_factory=dict)
+    log_dirs: LogDirsView | None = None
+    """None: DescribeLogDirs is not offered."""
+    settings: ApiSettings = field(init=False)
+    fetch_sessions: FetchSessionCache = field(init=False)
+    topics_being_created: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.settings = ApiSettings.from_values(self.config.values)
+        self.fetch_sessions = FetchSessionCache(self.settings.fetch_session_slots, self.ports.entropy)
+
+    @property
+    def clock(self) -> Clock:
+        return self.ports.clock

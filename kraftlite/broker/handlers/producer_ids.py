@@ -1,0 +1,38 @@
+"""InitProducerId: producers without a transactional id get a fresh id at any broker. Source: CP-43; KIP-98, KIP-360."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.model.errors import ApiError, ErrorCode
+
+
+class ProducerIdentity(NamedTuple):
+    """What an idempotent producer stamps its batches with."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+async def init_producer_id(
+    ctx: BrokerContext,
+    *,
+    transactional_id: str | None,
+    transaction_timeout_ms: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+) -> ProducerIdentity:
+    """Raises ApiError. -1: the producer has no id (epoch) yet; one without the other makes no sense."""
+    if (producer_id == -1) != (producer_epoch == -1):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"producer id {producer_id} with epoch {producer_epoch}")
+    if transactional_id is None:
+        return ProducerIdentity(await ctx.producer_ids.next_id(), 0)
+    if not transactional_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    if not 0 < transaction_timeout_ms <= ctx.settings.transaction_max_timeout_ms:
+        raise ApiError(
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+            f"transaction timeout {transaction_timeout_ms} ms: allowed is 1 to {ctx.settings.transaction_max_timeout_ms}",
+        )
+    raise ApiError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate transactional id {transactional_id}")

@@ -1,0 +1,300 @@
+"""The log directories of a broker and the logs in them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from kraftlite.broker.config import BrokerConfig
+from kraftlite.broker.log_dirs_loading import IsOurs, LogLoader
+from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, LogDirState, renamed
+from kraftlite.log import checkpoints
+from kraftlite.log.config import LogConfig
+from kraftlite.log.log import Log
+from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
+from kraftlite.model.ids import random_uuid, uuid_to_str
+from kraftlite.model.limits import MAX_INT64
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Ports, TaskHandle
+from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogDirFailed
+
+HOUSEKEEPING_MAX_MS: Final = 300_000
+
+
+class LogDirs:
+    """All logs of this broker: loads, creates, deletes, checkpoints and closes them. Implements `LogProvider`.
+
+    Order: `read_markers`, `load` (once, with the first metadata image), `start_housekeeping`, …, `close`. A directory in which
+    an I/O error happens goes offline with all its logs: `get` no longer finds them, `get_or_create` raises StorageFault for
+    them, and `on_dir_failed` is called with the directory's id and the partitions that were in it. When none is left the node
+    stops.
+    Source: LG-07, LG-08, LG-31 to LG-34; BL-13, BL-16, BL-18; ML-23; RP-16.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: BrokerConfig,
+        *,
+        config_for: Callable[[str], LogConfig],
+        on_dir_failed: Callable[[UUID, Sequence[TopicPartition]], None],
+    ) -> None:
+        self._ports = ports
+        self._config = config
+        self._config_for = config_for
+        self._on_dir_failed = on_dir_failed
+        self._dirs = [LogDirState(spec=spec) for spec in config.log_dirs]
+        self._home: dict[TopicPartition, LogDirState] = {}
+        self._tasks: list[TaskHandle] = []
+        self._flushing: dict[TopicPartition, Log] = {}
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    def read_markers(self) -> int | None:
+        """How the previous run ended: its broker epoch if all directories say so and agree, else None (BL-13)."""
+        for state in self._dirs:
+            try:
+                state.read_marker(self._ports.disk)
+            except OSError as error:
+                self._fail(state, error)
+        epochs = {state.marked_epoch for state in self._dirs}
+        return epochs.pop() if len(epochs) == 1 else None
+
+    async def load(self, is_ours: IsOurs) -> int:
+        """Open every log, recovering what was not closed. Returns their number. Raises Fault (LG-33)."""
+        loader = LogLoader(
+            self._ports,
+            self._dirs,
+            threads=self._config.recovery_threads,
+            config_for=self._config_for,
+            fail_dir=self._fail,
+        )
+        count = await loader.load(is_ours)
+        for state in self._dirs:
+            for tp, log in state.logs.items():
+                self._adopt(state, tp, log)
+        return count
+
+    def start_housekeeping(self) -> None:
+        config, spawn = self._config, self._ports.tasks.spawn
+        self._tasks = [
+            spawn(self._repeat(config.checkpoint_interval_ms, self.write_recovery_points), name="recovery-point-checkpoint"),
+            spawn(self._repeat(config.start_offset_checkpoint_interval_ms, self.write_log_starts), name="log-start-checkpoint"),
+            spawn(
+                self._repeat(min(config.retention_check_interval_ms, HOUSEKEEPING_MAX_MS), self._roll_and_purge), name="log-roll"
+            ),
+        ]
+        self._tasks.append(spawn(self._repeat(config.producer_check_interval_ms, self._expire_producers), name="producer-expiry"))
+        if config.flush_check_interval_ms < MAX_INT64:
+            self._tasks.append(spawn(self._repeat(config.flush_check_interval_ms, self._flush_all), name="log-flush"))
+
+    # --- LogProvider --------------------------------------------------------------------------------------------------
+
+    def get(self, tp: TopicPartition) -> Log | None:
+        state = self._home.get(tp)
+        return state.logs.get(tp) if state is not None and state.online else None
+
+    def get_or_create(self, tp: TopicPartition, topic_id: UUID) -> Log:
+        """Raises StorageFault when the log's directory, or every directory, is offline; ApiError(INCONSISTENT_TOPIC_ID) when a
+        log of another topic of this name is open."""
+        state = self._home.get(tp)
+        if state is not None:
+            if not state.online:
+                raise StorageFault(f"{tp} is in {state.path}, which is offline", state.path)
+            log = state.logs[tp]
+            if log.topic_id is not None and log.topic_id != topic_id:
+                expected, found = uuid_to_str(topic_id), uuid_to_str(log.topic_id)
+                raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} has topic id {found} on disk, not {expected}")
+            return log
+        online = [candidate for candidate in self._dirs if candidate.online]
+        if not online:
+            raise StorageFault(f"no log directory is online for {tp}")
+        state = min(online, key=lambda candidate: len(candidate.logs))
+        try:
+            log = self._create(state, tp, topic_id)
+        except OSError as error:
+            self._fail(state, error)
+            raise StorageFault(f"{tp} could not be created in {state.path}: {error}", state.path) from error
+        state.logs[tp] = log
+        self._adopt(state, tp, log)
+        return log
+
+    def _create(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
+        return Log.open(
+            disk=self._ports.disk,
+            directory=state.file(str(tp)),
+            tp=tp,
+            topic_id=topic_id,
+            config=self._config_for(tp.topic),
+            log_start_offset=0,
+            recovery_point=0,
+            clean=False,
+            wall_ms=self._ports.clock.wall_ms(),
+            entropy=random.Random(self._ports.entropy.getrandbits(64)),
+            tracer=self._ports.tracer,
+        )
+
+    def delete(self, tp: TopicPartition) -> None:
+        state = self._home.pop(tp, None)
+        if state is None:
+            return
+        log = state.logs.pop(tp, None)
+        state.hws.pop(tp, None)
+        if log is None or not state.online:
+            return
+        log.on_roll = log.on_recovery_point_lowered = None
+        delay_ms = log.config.file_delete_delay_ms
+        try:
+            log.rename_directory(state.file(renamed(tp, random_uuid(self._ports.entropy).hex, DELETE_SUFFIX)))
+            state.write_recovery_points(self._ports.disk)
+            state.write_log_starts(self._ports.disk)
+        except OSError as error:
+            self._fail(state, error)
+            return
+        self._ports.tasks.spawn(self._remove_later(state, log, delay_ms), name=f"delete-{tp}")
+
+    async def _remove_later(self, state: LogDirState, log: Log, delay_ms: int) -> None:
+        await self._ports.clock.sleep(delay_ms)
+        try:
+            await self._ports.tasks.run_blocking(log.delete_files)
+        except OSError as error:
+            self._fail(state, error)
+            return
+        self._ports.tracer.emit(LogDeleted(partition=str(log.tp)))
+
+    def checkpointed_hw(self, tp: TopicPartition) -> int:
+        state = self._home.get(tp)
+        return 0 if state is None else state.hws.get(tp, 0)
+
+    def write_hw_checkpoint(self, hws: Mapping[TopicPartition, int]) -> None:
+        self._each_online(lambda state: state.write_hws(self._ports.disk, hws))
+
+    def handle_failure(self, error: OSError, tp: TopicPartition) -> None:
+        state = self._home.get(tp)
+        if state is not None:
+            self._fail(state, error)
+
+    # --- for the broker -----------------------------------------------------------------------------------------------
+
+    def logs(self) -> tuple[Log, ...]:
+        return tuple(log for state in self._dirs if state.online for log in state.logs.values())
+
+    def directory_of(self, tp: TopicPartition) -> str | None:
+        state = self._home.get(tp)
+        return None if state is None else state.path
+
+    def online_directories(self) -> tuple[str, ...]:
+        return tuple(state.path for state in self._dirs if state.online)
+
+    def offline_directories(self) -> tuple[str, ...]:
+        return tuple(state.path for state in self._dirs if not state.online)
+
+    def write_recovery_points(self) -> None:
+        self._each_online(lambda state: state.write_recovery_points(self._ports.disk))
+
+    def write_log_starts(self) -> None:
+        self._each_online(lambda state: state.write_log_starts(self._ports.disk))
+
+    async def close(self, broker_epoch: int | None) -> None:
+        """Flush and close every log, write the checkpoints and, where all logs were loaded, the clean-shutdown marker (BL-10)."""
+        await self.stop_housekeeping()
+        for state in self._dirs:
+            if not state.online:
+                continue
+            try:
+                for log in list(state.logs.values()):
+                    log.on_roll = log.on_recovery_point_lowered = None
+                    await self._ports.tasks.run_blocking(log.close)
+                state.write_recovery_points(self._ports.disk)
+                state.write_log_starts(self._ports.disk)
+                if state.loaded:
+                    checkpoints.write_clean_shutdown(self._ports.disk, state.path, -1 if broker_epoch is None else broker_epoch)
+            except OSError as error:
+                self._fail(state, error)
+                continue
+            if state.loaded:
+                self._ports.tracer.emit(CleanShutdownMarked(log_dir=state.path, broker_epoch=broker_epoch))
+
+    async def stop_housekeeping(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+
+    # --- internals ----------------------------------------------------------------------------------------------------
+
+    def _adopt(self, state: LogDirState, tp: TopicPartition, log: Log) -> None:
+        self._home[tp] = state
+        log.on_roll = self._on_roll
+        log.on_recovery_point_lowered = self._on_recovery_point_lowered
+
+    def _on_roll(self, log: Log) -> None:
+        """Make the closed segments durable in the background; one flush per log at a time, a later one covers what it missed."""
+        if log.tp in self._flushing:
+            return
+        self._flushing[log.tp] = log
+        self._ports.tasks.spawn(self._flush_rolled(log), name=f"flush-{log.tp}")
+
+    async def _flush_rolled(self, log: Log) -> None:
+        try:
+            while self.get(log.tp) is log and log.recovery_point < log.active_base_offset:
+                await log.flush(log.active_base_offset)
+        except OSError as error:
+            self.handle_failure(error, log.tp)
+        finally:
+            self._flushing.pop(log.tp, None)
+
+    def _on_recovery_point_lowered(self, log: Log) -> None:
+        state = self._home.get(log.tp)
+        if state is not None and state.online:
+            state.write_recovery_points(self._ports.disk)  # OSError reaches whoever truncates: it takes the directory offline
+
+    async def _repeat(self, interval_ms: int, work: Callable[[], None]) -> None:
+        while True:
+            await self._ports.clock.sleep(interval_ms)
+            work()
+
+    def _roll_and_purge(self) -> None:
+        wall_ms = self._ports.clock.wall_ms()
+        for log in self.logs():
+            try:
+                log.maybe_roll(wall_ms)
+                log.purge_deleted(wall_ms)
+            except OSError as error:
+                self.handle_failure(error, log.tp)
+
+    def _expire_producers(self) -> None:
+        wall_ms = self._ports.clock.wall_ms()
+        for log in self.logs():
+            log.remove_expired_producers(wall_ms)
+
+    def _flush_all(self) -> None:
+        for log in self.logs():
+            if log.recovery_point < log.leo and log.config.flush_ms < MAX_INT64:
+                self._ports.tasks.spawn(self._flush(log), name=f"flush-{log.tp}")
+
+    async def _flush(self, log: Log) -> None:
+        try:
+            await log.flush()
+        except OSError as error:
+            self.handle_failure(error, log.tp)
+
+    def _each_online(self, work: Callable[[LogDirState], None]) -> None:
+        for state in self._dirs:
+            if state.online:
+                try:
+                    work(state)
+                except OSError as error:
+                    self._fail(state, error)
+
+    def _fail(self, state: LogDirState, error: OSError) -> None:
+        if not state.online:
+            return
+        state.online = False
+        self._ports.tracer.emit(LogDirFailed(log_dir=state.path, directory_id=uuid_to_str(state.directory_id), reason=str(error)))
+        if not any(other.online for other in self._dirs):
+            self._ports.fault(
+                StorageFault(f"every log directory has failed; the last was {state.path}: {error}", state.path), "log dirs"
+            )
+        self._on_dir_failed(state.directory_id, tuple(sorted(state.logs)))

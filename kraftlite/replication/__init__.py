@@ -1,0 +1,1 @@
+"""Data replication: leaders that count, followers that pull. `core` modules decide, drivers wait and perform."""

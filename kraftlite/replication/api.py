@@ -1,0 +1,98 @@
+"""What clients of the replica manager hand in and get back, by topic name.
+
+The types that exist once per partition and request are plain slotted dataclasses, not frozen ones: building a frozen one costs
+three times as much. Nobody changes them after they were built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.replica import EpochEndOffset
+from kraftlite.model.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderHint:
+    """Who leads, as far as this broker knows; goes into the answer to a client that asked the wrong broker (RP-10)."""
+
+    leader_id: NodeId | None
+    leader_epoch: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ProduceEntry:
+    """One batch for one partition. `records` must be writable: the leader stamps it in place. `topic_id` None: not checked."""
+
+    tp: TopicPartition
+    topic_id: UUID | None
+    records: memoryview | bytearray
+
+
+@dataclass(slots=True, kw_only=True)
+class ProduceResult:
+    """`base_offset` is meaningful when `error` is NONE; `append_time_ms` -1 means CreateTime."""
+
+    tp: TopicPartition
+    error: ErrorCode
+    message: str | None = None
+    base_offset: int = -1
+    append_time_ms: int = -1
+    log_start_offset: int = -1
+    leader: LeaderHint | None = None
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """(index in the batch, why) when single records were refused."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchParams:
+    """Of a whole fetch. `is_debug` reads up to the leo, from any replica; `leader_only` refuses to serve as a follower."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool = False
+    rack_id: str | None = None
+    is_debug: bool = False
+    leader_only: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchEntry:
+    """One partition to read. None for an epoch: not checked."""
+
+    tp: TopicPartition
+    topic_id: UUID | None
+    fetch_offset: int
+    current_leader_epoch: int | None
+    last_fetched_epoch: int | None
+    max_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchResult:
+    """`aborted`: (producer id, first offset) of aborted transactions in the range, None unless read_committed."""
+
+    tp: TopicPartition
+    error: ErrorCode
+    hw: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: bytes
+    aborted: tuple[tuple[int, int], ...] | None = None
+    diverging: EpochEndOffset | None = None
+    leader: LeaderHint | None = None
+    preferred_read_replica: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetResult:
+    """An offset found; -1 for offset, timestamp or leader epoch where there is none, as on Kafka's wire."""
+
+    error: ErrorCode
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1

@@ -1,0 +1,69 @@
+"""Configuration of data replication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import MIB
+
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The one value of `replica.selector.class` that has a meaning here: send consumers to a replica in their rack (RP-41)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """What leaders and followers of one broker need to know. Times in milliseconds, sizes in bytes; defaults are Kafka's."""
+
+    broker_id: NodeId
+    cluster_id: str
+    inter_broker_listener_name: str
+    lag_time_max_ms: int = 30_000
+    fetch_wait_max_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = MIB
+    """Per partition; a single larger batch is sent nevertheless (RP-39)."""
+    fetch_response_max_bytes: int = 10 * MIB
+    fetch_backoff_ms: int = 1_000
+    socket_timeout_ms: int = 30_000
+    hw_checkpoint_interval_ms: int = 5_000
+    num_fetchers: int = 1
+    """Fetchers, and with them sessions, per source broker."""
+    alter_partition_retry_ms: int = 50
+    request_timeout_ms: int = 30_000
+    replica_selector: str | None = None
+
+    @property
+    def rack_aware(self) -> bool:
+        return self.replica_selector == RACK_AWARE_SELECTOR
+
+    @classmethod
+    def from_values(
+        cls, values: Mapping[str, str], *, broker_id: NodeId, cluster_id: str, inter_broker_listener_name: str
+    ) -> ReplicationConfig:
+        """From Kafka's broker keys; a missing one takes its default. Raises ValueError naming key, value and what is allowed."""
+
+        def typed(name: str) -> Any:
+            key = BROKER_CONFIGS[name]
+            text = values.get(name, key.default)
+            return None if text is None else key.parse(text)
+
+        return cls(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            inter_broker_listener_name=inter_broker_listener_name,
+            lag_time_max_ms=typed("replica.lag.time.max.ms"),
+            fetch_wait_max_ms=typed("replica.fetch.wait.max.ms"),
+            fetch_min_bytes=typed("replica.fetch.min.bytes"),
+            fetch_max_bytes=typed("replica.fetch.max.bytes"),
+            fetch_response_max_bytes=typed("replica.fetch.response.max.bytes"),
+            fetch_backoff_ms=typed("replica.fetch.backoff.ms"),
+            socket_timeout_ms=typed("replica.socket.timeout.ms"),
+            hw_checkpoint_interval_ms=typed("replica.high.watermark.checkpoint.interval.ms"),
+            num_fetchers=typed("num.replica.fetchers"),
+            request_timeout_ms=typed("request.timeout.ms"),
+            replica_selector=typed("replica.selector.class") or None,
+        )

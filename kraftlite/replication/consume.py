@@ -1,0 +1,272 @@
+"""Reads for clients: fetches, offsets by time, ends of leader epochs.
+
+Source: RP-13, RP-14, RP-30, RP-31, RP-41; LG-23, LG-49 to LG-51; CP-18, CP-21, CP-22; KIP-207, KIP-320, KIP-392.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+from uuid import UUID
+
+from kraftlite.log.batch import iter_headers
+from kraftlite.log.log import Log
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.replica import EpochEndOffset
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, OffsetResult
+from kraftlite.replication.partition import Partition
+from kraftlite.replication.purgatory import Deadlines
+from kraftlite.replication.table import PartitionTable
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+
+_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class FetchWait:
+    """A client's fetch that waits: woken once, by a partition or by its deadline."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    expire = wake
+
+
+def find_divergence(log: Log, fetch_offset: int, last_fetched_epoch: int | None) -> EpochEndOffset | None:
+    """Where a log that ends at `fetch_offset` with `last_fetched_epoch` stops being a prefix of ours; None when it is one.
+
+    OFFSET_OUT_OF_RANGE below the log start; when the epoch is newer than all that we know; and beyond the leo where the epoch
+    does not say where the logs part (RP-31, LG-41).
+    """
+    if last_fetched_epoch is not None and fetch_offset >= log.log_start_offset:
+        end = log.end_offset_for_epoch(last_fetched_epoch)
+        if end is None:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.tp}: no end is known for leader epoch {last_fetched_epoch}")
+        if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+            return end
+    if not log.log_start_offset <= fetch_offset <= log.leo:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.tp}: offset {fetch_offset} is outside [{log.log_start_offset}, {log.leo}]"
+        )
+    return None
+
+
+class ConsumePath:
+    """What clients read. `rack_aware`: whether a consumer at the leader may be sent to a replica in its rack."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        deadlines: Deadlines,
+        on_io_error: Callable[[OSError, TopicPartition], None],
+        *,
+        rack_aware: bool,
+    ) -> None:
+        self._table = table
+        self._deadlines = deadlines
+        self._on_io_error = on_io_error
+        self._rack_aware = rack_aware
+
+    # --- fetch --------------------------------------------------------------------------------------------------------
+
+    def fetch_now(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[FetchResult]:
+        """In the order of `entries`; `max_bytes` is for all, but the first batch found is always returned (LG-50)."""
+        results: list[FetchResult] = []
+        left, nothing_yet = params.max_bytes, True
+        for entry in entries:
+            try:
+                result = self._read(params, entry, left, nothing_yet)
+            except ApiError as error:
+                result = self._refused(entry.tp, error)
+            except OSError as error:
+                self._on_io_error(error, entry.tp)
+                result = self._refused(entry.tp, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            results.append(result)
+            size = len(result.records)
+            if size:
+                nothing_yet = False
+                left = max(0, left - size)
+        return results
+
+    def _refused(self, tp: TopicPartition, error: ApiError) -> FetchResult:
+        return FetchResult(
+            tp=tp,
+            error=error.code,
+            hw=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            records=b"",
+            leader=self._table.hint(tp) if error.code in _HINTED else None,
+        )
+
+    def _read(self, params: FetchParams, entry: FetchEntry, left: int, min_one: bool) -> FetchResult:
+        partition = self._table.find(entry.tp, entry.topic_id)
+        log = partition.online_log()
+        partition.check_epoch(entry.current_leader_epoch)
+        if params.leader_only and not params.is_debug:
+            partition.leading()
+        offset, hw = entry.fetch_offset, log.hw
+        diverging = find_divergence(log, offset, entry.last_fetched_epoch)
+        preferred = None if diverging is not None else self._preferred_replica(params, partition, offset)
+        stable = log.last_stable_offset
+        bound = log.leo if params.is_debug else stable if params.read_committed else hw
+        records = b""
+        if diverging is None and preferred is None and offset < bound:
+            records = log.read(offset, min(entry.max_bytes, left), up_to=bound, min_one=min_one)
+        return FetchResult(
+            tp=entry.tp,
+            error=ErrorCode.NONE,
+            hw=hw,
+            last_stable_offset=stable,
+            log_start_offset=log.log_start_offset,
+            records=records,
+            aborted=_aborted(log, offset, records) if params.read_committed else None,
+            diverging=diverging,
+            preferred_read_replica=preferred,
+        )
+
+    def _preferred_replica(self, params: FetchParams, partition: Partition, offset: int) -> NodeId | None:
+        """A replica in the consumer's rack that is in the ISR and has what it wants; None: read here (RP-41)."""
+        leader = partition.leader
+        if not self._rack_aware or not params.rack_id or leader is None:
+            return None
+        brokers = self._table.image.cluster.brokers
+        own = brokers.get(partition.leader_id) if partition.leader_id is not None else None
+        if own is not None and own.rack == params.rack_id:
+            return None
+        best: tuple[int, NodeId] | None = None
+        for broker_id in leader.isr.committed:
+            follower, broker = leader.followers.get(broker_id), brokers.get(broker_id)
+            if follower is None or broker is None or broker.rack != params.rack_id or not broker.active:
+                continue
+            leo = follower.leo
+            if leo is not None and follower.log_start_offset <= offset <= leo and (best is None or leo > best[0]):
+                best = (leo, broker_id)
+        return None if best is None else best[1]
+
+    async def fetch(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[FetchResult]:
+        """`fetch_now`, repeated until there are `min_bytes`, something urgent to say, or `max_wait_ms` are over (CP-18)."""
+        results = self.fetch_now(params, entries)
+        if params.max_wait_ms <= 0 or not _may_wait(params, results):
+            return results
+        expired = FetchWait()
+        due = self._deadlines.add(expired, params.max_wait_ms)
+        try:
+            while not expired.future.done() and _may_wait(params, results):
+                wait = FetchWait()
+                expired.future.add_done_callback(lambda _, wait=wait: wait.wake())  # type: ignore[misc]
+                await self._wait(params, entries, wait)
+                results = self.fetch_now(params, entries)
+        finally:
+            self._deadlines.remove(expired, due)
+        return results
+
+    async def _wait(self, params: FetchParams, entries: Sequence[FetchEntry], wait: FetchWait) -> None:
+        watched: list[Partition] = []
+        for entry in entries:
+            partition = self._table.by_tp.get(entry.tp)
+            if partition is not None:
+                (partition.leo_waiters if params.is_debug else partition.waiters)[wait] = None
+                watched.append(partition)
+        try:
+            await wait.future
+        finally:
+            for partition in watched:
+                partition.waiters.pop(wait, None)
+                partition.leo_waiters.pop(wait, None)
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def list_offset(
+        self,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        timestamp: int,
+        *,
+        current_leader_epoch: int | None,
+        read_committed: bool,
+        debug: bool,
+        version5_plus: bool,
+    ) -> OffsetResult:
+        try:
+            partition = self._table.find(tp, topic_id)
+            log = partition.online_log()
+            partition.check_epoch(current_leader_epoch)
+            if debug:
+                return _offset_at(partition, log, timestamp, log.leo, None)
+            leader, _ = partition.leading()
+            bound = log.last_stable_offset if read_committed else log.hw
+            unsettled = None
+            if log.hw < leader.epoch_start_offset:
+                code = ErrorCode.OFFSET_NOT_AVAILABLE if version5_plus else ErrorCode.LEADER_NOT_AVAILABLE
+                unsettled = ApiError(code, f"{tp}: the HW has not reached the start of leader epoch {partition.leader_epoch}")
+            return _offset_at(partition, log, timestamp, bound, unsettled)
+        except ApiError as error:
+            return OffsetResult(error=error.code)
+        except OSError as error:
+            self._on_io_error(error, tp)
+            return OffsetResult(error=ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def offset_for_leader_epoch(
+        self, tp: TopicPartition, *, current_leader_epoch: int | None, leader_epoch: int
+    ) -> tuple[ErrorCode, int, int]:
+        try:
+            _, log = self._table.find(tp, None).leading(current_leader_epoch)
+        except ApiError as error:
+            return error.code, -1, -1
+        end = log.end_offset_for_epoch(leader_epoch)
+        return (ErrorCode.NONE, -1, -1) if end is None else (ErrorCode.NONE, end.leader_epoch, end.end_offset)
+
+
+def _may_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
+    size = 0
+    for result in results:
+        if result.error is not ErrorCode.NONE or result.diverging is not None or result.preferred_read_replica is not None:
+            return False
+        size += len(result.records)
+    return bool(results) and size < params.min_bytes
+
+
+def _aborted(log: Log, offset: int, records: bytes) -> tuple[tuple[int, int], ...]:
+    """Aborted transactions that overlap what was read."""
+    if not records or not log.aborted_transactions(offset, log.last_stable_offset):
+        return ()
+    end = offset
+    for _, header in iter_headers(records):
+        end = header.next_offset
+    return log.aborted_transactions(offset, end)
+
+
+def _offset_at(partition: Partition, log: Log, timestamp: int, bound: int, unsettled: ApiError | None) -> OffsetResult:
+    """`unsettled`: why offsets above `bound` cannot be told apart from offsets that do not exist (RP-14)."""
+    if timestamp == LATEST:
+        if unsettled is not None:
+            raise unsettled
+        return OffsetResult(error=ErrorCode.NONE, offset=bound, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.epoch_at(log.log_start_offset)
+        return OffsetResult(error=ErrorCode.NONE, offset=log.log_start_offset, leader_epoch=-1 if epoch is None else epoch)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp(up_to=bound)
+    else:
+        found = log.offset_for_timestamp(timestamp, up_to=bound)
+    if found is None:
+        if unsettled is not None:
+            raise unsettled
+        return OffsetResult(error=ErrorCode.NONE)
+    epoch = found.leader_epoch
+    return OffsetResult(
+        error=ErrorCode.NONE, offset=found.offset, timestamp=found.timestamp, leader_epoch=-1 if epoch is None else epoch
+    )

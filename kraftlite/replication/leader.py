@@ -1,0 +1,129 @@
+"""What a leader knows of its followers, and what follows from it: who is caught up, and how far the HW may go.
+
+Source: seeds/replication-deep-dive.txt, "Replicas vs In-Sync Replicas", "Consumer's message visibility";
+RP-11, RP-19 to RP-21, RP-25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kraftlite.model.ids import NodeId
+from kraftlite.replication.isr import IsrState
+
+Eligible = Callable[[NodeId, int | None], bool]
+"""(broker, broker epoch of its last fetch) -> may it be in an ISR: registered under that epoch, unfenced, not shutting down."""
+
+
+class FollowerProgress:
+    """How far one follower is, learned from its fetches alone. `leo` None: it has not fetched in this leader epoch."""
+
+    __slots__ = (
+        "broker_id",
+        "last_caught_up_ms",
+        "last_fetch_leader_leo",
+        "last_fetch_ms",
+        "leo",
+        "log_start_offset",
+        "replica_epoch",
+    )
+
+    def __init__(self, broker_id: NodeId, last_caught_up_ms: int | None) -> None:
+        self.broker_id = broker_id
+        self.leo: int | None = None
+        self.log_start_offset = -1
+        self.replica_epoch: int | None = None
+        self.last_caught_up_ms = last_caught_up_ms
+        self.last_fetch_ms: int | None = None
+        self.last_fetch_leader_leo = -1
+
+    def fetched(self, fetch_offset: int, log_start_offset: int, replica_epoch: int, leader_leo: int, now_ms: int) -> None:
+        """A fetch at `fetch_offset` confirms everything below it.
+
+        Caught up now if it reached the leader's LEO; or as of the previous fetch if it reached the LEO of then (RP-20).
+        """
+        if fetch_offset >= leader_leo:
+            self.last_caught_up_ms = now_ms
+        elif self.last_fetch_ms is not None and fetch_offset >= self.last_fetch_leader_leo:
+            # The caught-up time is a fetch's time, so it is never later than that of the previous fetch.
+            self.last_caught_up_ms = self.last_fetch_ms
+        self.leo = fetch_offset
+        self.log_start_offset = log_start_offset
+        self.replica_epoch = replica_epoch
+        self.last_fetch_ms = now_ms
+        self.last_fetch_leader_leo = leader_leo
+
+    def was_caught_up(self, leader_leo: int, fetched_ms: int) -> None:
+        """A fetch at `fetched_ms` left this partition unnamed because nothing had changed: it was at the LEO then."""
+        if self.last_caught_up_ms is None or fetched_ms > self.last_caught_up_ms:
+            self.last_caught_up_ms = fetched_ms
+        self.last_fetch_ms = fetched_ms
+        self.last_fetch_leader_leo = leader_leo
+
+    def is_caught_up(self, leader_leo: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        """RP-19."""
+        if self.leo == leader_leo:
+            return True
+        return self.last_caught_up_ms is not None and now_ms - self.last_caught_up_ms <= lag_time_max_ms
+
+
+class LeaderState:
+    """State that exists only while this broker leads the partition, for one leader epoch."""
+
+    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch")
+
+    def __init__(self, leader_epoch: int, epoch_start_offset: int, isr: IsrState) -> None:
+        self.leader_epoch = leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.isr = isr
+        self.followers: dict[NodeId, FollowerProgress] = {}
+
+    def assign(self, followers: Iterable[NodeId], now_ms: int) -> None:
+        """Track exactly these. One that is new starts from nothing; ISR members get a fresh lag clock (RP-25)."""
+        committed = self.isr.committed
+        self.followers = {
+            broker_id: self.followers.get(broker_id) or FollowerProgress(broker_id, now_ms if broker_id in committed else None)
+            for broker_id in followers
+        }
+
+    def hw_bound(self, leo: int, now_ms: int, lag_time_max_ms: int, eligible: Eligible) -> int:
+        """The smallest LEO over the maximal ISR and over replicas that are about to join it (RP-11).
+
+        -1 while a member has not yet fetched in this leader epoch. Waiting for joiners keeps a replica that is caught up from
+        being left behind by every produce of a single-member ISR.
+        """
+        bound = leo
+        maximal = self.isr.maximal
+        for broker_id, follower in self.followers.items():
+            follower_leo = follower.leo
+            if follower_leo is not None and follower_leo >= bound:
+                continue
+            if broker_id in maximal:
+                bound = -1 if follower_leo is None else follower_leo
+            elif (
+                follower_leo is not None
+                and follower.is_caught_up(leo, now_ms, lag_time_max_ms)
+                and eligible(broker_id, follower.replica_epoch)
+            ):
+                bound = follower_leo
+        return bound
+
+    def may_join(self, follower: FollowerProgress, hw: int, eligible: Eligible) -> bool:
+        """RP-21. `leo` is of this leader epoch, because progress is forgotten when a new one begins."""
+        leo = follower.leo
+        return (
+            leo is not None
+            and leo >= hw
+            and leo >= self.epoch_start_offset
+            and follower.broker_id not in self.isr.maximal
+            and eligible(follower.broker_id, follower.replica_epoch)
+        )
+
+    def lagging(self, leo: int, now_ms: int, lag_time_max_ms: int) -> tuple[NodeId, ...]:
+        """Committed ISR members that are not caught up, in assignment order."""
+        found = []
+        for broker_id in self.isr.committed:
+            follower = self.followers.get(broker_id)
+            if follower is not None and not follower.is_caught_up(leo, now_ms, lag_time_max_ms):
+                found.append(broker_id)
+        return tuple(found)

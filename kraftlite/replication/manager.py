@@ -1,0 +1,372 @@
+"""The replicas of one broker: told by metadata who leads and who follows, used by clients and by other brokers.
+
+Source: seeds/replication-deep-dive.txt; RP-01 to RP-39, RP-41; ML-17, ML-21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kraftlite.log.config import LogConfig
+from kraftlite.log.log import ActiveProducer, AppendOrigin, Log
+from kraftlite.metadata.image import MetadataImage
+from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
+from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.introspection import ReplicaState
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.alter_partition import AlterPartitionCore, AlterPartitionDriver
+from kraftlite.replication.api import (
+    FetchEntry,
+    FetchParams,
+    FetchResult,
+    LeaderHint,
+    OffsetResult,
+    ProduceEntry,
+    ProduceResult,
+)
+from kraftlite.replication.config import ReplicationConfig
+from kraftlite.replication.consume import ConsumePath
+from kraftlite.replication.fetchers import Fetchers
+from kraftlite.replication.follower_state import prepare_to_follow
+from kraftlite.replication.partition import Partition, PartitionEnv
+from kraftlite.replication.ports import ControllerChannel, LogProvider
+from kraftlite.replication.produce import ProducePath
+from kraftlite.replication.purgatory import Deadlines
+from kraftlite.replication.service import ReplicaService
+from kraftlite.replication.table import PartitionTable
+from kraftlite.runtime.ports import Handler, Ports, TaskHandle
+
+if TYPE_CHECKING:
+    from kraftlite.metadata.delta import TopicsDelta
+
+__all__ = [
+    "FetchEntry",
+    "FetchParams",
+    "FetchResult",
+    "LeaderHint",
+    "OffsetResult",
+    "ProduceEntry",
+    "ProduceResult",
+    "ReplicaManager",
+]
+
+
+class ReplicaManager:
+    """All local replicas. Every method is called on the node's loop.
+
+    `apply_delta` and `handle_image` come from the metadata publisher, in that order, once per update. A replica whose log cannot
+    be opened or written is offline: its clients get KAFKA_STORAGE_ERROR, the others are not affected. `trace_hot` also emits
+    what happens per produce. Limits: a request waits at most its own time; followers wait at most `fetch_wait_max_ms`.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: ReplicationConfig,
+        logs: LogProvider,
+        controller: ControllerChannel,
+        broker_epoch: Callable[[], int | None],
+        *,
+        trace_hot: bool = False,
+    ) -> None:
+        self._ports = ports
+        self._config = config
+        self._logs = logs
+        self._clock = ports.clock
+        self._table = table = PartitionTable(config.inter_broker_listener_name)
+        self._deadlines = Deadlines(ports.clock)
+        self._alter = AlterPartitionDriver(config, ports.clock, controller, AlterPartitionCore(config), broker_epoch)
+        self._env = PartitionEnv(
+            broker_id=config.broker_id,
+            lag_time_max_ms=config.lag_time_max_ms,
+            eligible=table.eligible,
+            broker_epoch=broker_epoch,
+            on_isr_proposed=self._alter.submit,
+            tracer=ports.tracer,
+            trace_hot=trace_hot,
+        )
+        hot_tracer = ports.tracer if trace_hot else None
+        self._produce = ProducePath(table, ports.clock, self._deadlines, hot_tracer, self.handle_io_error)
+        self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
+        self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error)
+        self._fetchers = Fetchers(
+            ports, config, endpoint=table.endpoint, broker_epoch=broker_epoch, on_io_error=self.handle_io_error
+        )
+        self._tasks: list[TaskHandle] = []
+        self._known_brokers: Mapping[NodeId, BrokerRegistration] | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        spawn = self._ports.tasks.spawn
+        self._tasks.append(spawn(self._alter.run(), name="alter-partition"))
+        self._tasks.append(spawn(self._check_isrs(), name="isr-check"))
+
+    def start_hw_checkpoints(self) -> None:
+        self._tasks.append(self._ports.tasks.spawn(self._checkpoint_hws(), name="hw-checkpoint"))
+
+    async def stop(self) -> None:
+        """Stop pulling and serving; what waits is answered with NOT_LEADER_OR_FOLLOWER. The HWs are on disk afterwards."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        self._fetchers.close()
+        for partition in self._table.by_tp.values():
+            partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            partition.wake_waiters()
+        self._service.close()
+        self._deadlines.close()
+        self._write_hws()
+
+    async def _check_isrs(self) -> None:
+        """Every half of the allowed lag, so that a laggard leaves within one and a half of it (RP-19)."""
+        while True:
+            await self._clock.sleep(max(1, self._config.lag_time_max_ms // 2))
+            self.drop_failed_logs()
+            now_ms = self._clock.now_ms()
+            for partition in list(self._table.by_tp.values()):
+                partition.check_isr(now_ms)
+
+    async def _checkpoint_hws(self) -> None:
+        while True:
+            await self._clock.sleep(self._config.hw_checkpoint_interval_ms)
+            self.drop_failed_logs()
+            self._write_hws()
+
+    def _write_hws(self) -> None:
+        found = {tp: partition.log.hw for tp, partition in self._table.by_tp.items() if partition.log is not None}
+        if found:
+            self._logs.write_hw_checkpoint(found)
+
+    # --- metadata -----------------------------------------------------------------------------------------------------
+
+    def apply_delta(self, delta: TopicsDelta, image: MetadataImage) -> None:
+        """Delete, lead and follow what changed for this broker (ML-17). `image` is the one after `delta`."""
+        self._table.image = image
+        changes = delta.local_changes(self._config.broker_id)
+        for tp, topic_id in changes.deletes:
+            self._delete(tp, topic_id)
+        for tp, local in changes.leaders.items():
+            self._lead(tp, local.topic_id, local.registration)
+        for tp, local in changes.followers.items():
+            self._follow(tp, local.topic_id, local.registration)
+        self._fetchers.settle()
+        self._service.sessions.metadata_changed()
+
+    def handle_image(self, image: MetadataImage) -> None:
+        """Brokers may have come, gone, moved or been fenced: who may join an ISR, and where leaders are found."""
+        known = self._known_brokers
+        self._table.image, self._known_brokers = image, image.cluster.brokers
+        if known is image.cluster.brokers:
+            return
+        now_ms = self._clock.now_ms()
+        for partition in list(self._table.by_tp.values()):
+            if partition.leader is not None:
+                self._guarded(partition, lambda p=partition: p.recheck(now_ms))  # type: ignore[misc]
+        self._fetchers.wake_all()
+
+    def _lead(self, tp: TopicPartition, topic_id: UUID, registration: PartitionRegistration) -> None:
+        partition = self._obtain(tp, topic_id, registration)
+        self._fetchers.forget(partition)
+        if partition.log is not None:
+            self._guarded(partition, lambda: partition.become_leader(registration, self._clock.now_ms()))
+
+    def _follow(self, tp: TopicPartition, topic_id: UUID, registration: PartitionRegistration) -> None:
+        """A fetcher restarts only with a new leader epoch, not with every change of the ISR (RP-33)."""
+        partition = self._obtain(tp, topic_id, registration)
+        log = partition.log
+        if log is None:
+            return
+        leader_id = registration.leader
+
+        def follow() -> None:
+            if not partition.become_follower(registration):
+                return
+            self._fetchers.forget(partition)
+            if leader_id is not None and leader_id != self._config.broker_id:
+                prepare_to_follow(log)
+                self._fetchers.follow(partition, leader_id, registration.leader_epoch)
+
+        self._guarded(partition, follow)
+
+    def _obtain(self, tp: TopicPartition, topic_id: UUID, registration: PartitionRegistration) -> Partition:
+        """The partition object with its log, if that can be had."""
+        partition = self._table.by_tp.get(tp)
+        if partition is not None and partition.topic_id != topic_id:
+            self._delete(tp, partition.topic_id)
+            partition = None
+        if partition is None:
+            partition = Partition(tp, topic_id, self._env)
+            self._table.add(partition)
+        if partition.log is None:
+            try:
+                partition.attach_log(self._open_log(tp, topic_id), self._logs.checkpointed_hw(tp))
+            except (StorageFault, ApiError, OSError) as error:
+                partition.fail_to_open(registration, str(error))
+        return partition
+
+    def _open_log(self, tp: TopicPartition, topic_id: UUID) -> Log:
+        """A log that another topic of the same name left behind is deleted first: never mix two incarnations (RP-38)."""
+        existing = self._logs.get(tp)
+        if existing is not None and existing.topic_id is not None and existing.topic_id != topic_id:
+            self._logs.delete(tp)
+        return self._logs.get_or_create(tp, topic_id)
+
+    def _delete(self, tp: TopicPartition, topic_id: UUID) -> None:
+        partition = self._table.by_tp.get(tp)
+        if partition is not None and partition.topic_id == topic_id:
+            self._fetchers.forget(partition)
+            self._table.remove(partition)
+            partition.remove()
+        log = self._logs.get(tp)
+        if log is not None and log.topic_id in (None, topic_id):
+            self._logs.delete(tp)
+
+    def update_log_config(self, topic: str, config: LogConfig) -> None:
+        now_ms = self._clock.now_ms()
+        for tp, partition in list(self._table.by_tp.items()):
+            if tp.topic == topic and partition.log is not None:
+                self._guarded(partition, lambda p=partition: p.update_config(config, now_ms))  # type: ignore[misc]
+
+    # --- failing disks ------------------------------------------------------------------------------------------------
+
+    def _guarded(self, partition: Partition, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except OSError as error:
+            self.handle_io_error(error, partition.tp)
+
+    def handle_io_error(self, error: OSError, tp: TopicPartition) -> None:
+        """The log directory of `tp` goes offline, and with it every replica in it."""
+        self._logs.handle_failure(error, tp)
+        partition = self._table.by_tp.get(tp)
+        if partition is not None:
+            self._take_offline(partition, str(error))
+        self.drop_failed_logs()
+
+    def drop_failed_logs(self) -> None:
+        """Take replicas offline whose directory failed, whoever noticed it."""
+        for tp, partition in list(self._table.by_tp.items()):
+            if partition.log is not None and self._logs.get(tp) is not partition.log:
+                self._take_offline(partition, "its log directory is offline")
+
+    def _take_offline(self, partition: Partition, reason: str) -> None:
+        self._fetchers.forget(partition)
+        partition.go_offline(reason)
+
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        entries: Sequence[ProduceEntry],
+        *,
+        acks: int,
+        timeout_ms: int,
+        on_done: Callable[[list[ProduceResult]], None],
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> None:
+        """Append as leader; `on_done` is called exactly once with one result per entry: before the return for acks 0 and 1, at
+        the latest after `timeout_ms` for acks -1. Other acks: INVALID_REQUIRED_ACKS."""
+        self._produce.append(entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin)
+
+    def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
+        """What there is to read, without waiting; in the order of `partitions`."""
+        return self._consume.fetch_now(params, partitions)
+
+    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
+        """As `fetch_now`, but waits up to `max_wait_ms` for `min_bytes`; an error or a divergence ends the wait."""
+        return await self._consume.fetch(params, partitions)
+
+    def list_offset(
+        self,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        timestamp: int,
+        *,
+        current_leader_epoch: int | None,
+        read_committed: bool,
+        debug: bool = False,
+        version5_plus: bool = True,
+    ) -> OffsetResult:
+        """-1 latest, -2 and -4 earliest, -3 of the largest timestamp, else the first at or after `timestamp` (CP-22)."""
+        return self._consume.list_offset(
+            tp,
+            topic_id,
+            timestamp,
+            current_leader_epoch=current_leader_epoch,
+            read_committed=read_committed,
+            debug=debug,
+            version5_plus=version5_plus,
+        )
+
+    def offset_for_leader_epoch(
+        self, tp: TopicPartition, *, current_leader_epoch: int | None, leader_epoch: int
+    ) -> tuple[ErrorCode, int, int]:
+        """(error, largest known epoch <= `leader_epoch`, where it ends); -1, -1 when undefined (RP-29, RP-30)."""
+        return self._consume.offset_for_leader_epoch(tp, current_leader_epoch=current_leader_epoch, leader_epoch=leader_epoch)
+
+    def active_producers(self, tp: TopicPartition) -> tuple[ActiveProducer, ...]:
+        """Raises ApiError unless this broker leads the partition."""
+        _, log = self._table.find(tp, None).leading()
+        return log.active_producers()
+
+    # --- other brokers ------------------------------------------------------------------------------------------------
+
+    def handlers(self) -> Mapping[Method, Handler]:
+        """For the inter-broker listener."""
+        return self._service.handlers()
+
+    # --- introspection ------------------------------------------------------------------------------------------------
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        return self._table.by_tp.get(tp)
+
+    def partitions(self) -> tuple[Partition, ...]:
+        return tuple(self._table.by_tp[tp] for tp in sorted(self._table.by_tp))
+
+    def fetched_from(self, tp: TopicPartition) -> int | None:
+        """Which broker a follower pulls the partition from."""
+        return self._fetchers.leader_of(tp)
+
+    def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
+        """Of the online replicas, in name order."""
+        found = []
+        for partition in self.partitions():
+            log = partition.log
+            if log is None or (topics is not None and partition.tp.topic not in topics):
+                continue
+            found.append(
+                ReplicaState(
+                    topic=partition.tp.topic,
+                    topic_id=partition.topic_id,
+                    partition=partition.tp.partition,
+                    is_leader=partition.leader is not None,
+                    leader_epoch=partition.leader_epoch,
+                    partition_epoch=partition.partition_epoch,
+                    isr=partition.committed_isr,
+                    log_start_offset=log.log_start_offset,
+                    hw=log.hw,
+                    leo=log.leo,
+                    size_bytes=log.size_bytes,
+                )
+            )
+        return tuple(found)
+
+    def partition_count(self) -> int:
+        return len(self._table.by_tp)
+
+    def leader_count(self) -> int:
+        return sum(partition.leader is not None for partition in self._table.by_tp.values())
+
+    def under_replicated_count(self) -> int:
+        return sum(partition.under_replicated for partition in self._table.by_tp.values())
+
+    def under_min_isr_count(self) -> int:
+        return sum(partition.under_min_isr for partition in self._table.by_tp.values())
+
+    def offline_count(self) -> int:
+        return sum(partition.log is None for partition in self._table.by_tp.values())

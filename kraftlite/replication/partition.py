@@ -1,0 +1,499 @@
+"""One replica of one partition: leads, follows, or waits to be told. Decides; never waits.
+
+Source: seeds/replication-deep-dive.txt; RP-02 to RP-09, RP-11 to RP-14, RP-19 to RP-28; KIP-101, KIP-497, KIP-903, KIP-966.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from kraftlite.log.config import LogConfig
+from kraftlite.log.log import AppendInfo, AppendOrigin, Log
+from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import AlterPartitionItem, AlterPartitionResult, IsrMember
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import LeaderHint
+from kraftlite.replication.isr import IsrState, PendingIsr, in_order
+from kraftlite.replication.leader import Eligible, LeaderState
+from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.trace.partition import (
+    FollowerStarted,
+    HwAdvanced,
+    IsrChangeRefused,
+    IsrCommitted,
+    IsrExpanded,
+    IsrExpandProposed,
+    IsrShrinkProposed,
+    IsrShrunk,
+    LeaderStarted,
+    PartitionOffline,
+    PartitionRemoved,
+)
+
+KEEP_PENDING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The controller knows something that this leader does not: newer metadata is on its way and will settle the change (RP-23)."""
+
+REVERT = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+
+
+class Parked(Protocol):
+    """A produce request of which this partition is one entry."""
+
+    def complete(self, index: int, error: ErrorCode) -> None: ...
+
+    @property
+    def done(self) -> bool: ...
+
+
+class Observer(Protocol):
+    """A follower's fetch session, which must know what it has not sent yet."""
+
+    def on_append(self, old_leo: int) -> None: ...
+
+    def on_change(self) -> None:
+        """The HW, the log start, or the role has changed: tell with the next answer."""
+        ...
+
+    def on_moved(self) -> None:
+        """The role or the leader epoch changed: whoever waits must be answered at once."""
+        ...
+
+
+class Waiter(Protocol):
+    """A client's fetch that waits for the HW (or for the role to change)."""
+
+    def wake(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionEnv:
+    """What all partitions of a broker share."""
+
+    broker_id: NodeId
+    lag_time_max_ms: int
+    eligible: Eligible
+    broker_epoch: Callable[[], int | None]
+    on_isr_proposed: Callable[[Partition], None]
+    tracer: Tracer
+    trace_hot: bool = False
+
+
+class Partition:
+    """A local replica. Times are monotonic milliseconds, handed in.
+
+    Invariants: log_start_offset <= hw <= leo. While leading: hw <= LEO of every maximal ISR member as confirmed by its fetches;
+    the HW never goes back; it stands still while |committed ISR| < minISR (RP-06). `leader` is None unless this broker leads.
+    Raises ApiError for refusals, before anything is mutated; OSError when the log's disk fails: then the owner calls
+    `go_offline`.
+    """
+
+    def __init__(self, tp: TopicPartition, topic_id: UUID, env: PartitionEnv) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.log: Log | None = None
+        self.offline_reason: str | None = "not opened yet"
+        self.replicas: tuple[NodeId, ...] = ()
+        self.leader_id: NodeId | None = None
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.committed_isr: tuple[NodeId, ...] = ()
+        self.leader: LeaderState | None = None
+        self.min_isr = 1
+        self.waiting: deque[tuple[int, Parked, int]] = deque()
+        """(required hw, produce, index in it), ascending by required hw."""
+        self.observers: list[Observer] = []
+        self.waiters: dict[Waiter, None] = {}
+        self.leo_waiters: dict[Waiter, None] = {}
+        self._env = env
+
+    # --- facts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader is not None and self.log is not None
+
+    @property
+    def under_replicated(self) -> bool:
+        return self.leader is not None and len(self.committed_isr) < len(self.replicas)
+
+    @property
+    def under_min_isr(self) -> bool:
+        return self.leader is not None and len(self.committed_isr) < self.min_isr
+
+    def hint(self) -> LeaderHint:
+        return LeaderHint(leader_id=self.leader_id, leader_epoch=self.leader_epoch)
+
+    def online_log(self) -> Log:
+        """Raises KAFKA_STORAGE_ERROR when the replica is offline."""
+        if self.log is None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.tp} is offline: {self.offline_reason}")
+        return self.log
+
+    def check_epoch(self, leader_epoch: int | None) -> None:
+        """RP-34. None: the caller does not know any."""
+        if leader_epoch is not None and leader_epoch != self.leader_epoch:
+            older = leader_epoch < self.leader_epoch
+            raise ApiError(
+                ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{self.tp} is in leader epoch {self.leader_epoch}, the request in {leader_epoch}",
+            )
+
+    def leading(self, leader_epoch: int | None = None) -> tuple[LeaderState, Log]:
+        """The leader's state and log; refuses when this broker does not lead (in `leader_epoch`)."""
+        log = self.online_log()
+        self.check_epoch(leader_epoch)
+        leader = self.leader
+        if leader is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is led by {self.leader_id}")
+        return leader, log
+
+    # --- roles --------------------------------------------------------------------------------------------------------
+
+    def attach_log(self, log: Log, checkpointed_hw: int) -> None:
+        """The HW starts from its checkpoint, within [log start, leo] (RP-16)."""
+        self.log = log
+        self.offline_reason = None
+        log.update_hw(checkpointed_hw)
+
+    def fail_to_open(self, registration: PartitionRegistration, reason: str) -> None:
+        """The log is not to be had: stay offline, but know who leads."""
+        self._adopt(registration)
+        self.offline_reason = reason
+        self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
+
+    def become_leader(self, registration: PartitionRegistration, now_ms: int) -> bool:
+        """Lead, or take over what the controller changed; whether a new leader epoch began. Older metadata is ignored (RP-24)."""
+        log = self.online_log()
+        same_epoch = self.leader is not None and self.leader_epoch == registration.leader_epoch
+        if not self._is_news(registration, same_epoch):
+            return False
+        if log.latest_epoch is not None and log.latest_epoch > registration.leader_epoch:
+            # Metadata from before a restart that newer metadata will follow: the log has epochs that this leader never saw.
+            self._adopt(registration)
+            return False
+        old_isr = self.committed_isr
+        self._adopt(registration)
+        isr = in_order(registration.isr, registration.replicas)
+        self.committed_isr = isr
+        if not same_epoch:
+            start = log.leo
+            self.leader = LeaderState(registration.leader_epoch, start, IsrState(isr, registration.recovering))
+            log.assign_epoch_start(registration.leader_epoch, start)
+        leader = self.leader
+        assert leader is not None
+        leader.isr.commit(isr, registration.recovering)
+        leader.assign((r for r in self.replicas if r != self._env.broker_id), now_ms)
+        if not same_epoch:
+            self._env.tracer.emit(
+                LeaderStarted(
+                    tp=self.tp,
+                    leader_epoch=self.leader_epoch,
+                    partition_epoch=self.partition_epoch,
+                    isr=isr,
+                    epoch_start_offset=leader.epoch_start_offset,
+                    hw=log.hw,
+                    recovering=registration.recovering,
+                )
+            )
+            self._role_changed()
+        else:
+            self._trace_isr(old_isr, isr)
+        self._after_isr_change(now_ms)
+        return not same_epoch
+
+    def become_follower(self, registration: PartitionRegistration) -> bool:
+        """Follow; whether a new leader epoch began. Waiting produces and fetches of a former leader end at once (RP-09)."""
+        log = self.online_log()
+        same_epoch = self.leader is None and self.leader_epoch == registration.leader_epoch
+        if not self._is_news(registration, same_epoch):
+            return False
+        self._adopt(registration)
+        self.committed_isr = in_order(registration.isr, registration.replicas)
+        self.leader = None
+        self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not same_epoch:
+            self._env.tracer.emit(
+                FollowerStarted(
+                    tp=self.tp,
+                    leader_id=self.leader_id,
+                    leader_epoch=self.leader_epoch,
+                    partition_epoch=self.partition_epoch,
+                    leo=log.leo,
+                    hw=log.hw,
+                )
+            )
+            self._role_changed()
+        return not same_epoch
+
+    def _is_news(self, registration: PartitionRegistration, same_role: bool) -> bool:
+        if registration.leader_epoch < self.leader_epoch:
+            return False
+        if same_role:
+            return registration.partition_epoch > self.partition_epoch
+        return registration.partition_epoch >= self.partition_epoch
+
+    def _adopt(self, registration: PartitionRegistration) -> None:
+        self.replicas = registration.replicas
+        self.leader_id = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self._set_min_isr()
+
+    def _set_min_isr(self) -> None:
+        """RP-05."""
+        configured = 1 if self.log is None else self.log.config.min_insync_replicas
+        self.min_isr = min(configured, len(self.replicas))
+
+    def update_config(self, config: LogConfig, now_ms: int) -> None:
+        log = self.online_log()
+        log.update_config(config)
+        self._set_min_isr()
+        if self.leader is not None:
+            self._after_isr_change(now_ms)
+
+    def go_offline(self, reason: str) -> None:
+        if self.log is None:
+            self.offline_reason = reason
+            return
+        self.log = None
+        self.leader = None
+        self.offline_reason = reason
+        self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
+        self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._role_changed()
+
+    def remove(self) -> None:
+        """The replica is to be deleted; nobody may use this object any more."""
+        self.log = None
+        self.leader = None
+        self.leader_id = None
+        self.offline_reason = "deleted"
+        self._env.tracer.emit(PartitionRemoved(tp=self.tp))
+        self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._role_changed()
+
+    def _role_changed(self) -> None:
+        for observer in self.observers:
+            observer.on_moved()
+        self.wake_waiters()
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append(
+        self, records: bytearray | memoryview, *, wall_ms: int, now_ms: int, origin: AppendOrigin, all_acks: bool
+    ) -> AppendInfo:
+        """Append one batch as the leader. NOT_ENOUGH_REPLICAS when all must acknowledge and they are too few (RP-02)."""
+        leader = self.leader
+        log = self.log
+        if leader is None or log is None:
+            leader, log = self.leading()
+        if all_acks and len(leader.isr.committed) < self.min_isr:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.tp} has {len(leader.isr.committed)} in-sync replicas of {self.min_isr}"
+            )
+        old_leo = log.leo
+        info = log.append_as_leader(records, leader_epoch=leader.leader_epoch, wall_ms=wall_ms, origin=origin)
+        if log.leo != old_leo:
+            for observer in self.observers:
+                observer.on_append(old_leo)
+            if self.leo_waiters:
+                _wake_all(self.leo_waiters)
+            if len(leader.isr.maximal) == 1:
+                self.maybe_advance_hw(now_ms)
+        return info
+
+    def park(self, required_hw: int, parked: Parked, index: int) -> None:
+        """Complete `parked` when the HW reaches `required_hw`, or when that cannot happen any more."""
+        waiting = self.waiting
+        if not waiting or waiting[-1][0] <= required_hw:
+            waiting.append((required_hw, parked, index))
+            return
+        later = []
+        while waiting and waiting[-1][0] > required_hw:
+            later.append(waiting.pop())
+        waiting.append((required_hw, parked, index))
+        waiting.extend(reversed(later))
+
+    def forget_done(self) -> None:
+        """Let go of produces that timed out; those time out in the order in which they came."""
+        while self.waiting and self.waiting[0][1].done:
+            self.waiting.popleft()
+
+    def fail_waiting(self, error: ErrorCode) -> None:
+        waiting, self.waiting = self.waiting, deque()
+        for _, parked, index in waiting:
+            parked.complete(index, error)
+
+    # --- the high watermark -------------------------------------------------------------------------------------------
+
+    def maybe_advance_hw(self, now_ms: int) -> bool:
+        leader, log = self.leader, self.log
+        if leader is None or log is None or len(leader.isr.committed) < self.min_isr:
+            return False
+        old = log.hw
+        new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._env.eligible)
+        if new <= old:
+            return False
+        log.update_hw(new)
+        if self._env.trace_hot:
+            self._env.tracer.emit(HwAdvanced(tp=self.tp, old=old, new=new))
+        self.hw_changed(new)
+        return True
+
+    def hw_changed(self, hw: int) -> None:
+        waiting = self.waiting
+        while waiting and waiting[0][0] <= hw:
+            _, parked, index = waiting.popleft()
+            parked.complete(index, ErrorCode.NONE)
+        for observer in self.observers:
+            observer.on_change()
+        if self.waiters:
+            _wake_all(self.waiters)
+
+    def log_start_changed(self) -> None:
+        for observer in self.observers:
+            observer.on_change()
+
+    def wake_waiters(self) -> None:
+        _wake_all(self.waiters)
+        _wake_all(self.leo_waiters)
+
+    # --- the ISR ------------------------------------------------------------------------------------------------------
+
+    def follower_fetched(
+        self, broker_id: NodeId, replica_epoch: int, fetch_offset: int, log_start_offset: int, now_ms: int
+    ) -> None:
+        """A follower confirmed everything below `fetch_offset`. May advance the HW and propose that it join the ISR."""
+        leader, log = self.leading()
+        follower = leader.followers[broker_id]
+        old_leo = follower.leo
+        follower.fetched(fetch_offset, log_start_offset, replica_epoch, log.leo, now_ms)
+        if broker_id not in leader.isr.maximal:
+            self._maybe_expand(now_ms, fetched_by=broker_id)
+        if old_leo != fetch_offset:
+            self.maybe_advance_hw(now_ms)
+
+    def check_isr(self, now_ms: int) -> None:
+        """Propose to remove members that lag; to be called every half of `lag_time_max_ms` (RP-19)."""
+        self._maybe_expand(now_ms)
+        leader, log = self.leader, self.log
+        if leader is None or log is None or leader.isr.pending is not None:
+            return
+        out = leader.lagging(log.leo, now_ms, self._env.lag_time_max_ms)
+        if out:
+            isr = tuple(member for member in leader.isr.committed if member not in out)
+            self._propose(leader, isr, added=(), removed=out)
+            self._env.tracer.emit(IsrShrinkProposed(tp=self.tp, out=out, maximal_isr=leader.isr.maximal))
+            self._env.on_isr_proposed(self)
+
+    def recheck(self, now_ms: int) -> None:
+        """Brokers came, went or changed: someone may now join, and the HW need not wait for who no longer may."""
+        if self.leader is not None and self.log is not None:
+            self._maybe_expand(now_ms)
+            self.maybe_advance_hw(now_ms)
+
+    def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None) -> None:
+        """Without a fetch at hand only those may join that are caught up: old progress of a silent replica proves nothing."""
+        leader, log = self.leader, self.log
+        if leader is None or log is None or leader.isr.pending is not None:
+            return
+        if len(leader.isr.committed) == len(self.replicas):
+            return
+        added = tuple(
+            broker_id
+            for broker_id, follower in leader.followers.items()
+            if (broker_id == fetched_by or follower.is_caught_up(log.leo, now_ms, self._env.lag_time_max_ms))
+            and leader.may_join(follower, log.hw, self._env.eligible)
+        )
+        if added:
+            isr = in_order((*leader.isr.committed, *added), self.replicas)
+            self._propose(leader, isr, added=added, removed=())
+            self._env.tracer.emit(IsrExpandProposed(tp=self.tp, added=added, maximal_isr=leader.isr.maximal))
+            self._env.on_isr_proposed(self)
+
+    def _propose(
+        self, leader: LeaderState, isr: tuple[NodeId, ...], *, added: tuple[NodeId, ...], removed: tuple[NodeId, ...]
+    ) -> None:
+        """Every proposal says RECOVERED: the leader has its log, whatever the election was like (RP-26)."""
+        item = AlterPartitionItem(
+            topic_id=self.topic_id,
+            partition=self.tp.partition,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            new_isr=tuple(IsrMember(broker_id=member, broker_epoch=self._epoch_of(leader, member)) for member in isr),
+            recovering=False,
+        )
+        leader.isr.propose(PendingIsr(item=item, added=added, removed=removed), self.replicas)
+
+    def _epoch_of(self, leader: LeaderState, member: NodeId) -> int | None:
+        if member == self._env.broker_id:
+            return self._env.broker_epoch()
+        follower = leader.followers.get(member)
+        return None if follower is None else follower.replica_epoch
+
+    @property
+    def pending_isr(self) -> PendingIsr | None:
+        return None if self.leader is None else self.leader.isr.pending
+
+    def handle_alter_result(self, pending: PendingIsr, result: AlterPartitionResult, now_ms: int) -> bool:
+        """The controller's answer to `pending`; whether the same proposal must be sent again (RP-23)."""
+        leader = self.leader
+        if leader is None or leader.isr.pending is not pending:
+            return False
+        error = result.error
+        if error is ErrorCode.NONE:
+            if result.leader_epoch != self.leader_epoch or result.partition_epoch < self.partition_epoch:
+                return False
+            old_isr = self.committed_isr
+            self.committed_isr = in_order(result.isr, self.replicas)
+            self.partition_epoch = result.partition_epoch
+            leader.isr.commit(self.committed_isr, result.recovering)
+            self._trace_isr(old_isr, self.committed_isr)
+            self._after_isr_change(now_ms)
+            return False
+        then = "reverted" if error in REVERT else "kept" if error in KEEP_PENDING else "retried"
+        self._env.tracer.emit(IsrChangeRefused(tp=self.tp, error=error.name, then=then))
+        if then == "reverted":
+            leader.isr.revert()
+            for observer in self.observers:
+                observer.on_change()  # so that the followers' next fetches ask for the change again, if it is still due
+            self.maybe_advance_hw(now_ms)
+        return then == "retried"
+
+    def _after_isr_change(self, now_ms: int) -> None:
+        """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03)."""
+        self.maybe_advance_hw(now_ms)
+        if self.under_min_isr:
+            self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self._maybe_expand(now_ms)
+
+    def _trace_isr(self, old: tuple[NodeId, ...], new: tuple[NodeId, ...]) -> None:
+        self._env.tracer.emit(IsrCommitted(tp=self.tp, isr=new, partition_epoch=self.partition_epoch))
+        out = tuple(member for member in old if member not in new)
+        added = tuple(member for member in new if member not in old)
+        if out:
+            self._env.tracer.emit(IsrShrunk(tp=self.tp, out=out))
+        if added:
+            self._env.tracer.emit(IsrExpanded(tp=self.tp, added=added))
+
+
+def _wake_all(waiters: dict[Waiter, None]) -> None:
+    woken = list(waiters)
+    waiters.clear()
+    for waiter in woken:
+        waiter.wake()

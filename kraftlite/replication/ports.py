@@ -1,0 +1,44 @@
+"""What replication needs from the broker around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+from uuid import UUID
+
+from kraftlite.log.log import Log
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicPartition
+
+
+class LogProvider(Protocol):
+    """The logs of this broker (`broker/log_dirs`)."""
+
+    def get(self, tp: TopicPartition) -> Log | None: ...
+
+    def get_or_create(self, tp: TopicPartition, topic_id: UUID) -> Log:
+        """Opens or creates the log directory. StorageFault when its directory is offline."""
+        ...
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Rename to `-delete` now, remove later (LG-38)."""
+        ...
+
+    def checkpointed_hw(self, tp: TopicPartition) -> int:
+        """From `replication-offset-checkpoint`; 0 when it has no entry."""
+        ...
+
+    def write_hw_checkpoint(self, hws: Mapping[TopicPartition, int]) -> None: ...
+
+    def handle_failure(self, error: OSError, tp: TopicPartition) -> None:
+        """An I/O error on this partition's log: takes its log directory offline."""
+        ...
+
+
+class ControllerChannel(Protocol):
+    """The way to the active controller: finds it, follows it, and retries until the caller's time is up (BL-04, CE-09)."""
+
+    async def call(self, method: Method, request: Any, timeout_ms: int) -> Any:
+        """Raises ApiError; REQUEST_TIMED_OUT when no active controller answered in time (CP-57). Retries only NOT_CONTROLLER
+        and connection failures, which means that an operation may be carried out twice: methods sent here tolerate that."""
+        ...

@@ -1,0 +1,128 @@
+"""The replica service: what followers call. Waits for data on behalf of their fetches.
+
+Source: RP-15, RP-35, RP-39; performance.md, "Replica fetch over gRPC".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.messages.methods import REPLICA_FETCH, REPLICA_OFFSETS
+from kraftlite.model.messages.replica import (
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+    ReplicaOffsets,
+    ReplicaOffsetsPartition,
+    ReplicaOffsetsRequest,
+    ReplicaOffsetsResponse,
+)
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.sessions import FetchServer, FollowerSession, SessionTable
+from kraftlite.replication.table import PartitionTable
+from kraftlite.runtime.ports import Handler, Ports
+
+
+class ReplicaService:
+    """Serves REPLICA_FETCH and REPLICA_OFFSETS. Refuses another cluster's followers with INCONSISTENT_CLUSTER_ID.
+
+    A moved HW alone does not end a wait: it travels with the next data, or when the wait is over (RP-15, RP-18).
+    """
+
+    def __init__(
+        self, ports: Ports, cluster_id: str, table: PartitionTable, on_io_error: Callable[[OSError, TopicPartition], None]
+    ) -> None:
+        self._clock = ports.clock
+        self._cluster_id = cluster_id
+        self._table = table
+        self.sessions = SessionTable(ports.entropy, ports.tracer)
+        self._server = FetchServer(table, on_io_error)
+
+    def handlers(self) -> Mapping[Method, Handler]:
+        return {REPLICA_FETCH: self.fetch, REPLICA_OFFSETS: self.offsets}
+
+    async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        if request.cluster_id != self._cluster_id:
+            raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {self._cluster_id}, not {request.cluster_id}")
+        now_ms = self._clock.now_ms()
+        try:
+            session = self.sessions.resume(request, now_ms)
+        except ApiError as error:
+            return ReplicaFetchResponse(error=error.code, session_id=0, partitions=(), payload=b"")
+        self._server.take(session, request, now_ms)
+        # The answer to the first request of a session says its id, which the follower needs for the next one.
+        waits = request.max_wait_ms > 0 and request.session_epoch != 0
+        results, records, urgent = self._server.collect(session, request, final=request.max_wait_ms <= 0)
+        if waits and not urgent and _size(records) < request.min_bytes:
+            results, records = await self._wait(session, request, _held(results), now_ms + request.max_wait_ms)
+        return ReplicaFetchResponse(
+            error=ErrorCode.NONE, session_id=session.session_id, partitions=tuple(results), payload=b"".join(records)
+        )
+
+    async def _wait(
+        self, session: FollowerSession, request: ReplicaFetchRequest, held: list[ReplicaFetchResult], deadline_ms: int
+    ) -> tuple[list[ReplicaFetchResult], list[bytes]]:
+        """Until there are `min_bytes` or something urgent, the time is up, or the follower sends its next request.
+
+        `held`: what is known already and does not justify an answer.
+        """
+        epoch = session.next_epoch
+        while True:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            session.waiter = waiter
+            timer = self._clock.call_later(deadline_ms - self._clock.now_ms(), lambda w=waiter: _expire(w))  # type: ignore[misc]
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+                if session.waiter is waiter:
+                    session.waiter = None
+            if session.next_epoch != epoch:
+                return held, []  # superseded: what there is goes into the answer to the next request
+            final = self._clock.now_ms() >= deadline_ms
+            results, records, urgent = self._server.collect(session, request, final=final)
+            if final or urgent or _size(records) >= request.min_bytes:
+                return _merged(held, results), records
+            held = _merged(held, _held(results))
+
+    async def offsets(self, request: ReplicaOffsetsRequest) -> ReplicaOffsetsResponse:
+        return ReplicaOffsetsResponse(partitions=tuple(self._offsets(asked) for asked in request.partitions))
+
+    def _offsets(self, asked: ReplicaOffsetsPartition) -> ReplicaOffsets:
+        error, log_start, leo = ErrorCode.NONE, -1, -1
+        try:
+            _, log = self._table.find_by_id(asked.topic_id, asked.partition).leading(asked.current_leader_epoch)
+            log_start, leo = log.log_start_offset, log.leo
+        except ApiError as refusal:
+            error = refusal.code
+        return ReplicaOffsets(
+            topic_id=asked.topic_id, partition=asked.partition, error=error, log_start_offset=log_start, leo=leo
+        )
+
+    def close(self) -> None:
+        self.sessions.close()
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _size(records: list[bytes]) -> int:
+    return sum(map(len, records))
+
+
+def _held(results: list[ReplicaFetchResult]) -> list[ReplicaFetchResult]:
+    """Results with records are read again: their partitions are still dirty."""
+    return [result for result in results if not result.records_length]
+
+
+def _merged(held: list[ReplicaFetchResult], later: list[ReplicaFetchResult]) -> list[ReplicaFetchResult]:
+    """One result per partition: what was learned before the wait, unless the wait brought something newer."""
+    if not held:
+        return later
+    newer = {(result.topic_id, result.partition) for result in later}
+    return [*(result for result in held if (result.topic_id, result.partition) not in newer), *later]

@@ -1,0 +1,84 @@
+"""The partitions of this broker, by name and by topic id, and the metadata image that they were told from."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kraftlite.metadata.image import MetadataImage
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import LeaderHint
+from kraftlite.replication.partition import Partition
+
+
+class PartitionTable:
+    """Both maps always hold the same partitions. Raises ApiError for what is not here, saying why."""
+
+    def __init__(self, inter_broker_listener_name: str) -> None:
+        self.by_tp: dict[TopicPartition, Partition] = {}
+        self.by_id: dict[tuple[UUID, int], Partition] = {}
+        self.image = MetadataImage.EMPTY
+        self._listener = inter_broker_listener_name
+
+    def add(self, partition: Partition) -> None:
+        self.by_tp[partition.tp] = partition
+        self.by_id[partition.topic_id, partition.tp.partition] = partition
+
+    def remove(self, partition: Partition) -> None:
+        if self.by_tp.get(partition.tp) is partition:
+            del self.by_tp[partition.tp]
+        self.by_id.pop((partition.topic_id, partition.tp.partition), None)
+
+    def find(self, tp: TopicPartition, topic_id: UUID | None) -> Partition:
+        """NOT_LEADER_OR_FOLLOWER when another broker has it, UNKNOWN_TOPIC_OR_PARTITION when nobody has."""
+        partition = self.by_tp.get(tp)
+        if partition is None:
+            topic = self.image.topics.topic(tp.topic)
+            if topic is None or tp.partition not in topic.partitions:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} does not exist")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} has no replica here")
+        if topic_id is not None and topic_id != partition.topic_id:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} has topic id {partition.topic_id}, not {topic_id}")
+        return partition
+
+    def find_by_id(self, topic_id: UUID, index: int) -> Partition:
+        """As `find`, by id: UNKNOWN_TOPIC_ID when no topic has it (RP-38)."""
+        partition = self.by_id.get((topic_id, index))
+        if partition is None:
+            topic = self.image.topics.topic_by_id(topic_id)
+            if topic is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has id {topic_id}")
+            if index not in topic.partitions:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{index} does not exist")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic.name}-{index} has no replica here")
+        return partition
+
+    def hint(self, tp: TopicPartition) -> LeaderHint | None:
+        """Who leads: our own word if we have a replica, else the image's."""
+        partition = self.by_tp.get(tp)
+        if partition is not None:
+            return partition.hint()
+        topic = self.image.topics.topic(tp.topic)
+        registration = None if topic is None else topic.partitions.get(tp.partition)
+        if registration is None:
+            return None
+        return LeaderHint(leader_id=registration.leader, leader_epoch=registration.leader_epoch)
+
+    # --- the cluster --------------------------------------------------------------------------------------------------
+
+    def eligible(self, broker_id: NodeId, replica_epoch: int | None) -> bool:
+        """May be in an ISR: registered under the epoch of its last fetch, unfenced, not shutting down (RP-21)."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        return broker is not None and broker.active and broker.broker_epoch == replica_epoch
+
+    def is_stale(self, broker_id: NodeId, replica_epoch: int) -> bool:
+        """Whether a newer incarnation of this broker is registered: what the old one says no longer counts (RP-34)."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        return broker is not None and broker.broker_epoch > replica_epoch
+
+    def endpoint(self, broker_id: NodeId) -> Endpoint | None:
+        """Where the broker's replicas are fetched from; None while it is not registered. A fenced broker may still lead."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        listener = None if broker is None else broker.listener(self._listener)
+        return None if listener is None else Endpoint(listener.host, listener.port)
