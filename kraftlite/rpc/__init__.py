@@ -1,0 +1,1 @@
+"""The nodes' wire: gRPC transport, and the codec between message dataclasses and protobuf. The only importer of grpc."""

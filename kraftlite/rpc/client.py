@@ -1,0 +1,188 @@
+"""The calling side: one channel per peer, unary calls, and one long-lived stream per peer and hot method."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+from kraftlite.metadata.pbmap import MalformedMessage
+from kraftlite.model.errors import ApiError
+from kraftlite.model.ids import Endpoint
+from kraftlite.model.method import Method
+from kraftlite.rpc import codec
+from kraftlite.rpc.options import CHANNEL_OPTIONS, ERROR_KEY, MAX_OUTSTANDING_CALLS
+from kraftlite.runtime.ports import Tracer, TransportError
+from kraftlite.runtime.trace.rpc import RpcStreamLost, RpcStreamOpened
+
+import grpc  # isort: skip  # after options, which quiet it
+from grpc import aio  # isort: skip
+
+_SETTLE_S: Final = 0.2
+"""How long a stream that is being closed is given to say so to the peer."""
+
+
+class Peer:
+    """Everything that goes to one endpoint. Connects on first use and again whenever it has to."""
+
+    def __init__(self, endpoint: Endpoint, tracer: Tracer) -> None:
+        self.endpoint = endpoint
+        self._tracer = tracer
+        self._channel: Any = aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
+        self._unary: dict[Method, tuple[Any, codec.MessageCodec, codec.MessageCodec]] = {}
+        self._streams: dict[Method, HotStream] = {}
+
+    async def call(self, method: Method, request: Any, timeout_ms: int) -> Any:
+        if method.hot:
+            return await self._stream(method).call(request, timeout_ms)
+        found = self._unary.get(method)
+        if found is None:
+            multi = self._channel.unary_unary(codec.path(method))
+            found = (multi, codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response))
+            self._unary[method] = found
+        multi, requests, responses = found
+        try:
+            data = await multi(requests.encode(request), timeout=max(1, timeout_ms) / 1000)
+            return responses.decode(data)
+        except aio.AioRpcError as error:
+            raise _refusal_or_failure(self.endpoint, method, error) from None
+        except MalformedMessage as error:
+            raise TransportError(f"{method} to {self.endpoint}: {error}") from error
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            raise TransportError(f"{method} to {self.endpoint}: the channel was closed") from None
+
+    def _stream(self, method: Method) -> HotStream:
+        stream = self._streams.get(method)
+        if stream is None or stream.ended:
+            stream = HotStream(self._channel, self.endpoint, method, self._tracer)
+            self._streams[method] = stream
+        return stream
+
+    async def close(self) -> None:
+        for stream in self._streams.values():
+            await stream.close()
+        self._streams.clear()
+        await self._channel.close()
+
+
+class HotStream:
+    """One bidirectional stream. Calls share it and are told apart by correlation ids; when it dies, all of them fail.
+
+    Two tasks own the gRPC call: one writes (a cancelled `write` would end the whole stream, so no caller does it), one reads.
+    """
+
+    def __init__(self, channel: Any, endpoint: Endpoint, method: Method, tracer: Tracer) -> None:
+        self.ended = False
+        self._endpoint = endpoint
+        self._method = method
+        self._tracer = tracer
+        self._requests = codec.MessageCodec(method, method.request)
+        self._responses = codec.MessageCodec(method, method.response)
+        self._waiting: dict[int, asyncio.Future[codec.Frame]] = {}
+        self._next_id = 0
+        self._outbox: deque[bytes] = deque()
+        self._outbox_filled = asyncio.Event()
+        self._opened = False
+        self._rpc: Any = channel.stream_stream(codec.path(method))()
+        self._reader = asyncio.create_task(self._read(), name=f"rpc-read {method} {endpoint}")
+        self._writer = asyncio.create_task(self._write(), name=f"rpc-write {method} {endpoint}")
+
+    async def call(self, request: Any, timeout_ms: int) -> Any:
+        if len(self._waiting) >= MAX_OUTSTANDING_CALLS:
+            raise TransportError(f"{self._method} to {self._endpoint}: {len(self._waiting)} calls are outstanding already")
+        head, payload = self._requests.split(request)
+        correlation_id = self._next_id
+        self._next_id += 1
+        answer: asyncio.Future[codec.Frame] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = answer
+        self._send(codec.encode_head_frame(correlation_id, head, payload))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                frame = await answer
+        except TimeoutError:
+            raise TransportError(f"{self._method} to {self._endpoint}: no answer within {timeout_ms} ms") from None
+        finally:
+            if self._waiting.pop(correlation_id, None) is not None and not self.ended:
+                self._send(codec.encode_cancel_frame(correlation_id))
+        if frame.refusal is not None:
+            raise frame.refusal
+        if frame.failure is not None or frame.head is None:
+            raise TransportError(f"{self._method} to {self._endpoint}: {frame.failure}")
+        try:
+            return self._responses.join(frame.head, frame.payload)
+        except MalformedMessage as error:
+            raise TransportError(f"{self._method} to {self._endpoint}: {error}") from error
+
+    def _send(self, frame: bytes) -> None:
+        self._outbox.append(frame)
+        self._outbox_filled.set()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                while self._outbox:
+                    await self._rpc.write(self._outbox.popleft())
+                self._outbox_filled.clear()
+                await self._outbox_filled.wait()
+        except (aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the reader learns the reason
+
+    async def _read(self) -> None:
+        reason = "the stream was closed"
+        try:
+            while True:
+                data = await self._rpc.read()
+                if data is aio.EOF:  # type: ignore[attr-defined]
+                    reason = await self._end_reason()
+                    break
+                if not self._opened:
+                    self._opened = True
+                    self._tracer.emit(RpcStreamOpened(peer=str(self._endpoint), method=str(self._method)))
+                frame = codec.decode_frame(data)
+                answer = self._waiting.pop(frame.correlation_id, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(frame)
+        except aio.AioRpcError as error:
+            reason = _describe(error)
+        except MalformedMessage as error:
+            reason = str(error)
+        finally:
+            self._end(reason)
+
+    async def _end_reason(self) -> str:
+        code, details = await self._rpc.code(), await self._rpc.details()
+        return f"{code.name}: {details}" if details else str(code.name)
+
+    def _end(self, reason: str) -> None:
+        self.ended = True
+        self._writer.cancel()
+        self._rpc.cancel()
+        waiting, self._waiting = self._waiting, {}
+        if self._opened:
+            self._tracer.emit(
+                RpcStreamLost(peer=str(self._endpoint), method=str(self._method), outstanding=len(waiting), reason=reason)
+            )
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(TransportError(f"{self._method} to {self._endpoint}: {reason}"))
+
+    async def close(self) -> None:
+        tasks = [self._reader, self._writer]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=_SETTLE_S)
+
+
+def _refusal_or_failure(endpoint: Endpoint, method: Method, error: aio.AioRpcError) -> ApiError | TransportError:
+    trailing: Any = error.trailing_metadata()
+    for key, value in trailing or ():
+        if key == ERROR_KEY:
+            return ApiError(codec.error_code(int(value)), error.details() or None)
+    return TransportError(f"{method} to {endpoint}: {_describe(error)}")
+
+
+def _describe(error: aio.AioRpcError) -> str:
+    code: grpc.StatusCode = error.code()
+    return f"{code.name}: {error.details()}" if error.details() else code.name

@@ -1,0 +1,201 @@
+"""Message dataclasses to bytes and back, for unary calls and for the frames of hot methods.
+
+The layout of frames is in proto/kraftlite/v1/common.proto: they are protobuf messages, but put together and taken apart by hand,
+so that `payload` is never copied into or parsed by protobuf.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any, Final
+
+from kraftlite.metadata.pbmap import MalformedMessage, Mapper, mapper
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.method import Method
+
+PAYLOAD: Final = "payload"
+_MODULES: Final = {
+    "Raft": "raft_pb2",
+    "Controller": "controller_pb2",
+    "Replica": "replica_pb2",
+    "Introspection": "introspection_pb2",
+}
+
+# Tags of the frame fields: (field number << 3) | wire type.
+_CORRELATION: Final = 0x09
+_CANCEL: Final = 0x10
+_HEAD: Final = 0x1A
+_REFUSAL: Final = 0x12
+_PAYLOAD: Final = 0x22
+_FAILURE: Final = 0x2A
+_FIXED64: Final = struct.Struct("<BQ")
+_NO_BYTES: Final = b""
+
+
+def path(method: Method) -> str:
+    """The gRPC path of a method."""
+    return f"/kraftlite.v1.{method.service}/{method.name}"
+
+
+def pb_class(method: Method, cls: type[Any]) -> type[Any]:
+    """The protobuf class that carries `cls` in this method's service."""
+    for module_name in (_MODULES[method.service], "controller_pb2"):
+        found: type[Any] | None = getattr(import_module(f"kraftlite._pb.{module_name}"), cls.__name__, None)
+        if found is not None:
+            return found
+    raise TypeError(f"{cls.__name__} has no protobuf message of that name")
+
+
+class MessageCodec:
+    """One message class of one method. `encode` and `decode` are whole messages, the `head` is one without its payload."""
+
+    def __init__(self, method: Method, cls: type[Any]) -> None:
+        self.cls = cls
+        self._with_payload = method.hot and any(field.name == PAYLOAD for field in fields(cls))
+        left_out = frozenset({PAYLOAD}) if self._with_payload else frozenset()
+        self._mapper: Mapper = mapper(cls, pb_class(method, cls), leave_out=left_out)
+
+    def encode(self, message: Any) -> bytes:
+        return self._mapper.encode(message)
+
+    def decode(self, data: bytes) -> Any:
+        """Raises MalformedMessage."""
+        return self._mapper.decode(data)
+
+    def split(self, message: Any) -> tuple[bytes, bytes]:
+        """Head and payload."""
+        return self._mapper.encode(message), message.payload if self._with_payload else _NO_BYTES
+
+    def join(self, head: bytes, payload: bytes | memoryview) -> Any:
+        """Raises MalformedMessage."""
+        if not self._with_payload:
+            return self._mapper.decode(head)
+        message = self._mapper.pb()
+        try:
+            message.MergeFromString(head)
+            return self._mapper.from_pb(message, payload)  # type: ignore[call-arg]
+        except Exception as error:
+            raise MalformedMessage(f"{len(head)} bytes are not a {self.cls.__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a hot method, taken apart. Exactly one of `cancel`, `refusal`, `failure` and the head counts."""
+
+    correlation_id: int
+    head: bytes | None = None
+    payload: bytes | memoryview = _NO_BYTES
+    cancel: bool = False
+    refusal: ApiError | None = None
+    failure: str | None = None
+
+
+def encode_head_frame(correlation_id: int, head: bytes, payload: bytes | bytearray | memoryview = _NO_BYTES) -> bytes:
+    start = _FIXED64.pack(_CORRELATION, correlation_id)
+    if not payload:
+        return b"".join((start, _length(_HEAD, len(head)), head))
+    return b"".join((start, _length(_HEAD, len(head)), head, _length(_PAYLOAD, len(payload)), payload))
+
+
+def encode_cancel_frame(correlation_id: int) -> bytes:
+    return _FIXED64.pack(_CORRELATION, correlation_id) + bytes((_CANCEL, 1))
+
+
+def encode_refusal_frame(correlation_id: int, error: ApiError) -> bytes:
+    from kraftlite._pb import common_pb2
+
+    body: bytes = common_pb2.Refusal(error=error.code.value, message=error.message).SerializeToString()
+    return _FIXED64.pack(_CORRELATION, correlation_id) + _length(_REFUSAL, len(body)) + body
+
+
+def encode_failure_frame(correlation_id: int, reason: str) -> bytes:
+    body = reason.encode()
+    return _FIXED64.pack(_CORRELATION, correlation_id) + _length(_FAILURE, len(body)) + body
+
+
+def decode_frame(data: bytes) -> Frame:
+    """Raises MalformedMessage. Fields may come in any order; unknown ones are refused."""
+    correlation_id, head, cancel = -1, None, False
+    payload: bytes | memoryview = _NO_BYTES
+    refusal, failure = None, None
+    position, size = 0, len(data)
+    try:
+        while position < size:
+            tag = data[position]
+            if tag == _CORRELATION:
+                correlation_id = _FIXED64.unpack_from(data, position)[1]
+                position += 9
+                continue
+            value, position = _varint(data, position + 1)
+            if tag == _CANCEL:
+                cancel = bool(value)
+                continue
+            end = position + value
+            if end > size:
+                raise MalformedMessage(f"a frame of {size} bytes has a field that ends at byte {end}")
+            if tag == _HEAD:
+                head = data[position:end]
+            elif tag == _PAYLOAD:
+                payload = memoryview(data)[position:end]  # a copy would cost as much as the kernel's
+            elif tag == _REFUSAL:
+                refusal = _refusal(data[position:end])
+            elif tag == _FAILURE:
+                failure = data[position:end].decode()
+            else:
+                raise MalformedMessage(f"a frame has the unknown tag {tag:#x}")
+            position = end
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise MalformedMessage(f"a frame of {size} bytes is cut short") from error
+    if correlation_id < 0:
+        raise MalformedMessage("a frame has no correlation id")
+    if head is None and not cancel and refusal is None and failure is None:
+        head = _NO_BYTES
+    return Frame(correlation_id, head, payload, cancel, refusal, failure)
+
+
+def _refusal(data: bytes) -> ApiError:
+    from kraftlite._pb import common_pb2
+
+    message = common_pb2.Refusal()
+    try:
+        message.MergeFromString(data)
+    except Exception as error:
+        raise MalformedMessage("a frame has a refusal that is not one") from error
+    return ApiError(error_code(message.error), message.message if message.HasField("message") else None)
+
+
+def error_code(number: int) -> ErrorCode:
+    """Codes that only newer software knows become UNKNOWN_SERVER_ERROR, as with Kafka's clients."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _length(tag: int, value: int) -> bytes:
+    if value < 0x80:
+        return bytes((tag, value))
+    out = bytearray((tag,))
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise MalformedMessage("a frame has a length of more than 64 bits")

@@ -1,0 +1,208 @@
+"""The answering side: generic handlers without gRPC's own (de)serializers, unary and streamed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kraftlite.metadata.pbmap import MalformedMessage
+from kraftlite.model.errors import ApiError
+from kraftlite.model.ids import Endpoint
+from kraftlite.model.method import Method
+from kraftlite.rpc import codec
+from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
+from kraftlite.runtime.ports import Handler
+
+import grpc  # isort: skip  # after options, which quiet it
+from grpc import aio  # isort: skip
+
+FaultHandler = Callable[[BaseException, str], None]
+_POLL_S: Final = 0.02
+"""How often a closing server looks whether its handlers are done."""
+
+
+class RpcServer:
+    """One listener. A handler's ApiError goes to the caller; any other exception is a fault of this node, and the caller gets
+    a TransportError because nobody knows what the handler had done."""
+
+    def __init__(self, handlers: Mapping[Method, Handler], fault: FaultHandler) -> None:
+        self._handlers = handlers
+        self._fault = fault
+        self._server = aio.server(options=SERVER_OPTIONS)
+        self._in_flight = 0
+        self._closing = False
+        by_service: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
+        for method, handler in handlers.items():
+            entry = self._streamed(method, handler) if method.hot else self._unary(method, handler)
+            by_service.setdefault(f"kraftlite.v1.{method.service}", {})[method.name] = entry
+        for service, methods in by_service.items():
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+
+    async def start(self, listen: Endpoint) -> Endpoint:
+        """Raises OSError naming the endpoint when it can not be bound."""
+        address = await _resolve(listen)
+        try:
+            port = self._server.add_insecure_port(str(address))
+        except RuntimeError:
+            number = _why_not(address)
+            raise OSError(number, f"cannot listen on {listen}: {os.strerror(number)}") from None
+        await self._server.start()
+        return Endpoint(listen.host, port)
+
+    async def close(self, grace_ms: int) -> None:
+        """Refuse new requests, let those under way finish for `grace_ms`, then cut the rest off."""
+        self._closing = True
+        waited = 0.0
+        while self._in_flight and waited * 1000 < grace_ms:
+            await asyncio.sleep(_POLL_S)
+            waited += _POLL_S
+        await self._server.stop(None)
+
+    # --- unary --------------------------------------------------------------------------------------------------------
+
+    def _unary(self, method: Method, handler: Handler) -> grpc.RpcMethodHandler[Any, Any]:
+        requests, responses = codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response)
+
+        async def serve(data: bytes, context: aio.ServicerContext[Any, Any]) -> bytes:
+            if self._closing:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is shutting down")
+            self._in_flight += 1
+            try:
+                return responses.encode(await handler(requests.decode(data)))
+            except ApiError as error:
+                trailing = ((ERROR_KEY, str(error.code.value)),)
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message or "", trailing_metadata=trailing)
+            except MalformedMessage as error:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            except Exception as error:  # noqa: BLE001 - the top of a request's task: the node's fault handler decides
+                self._fault(error, f"rpc {method}")
+                await context.abort(grpc.StatusCode.INTERNAL, f"the handler failed: {type(error).__name__}")
+            finally:
+                self._in_flight -= 1
+            raise AssertionError("context.abort raises")
+
+        return grpc.unary_unary_rpc_method_handler(serve)
+
+    # --- streamed -----------------------------------------------------------------------------------------------------
+
+    def _streamed(self, method: Method, handler: Handler) -> grpc.RpcMethodHandler[Any, Any]:
+        requests, responses = codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response)
+
+        async def serve(_: Any, context: aio.ServicerContext[Any, Any]) -> None:
+            stream = _ServerStream(self, method, handler, requests, responses, context)
+            await stream.run()
+
+        return grpc.stream_stream_rpc_method_handler(serve)
+
+    async def answer(self, method: Method, handler: Handler, request: Any) -> Any:
+        """The response, an ApiError, or a text: the handler failed."""
+        if self._closing:
+            return "the node is shutting down"
+        self._in_flight += 1
+        try:
+            return await handler(request)
+        except ApiError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - the top of a request's task: the node's fault handler decides
+            self._fault(error, f"rpc {method}")
+            return f"the handler failed: {type(error).__name__}"
+        finally:
+            self._in_flight -= 1
+
+
+class _ServerStream:
+    """One stream of one caller: a task per request, so that a long poll holds up nobody; one writer in order of completion."""
+
+    def __init__(
+        self,
+        server: RpcServer,
+        method: Method,
+        handler: Handler,
+        requests: codec.MessageCodec,
+        responses: codec.MessageCodec,
+        context: aio.ServicerContext[Any, Any],
+    ) -> None:
+        self._server = server
+        self._method = method
+        self._handler = handler
+        self._requests = requests
+        self._responses = responses
+        self._context = context
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._outbox: deque[bytes] = deque()
+        self._outbox_filled = asyncio.Event()
+
+    async def run(self) -> None:
+        writer = asyncio.create_task(self._write(), name=f"rpc-answers {self._method}")
+        try:
+            while (data := await self._context.read()) is not aio.EOF:  # type: ignore[attr-defined]
+                self._receive(data)
+        except MalformedMessage as error:
+            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        finally:
+            writer.cancel()
+            for task in list(self._tasks.values()):
+                task.cancel()
+
+    def _receive(self, data: bytes) -> None:
+        frame = codec.decode_frame(data)
+        if frame.cancel:
+            task = self._tasks.get(frame.correlation_id)
+            if task is not None:
+                task.cancel()
+        elif frame.head is not None:
+            request = self._requests.join(frame.head, frame.payload)
+            task = asyncio.create_task(self._answer(frame.correlation_id, request), name=f"rpc {self._method}")
+            self._tasks[frame.correlation_id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(frame.correlation_id, None))
+
+    async def _answer(self, correlation_id: int, request: Any) -> None:
+        result = await self._server.answer(self._method, self._handler, request)
+        if isinstance(result, ApiError):
+            frame = codec.encode_refusal_frame(correlation_id, result)
+        elif isinstance(result, str):
+            frame = codec.encode_failure_frame(correlation_id, result)
+        else:
+            frame = codec.encode_head_frame(correlation_id, *self._responses.split(result))
+        self._outbox.append(frame)
+        self._outbox_filled.set()
+
+    async def _write(self) -> None:
+        while True:
+            while self._outbox:
+                try:
+                    await self._context.write(self._outbox.popleft())
+                except (aio.UsageError, grpc.RpcError, asyncio.InvalidStateError):
+                    return  # the caller is gone; its reader ends the stream
+            self._outbox_filled.clear()
+            await self._outbox_filled.wait()
+
+
+async def _resolve(listen: Endpoint) -> Endpoint:
+    """One numeric address: given a name of two, gRPC binds what it can and keeps quiet about the other being taken."""
+    if listen.host in ("", "0.0.0.0"):
+        return Endpoint("0.0.0.0", listen.port)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {listen}: {error.strerror}") from error
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return Endpoint(str(found[0][4][0]), listen.port)
+
+
+def _why_not(address: Endpoint) -> int:
+    """gRPC does not say why it could not bind; the kernel does."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+            probe.listen()
+        except OSError as error:
+            return error.errno or errno.EADDRINUSE
+    return errno.EADDRINUSE

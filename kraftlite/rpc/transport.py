@@ -1,0 +1,69 @@
+"""The gRPC implementation of the `Transport` port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kraftlite.model.ids import Endpoint
+from kraftlite.model.method import Method
+from kraftlite.runtime.ports import Handler, Tracer, Transport, TransportError
+from kraftlite.runtime.trace import NullTracer
+from kraftlite.runtime.trace.rpc import RpcListening
+
+if TYPE_CHECKING:
+    from kraftlite.rpc.client import Peer
+    from kraftlite.rpc.server import RpcServer
+
+
+def _report(error: BaseException, where: str) -> None:
+    asyncio.get_running_loop().call_exception_handler({"message": f"unhandled in {where}", "exception": error})
+
+
+class GrpcTransport(Transport):
+    """Request and response between nodes over gRPC (see `Transport` for the contract).
+
+    One channel per peer, connected on first use and reconnected within 200 ms of the peer's return. Ordinary methods are unary
+    calls; hot ones share one long-lived stream per peer and method. A dead peer (connection refused or reset) is a
+    TransportError at once, a silent one after the caller's `timeout_ms`. Cancelling a call cancels its handler at the peer.
+    `fault(error, where)` hears of exceptions in handlers that are no ApiError. gRPC is imported on first use, so that a
+    process may fork before.
+    """
+
+    def __init__(self, *, fault: Callable[[BaseException, str], None] = _report, tracer: Tracer | None = None) -> None:
+        self._fault = fault
+        self._tracer = tracer or NullTracer()
+        self._peers: dict[Endpoint, Peer] = {}
+        self._servers: list[RpcServer] = []
+        self._closed = False
+
+    async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
+        if not isinstance(request, method.request):
+            raise TypeError(f"{method} takes {method.request.__name__}, not {type(request).__name__}")
+        found = self._peers.get(peer)
+        if found is None:
+            if self._closed:
+                raise TransportError(f"{method} to {peer}: transport is closed")
+            from kraftlite.rpc.client import Peer
+
+            found = self._peers[peer] = Peer(peer, self._tracer)
+        return await found.call(method, request, timeout_ms)
+
+    async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
+        """Raises OSError naming the endpoint when it can not be bound, or is bound by anybody else."""
+        from kraftlite.rpc.server import RpcServer
+
+        server = RpcServer(handlers, self._fault)
+        bound = await server.start(listen)
+        self._servers.append(server)
+        services = tuple(sorted({method.service for method in handlers}))
+        self._tracer.emit(RpcListening(endpoint=str(bound), services=services))
+        return bound
+
+    async def close(self, grace_ms: int = 0) -> None:
+        """Handlers under way get `grace_ms` to finish; calls of this node fail."""
+        self._closed = True
+        servers, self._servers = self._servers, []
+        peers, self._peers = self._peers, {}
+        await asyncio.gather(*[server.close(grace_ms) for server in servers], *[peer.close() for peer in peers.values()])

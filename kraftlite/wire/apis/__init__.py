@@ -1,0 +1,159 @@
+"""The APIs that a broker offers to clients: one table, from which ApiVersions is answered (CP-04, CP-07)."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from typing import Final
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.metadata.features import SUPPORTED_FEATURES
+from kraftlite.model.errors import ErrorCode
+from kraftlite.wire.apis.call import Api, Call
+from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGISTER_BROKER, UPDATE_FEATURES
+from kraftlite.wire.apis.configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraftlite.wire.apis.fetch import FETCH
+from kraftlite.wire.apis.log_dirs import DESCRIBE_LOG_DIRS
+from kraftlite.wire.apis.metadata import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, EncodedTopics, metadata_api
+from kraftlite.wire.apis.offsets import INIT_PRODUCER_ID, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kraftlite.wire.apis.produce import PRODUCE
+from kraftlite.wire.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.wire.frames import Connection
+from kraftlite.wire.primitives import skip_tags
+from kraftlite.wire.small_codec import (
+    API_VERSIONS_FLEXIBLE,
+    API_VERSIONS_MAX,
+    ApiRange,
+    encode_api_versions,
+    parse_api_versions,
+)
+
+API_VERSIONS_KEY: Final = 18
+_HEADER = struct.Struct(">hhih")
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class KafkaApis:
+    """The client APIs of one listener. Called by its connections with whole requests, on the node's loop.
+
+    What is advertised is what is in the table. A request that cannot be read or is not in the table raises ProtocolViolation,
+    which closes its connection (CP-02); a bug in a handler goes to the node's fault handler. `requests` counts by API name.
+    """
+
+    def __init__(self, context: BrokerContext, listener_name: str) -> None:
+        self._ctx = context
+        self._listener = listener_name
+        self.requests: Counter[str] = Counter()
+        api_versions = Api(
+            key=API_VERSIONS_KEY,
+            name="ApiVersions",
+            min_version=0,
+            max_version=API_VERSIONS_MAX,
+            flexible_from=API_VERSIONS_FLEXIBLE,
+            handle=self._api_versions,
+        )
+        apis = (
+            PRODUCE,
+            FETCH,
+            LIST_OFFSETS,
+            metadata_api(EncodedTopics()),
+            api_versions,
+            CREATE_TOPICS,
+            DELETE_TOPICS,
+            INIT_PRODUCER_ID,
+            OFFSET_FOR_LEADER_EPOCH,
+            DESCRIBE_CONFIGS,
+            ALTER_CONFIGS,
+            CREATE_PARTITIONS,
+            ELECT_LEADERS,
+            INCREMENTAL_ALTER_CONFIGS,
+            DESCRIBE_QUORUM,
+            UPDATE_FEATURES,
+            DESCRIBE_CLUSTER,
+            UNREGISTER_BROKER,
+            DESCRIBE_TOPIC_PARTITIONS,
+        )
+        self._table: dict[int, Api] = {api.key: api for api in apis}
+        if context.log_dirs is not None:
+            self._table[DESCRIBE_LOG_DIRS.key] = DESCRIBE_LOG_DIRS
+        self._ranges = tuple(
+            ApiRange(key, self._table[key].min_version, self._table[key].max_version) for key in sorted(self._table)
+        )
+
+    @property
+    def listener_name(self) -> str:
+        return self._listener
+
+    @property
+    def ranges(self) -> tuple[ApiRange, ...]:
+        """What is advertised, by API key."""
+        return self._ranges
+
+    def handle_request(self, connection: Connection, frame: memoryview) -> None:
+        """Take one request; its response, if it has one, goes out in order through `connection`."""
+        try:
+            key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+        except struct.error as error:
+            raise ProtocolViolation(f"a request of {len(frame)} bytes has no header") from error
+        api = self._table.get(key)
+        if api is None:
+            raise ProtocolViolation(f"api key {key} is not offered")
+        if not api.min_version <= version <= api.max_version:
+            if key != API_VERSIONS_KEY:
+                raise ProtocolViolation(f"{api.name} v{version}: offered is v{api.min_version} to v{api.max_version}")
+            connection.open_slot().send((self._unsupported(correlation_id, api),))
+            return
+        pos = 10
+        client_id: bytes | None = None
+        if client_id_length >= 0:
+            pos += client_id_length
+            if pos > len(frame):
+                raise ProtocolViolation("the frame ends in the client id")
+            client_id = bytes(frame[10:pos])
+        elif client_id_length < -1:
+            raise ProtocolViolation(f"a client id of {client_id_length} bytes")
+        if version >= api.flexible_from:
+            try:
+                pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos)
+            except (IndexError, struct.error) as error:
+                raise ProtocolViolation("the frame ends in its header") from error
+        self.requests[api.name] += 1
+        slot = connection.open_slot()
+        call = Call(self._ctx, self._listener, connection, slot, api, version, correlation_id, client_id, frame, pos)
+        try:
+            api.handle(call)
+        except ProtocolViolation:
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug, handed to the node
+            self._ctx.ports.fault(error, f"wire.{api.name}")
+            connection.fail(f"{api.name} failed: {type(error).__name__}")
+
+    # --- ApiVersions ---------------------------------------------------------------------------------------------------
+
+    def _api_versions(self, call: Call) -> None:
+        software = parse_api_versions(call.frame, call.pos, call.version)
+        if software is not None and not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):
+            call.send((encode_api_versions(call.correlation_id, call.version, error=ErrorCode.INVALID_REQUEST, ranges=()),))
+            return
+        image = self._ctx.metadata.image
+        call.send(
+            (
+                encode_api_versions(
+                    call.correlation_id,
+                    call.version,
+                    error=ErrorCode.NONE,
+                    ranges=self._ranges,
+                    supported=SUPPORTED_FEATURES,
+                    finalized=image.features.finalized,
+                    finalized_epoch=image.offset,
+                ),
+            )
+        )
+
+    @staticmethod
+    def _unsupported(correlation_id: int, api: Api) -> bytes:
+        """CP-03: a v0 response, so that a newer client learns which version to ask in."""
+        ranges = (ApiRange(api.key, api.min_version, api.max_version),)
+        return encode_api_versions(correlation_id, 0, error=ErrorCode.UNSUPPORTED_VERSION, ranges=ranges)

@@ -1,0 +1,189 @@
+"""ElectLeaders, UpdateFeatures, UnregisterBroker and DescribeQuorum on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kraftlite.broker.handlers.admin import elect_leaders, unregister_broker, update_features
+from kraftlite.broker.handlers.quorum import describe_quorum
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import METADATA_TOPIC, ZERO_UUID, NodeId
+from kraftlite.model.messages.controller import (
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResult,
+    FeatureUpdate,
+    FeatureUpgradeType,
+    PartitionName,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+from kraftlite.model.messages.raft import DescribeQuorumResponse, QuorumReplica
+from kraftlite.wire.apis.call import Call, cold
+from kraftlite.wire.primitives import milliseconds
+
+
+async def _elect_leaders(call: Call, request: Any) -> Mapping[str, Any]:
+    partitions: tuple[PartitionName, ...] | None = None
+    if request.topic_partitions is not None:
+        partitions = tuple(
+            PartitionName(topic=topic.topic, partition=index) for topic in request.topic_partitions for index in topic.partitions
+        )
+    try:
+        response = await elect_leaders(
+            call.ctx,
+            ElectLeadersRequest(
+                election_type=getattr(request, "election_type", ElectionType.PREFERRED),
+                partitions=partitions,
+                timeout_ms=milliseconds(request.timeout),
+            ),
+        )
+    except ApiError as error:
+        refused = tuple(
+            ElectLeadersResult(topic=one.topic, partition=one.partition, error=error.code, message=error.message)
+            for one in partitions or ()
+        )
+        return {"throttle_time": 0, "error_code": error.code, "replica_election_results": _by_topic(refused)}
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "replica_election_results": _by_topic(response.results),
+    }
+
+
+def _by_topic(results: Sequence[ElectLeadersResult]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        topics.setdefault(result.topic, []).append(
+            {"partition_id": result.partition, "error_code": result.error, "error_message": result.message}
+        )
+    return [{"topic": topic, "partition_result": found} for topic, found in topics.items()]
+
+
+async def _update_features(call: Call, request: Any) -> Mapping[str, Any]:
+    updates = tuple(
+        FeatureUpdate(name=update.feature, level=update.max_version_level, upgrade_type=_upgrade_type(update))
+        for update in request.feature_updates
+    )
+    try:
+        response = await update_features(
+            call.ctx,
+            UpdateFeaturesRequest(
+                updates=updates,
+                validate_only=getattr(request, "validate_only", False),
+                timeout_ms=milliseconds(request.timeout),
+            ),
+        )
+    except ApiError as error:
+        return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "results": []}
+    failed = next((result for result in response.results if result.error is not ErrorCode.NONE), None)
+    top_level = failed if call.version >= 2 else None  # v2 has no results: one refusal speaks for all
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE if top_level is None else top_level.error,
+        "error_message": None if top_level is None else top_level.message,
+        "results": [
+            {"feature": result.name, "error_code": result.error, "error_message": result.message} for result in response.results
+        ],
+    }
+
+
+def _upgrade_type(update: Any) -> int:
+    if hasattr(update, "allow_downgrade"):
+        return FeatureUpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else FeatureUpgradeType.UPGRADE
+    return int(update.upgrade_type)
+
+
+async def _unregister_broker(call: Call, request: Any) -> Mapping[str, Any]:
+    try:
+        await unregister_broker(
+            call.ctx,
+            UnregisterBrokerRequest(broker_id=NodeId(request.broker_id), timeout_ms=call.ctx.settings.request_timeout_ms),
+        )
+    except ApiError as error:
+        return {"throttle_time": 0, "error_code": error.code, "error_message": error.message}
+    return {"throttle_time": 0, "error_code": ErrorCode.NONE, "error_message": None}
+
+
+async def _describe_quorum(call: Call, request: Any) -> Mapping[str, Any]:
+    asked = [(topic.topic_name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
+    if asked != [(METADATA_TOPIC, [0])]:
+        return _quorum_refused(asked, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    try:
+        found = await describe_quorum(call.ctx)
+    except ApiError as error:
+        return _quorum_refused([], error.code, error.code, error.message)
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "topics": [{"topic_name": METADATA_TOPIC, "partitions": [_quorum_partition(found)]}],
+        "nodes": _quorum_nodes(found),
+    }
+
+
+def _quorum_partition(found: DescribeQuorumResponse) -> dict[str, Any]:
+    return {
+        "partition_index": 0,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "leader_id": found.leader_id,
+        "leader_epoch": found.leader_epoch,
+        "high_watermark": -1 if found.high_watermark is None else found.high_watermark,
+        "current_voters": [_quorum_replica(replica) for replica in found.voters],
+        "observers": [_quorum_replica(replica) for replica in found.observers],
+    }
+
+
+def _quorum_refused(asked: Any, error: ErrorCode, partition_error: ErrorCode, message: str | None) -> Mapping[str, Any]:
+    topics = [
+        {
+            "topic_name": name,
+            "partitions": [
+                {
+                    "partition_index": index,
+                    "error_code": partition_error,
+                    "error_message": message,
+                    "leader_id": -1,
+                    "leader_epoch": -1,
+                    "high_watermark": -1,
+                    "current_voters": [],
+                    "observers": [],
+                }
+                for index in indexes
+            ],
+        }
+        for name, indexes in asked
+    ]
+    return {"error_code": error, "error_message": message, "topics": topics, "nodes": []}
+
+
+def _quorum_replica(replica: QuorumReplica) -> dict[str, Any]:
+    def known(value: int | None) -> int:
+        return -1 if value is None else value
+
+    return {
+        "replica_id": replica.replica_id,
+        "replica_directory_id": replica.directory_id or ZERO_UUID,
+        "log_end_offset": known(replica.log_end_offset),
+        "last_fetch_timestamp": known(replica.last_fetch_timestamp_ms),
+        "last_caught_up_timestamp": known(replica.last_caught_up_timestamp_ms),
+    }
+
+
+def _quorum_nodes(found: DescribeQuorumResponse) -> list[dict[str, Any]]:
+    """Where the voters listen, as far as the leader knows (v2+)."""
+    return [
+        {
+            "node_id": voter.replica_id,
+            "listeners": [{"name": "CONTROLLER", "host": voter.endpoint.host, "port": voter.endpoint.port}],
+        }
+        for voter in found.voters
+        if voter.endpoint is not None
+    ]
+
+
+ELECT_LEADERS = cold(43, "ElectLeaders", versions=(0, 2), flexible_from=2, adapt=_elect_leaders)
+DESCRIBE_QUORUM = cold(55, "DescribeQuorum", versions=(0, 2), flexible_from=0, adapt=_describe_quorum)
+UPDATE_FEATURES = cold(57, "UpdateFeatures", versions=(0, 2), flexible_from=0, adapt=_update_features)
+UNREGISTER_BROKER = cold(64, "UnregisterBroker", versions=(0, 0), flexible_from=0, adapt=_unregister_broker)

@@ -1,0 +1,124 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kraftlite.broker.handlers.admin import alter_configs
+from kraftlite.broker.handlers.configs import ConfigEntry, ConfigQuery, describe_configs
+from kraftlite.model.messages.controller import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    ConfigChange,
+    ConfigPair,
+    ConfigResourceChange,
+    IncrementalAlterConfigsRequest,
+    LegacyConfigResource,
+)
+from kraftlite.wire.apis.call import Call, cold
+
+
+async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+    found = describe_configs(
+        call.ctx,
+        [
+            ConfigQuery(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                keys=resource.configuration_keys,
+            )
+            for resource in request.resources
+        ],
+        synonyms=getattr(request, "include_synonyms", False),
+        documentation=getattr(request, "include_documentation", False),
+    )
+    return {
+        "throttle_time": 0,
+        "results": [
+            {
+                "error_code": result.error,
+                "error_message": result.message,
+                "resource_type": result.resource_type,
+                "resource_name": result.resource_name,
+                "configs": [_entry(entry) for entry in result.entries],
+            }
+            for result in found
+        ],
+    }
+
+
+def _entry(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.read_only,
+        "config_source": int(entry.source),
+        "is_sensitive": entry.sensitive,
+        "synonyms": [{"name": synonym.name, "value": synonym.value, "source": int(synonym.source)} for synonym in entry.synonyms],
+        "config_type": entry.type,
+        "documentation": entry.documentation,
+    }
+
+
+async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
+    return _altered(
+        await alter_configs(
+            call.ctx,
+            AlterConfigsRequest(
+                resources=tuple(
+                    LegacyConfigResource(
+                        resource_type=resource.resource_type,
+                        resource_name=resource.resource_name,
+                        configs=tuple(ConfigPair(name=config.name, value=config.value) for config in resource.configs),
+                    )
+                    for resource in request.resources
+                ),
+                validate_only=request.validate_only,
+                timeout_ms=call.ctx.settings.request_timeout_ms,
+            ),
+        )
+    )
+
+
+async def _incremental_alter(call: Call, request: Any) -> Mapping[str, Any]:
+    return _altered(
+        await alter_configs(
+            call.ctx,
+            IncrementalAlterConfigsRequest(
+                resources=tuple(
+                    ConfigResourceChange(
+                        resource_type=resource.resource_type,
+                        resource_name=resource.resource_name,
+                        changes=tuple(
+                            ConfigChange(name=config.name, op=config.config_operation, value=config.value)
+                            for config in resource.configs
+                        ),
+                    )
+                    for resource in request.resources
+                ),
+                validate_only=request.validate_only,
+                timeout_ms=call.ctx.settings.request_timeout_ms,
+            ),
+        )
+    )
+
+
+def _altered(response: AlterConfigsResponse) -> Mapping[str, Any]:
+    return {
+        "throttle_time": 0,
+        "responses": [
+            {
+                "error_code": result.error,
+                "error_message": result.message,
+                "resource_type": result.resource_type,
+                "resource_name": result.resource_name,
+            }
+            for result in response.resources
+        ],
+    }
+
+
+DESCRIBE_CONFIGS = cold(32, "DescribeConfigs", versions=(1, 4), flexible_from=4, adapt=_describe)
+ALTER_CONFIGS = cold(33, "AlterConfigs", versions=(0, 2), flexible_from=2, adapt=_alter)
+INCREMENTAL_ALTER_CONFIGS = cold(44, "IncrementalAlterConfigs", versions=(0, 1), flexible_from=1, adapt=_incremental_alter)

@@ -1,0 +1,46 @@
+"""DescribeLogDirs on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kraftlite.broker.handlers.log_dirs import LogDirDescription, describe_log_dirs
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.wire.apis.call import Call, cold
+
+
+async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+    wanted = None
+    if request.topics is not None:
+        wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "results": [_directory(found) for found in describe_log_dirs(call.ctx, wanted)],
+    }
+
+
+def _directory(found: LogDirDescription) -> dict[str, Any]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for replica in found.replicas:
+        topics.setdefault(replica.tp.topic, []).append(
+            {
+                "partition_index": replica.tp.partition,
+                "partition_size": replica.size_bytes,
+                "offset_lag": replica.offset_lag,
+                "is_future_key": False,
+            }
+        )
+    return {
+        "error_code": found.error,
+        "log_dir": found.path,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+        "total_bytes": -1,
+        "usable_bytes": -1,
+        "is_cordoned": False,
+    }
+
+
+DESCRIBE_LOG_DIRS = cold(35, "DescribeLogDirs", versions=(1, 5), flexible_from=2, adapt=_describe)

@@ -1,0 +1,130 @@
+"""CreateTopics, DeleteTopics and CreatePartitions on the wire: every version onto one message to the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kraftlite.broker.handlers.admin import create_partitions, create_topics, delete_topics
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import ZERO_UUID, NodeId
+from kraftlite.model.messages.controller import (
+    ConfigPair,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ReplicaAssignment,
+    TopicSelector,
+)
+from kraftlite.wire.apis.call import Call, cold
+from kraftlite.wire.primitives import milliseconds
+
+
+def _nodes(ids: Any) -> tuple[NodeId, ...]:
+    return tuple(NodeId(broker_id) for broker_id in ids)
+
+
+async def _create_topics(call: Call, request: Any) -> Mapping[str, Any]:
+    response = await create_topics(
+        call.ctx,
+        CreateTopicsRequest(
+            topics=tuple(
+                CreatableTopic(
+                    name=topic.name,
+                    num_partitions=topic.num_partitions,
+                    replication_factor=topic.replication_factor,
+                    assignments=tuple(
+                        ReplicaAssignment(partition=one.partition_index, broker_ids=_nodes(one.broker_ids))
+                        for one in topic.assignments
+                    ),
+                    configs=tuple(ConfigPair(name=config.name, value=config.value) for config in topic.configs),
+                )
+                for topic in request.topics
+            ),
+            validate_only=request.validate_only,
+            timeout_ms=milliseconds(request.timeout),
+        ),
+    )
+    return {"throttle_time": 0, "topics": [_created(topic) for topic in response.topics]}
+
+
+def _created(topic: CreatableTopicResult) -> dict[str, Any]:
+    """CP-59: what was created, from the versions on that can say it."""
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id or ZERO_UUID,
+        "error_code": topic.error,
+        "error_message": topic.message if topic.error is not ErrorCode.NONE else None,
+        "num_partitions": topic.num_partitions,
+        "replication_factor": topic.replication_factor,
+        "configs": [
+            {
+                "name": config.name,
+                "value": None if config.is_sensitive else config.value,
+                "read_only": config.read_only,
+                "config_source": config.source,
+                "is_sensitive": config.is_sensitive,
+            }
+            for config in topic.configs
+        ],
+    }
+
+
+async def _delete_topics(call: Call, request: Any) -> Mapping[str, Any]:
+    if call.version >= 6:
+        selectors = tuple(
+            TopicSelector(name=topic.name, topic_id=None if topic.topic_id in (None, ZERO_UUID) else topic.topic_id)
+            for topic in request.topics
+        )
+    else:
+        selectors = tuple(TopicSelector(name=name, topic_id=None) for name in request.topic_names)
+    response = await delete_topics(call.ctx, DeleteTopicsRequest(topics=selectors, timeout_ms=milliseconds(request.timeout)))
+    results = []
+    for topic in response.topics:
+        error = topic.error
+        if error is ErrorCode.TOPIC_DELETION_DISABLED and call.version < 3:
+            error = ErrorCode.INVALID_REQUEST  # the code is newer than the version (CM-23)
+        results.append(
+            {
+                "name": topic.name if call.version >= 6 else topic.name or "",
+                "topic_id": topic.topic_id or ZERO_UUID,
+                "error_code": error,
+                "error_message": topic.message,
+            }
+        )
+    return {"throttle_time": 0, "responses": results}
+
+
+async def _create_partitions(call: Call, request: Any) -> Mapping[str, Any]:
+    response = await create_partitions(
+        call.ctx,
+        CreatePartitionsRequest(
+            topics=tuple(
+                CreatePartitionsTopic(
+                    name=topic.name,
+                    count=topic.count,
+                    assignments=None
+                    if topic.assignments is None
+                    else tuple(
+                        ReplicaAssignment(partition=at, broker_ids=_nodes(one.broker_ids))
+                        for at, one in enumerate(topic.assignments)
+                    ),
+                )
+                for topic in request.topics
+            ),
+            validate_only=request.validate_only,
+            timeout_ms=milliseconds(request.timeout),
+        ),
+    )
+    return {
+        "throttle_time": 0,
+        "results": [{"name": topic.name, "error_code": topic.error, "error_message": topic.message} for topic in response.topics],
+    }
+
+
+CREATE_TOPICS = cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=_create_topics)
+DELETE_TOPICS = cold(20, "DeleteTopics", versions=(1, 6), flexible_from=4, adapt=_delete_topics)
+CREATE_PARTITIONS = cold(37, "CreatePartitions", versions=(0, 3), flexible_from=2, adapt=_create_partitions)

@@ -1,0 +1,204 @@
+"""All other messages by kio's schemas, imported one (api, version) at a time on first use.
+
+Requests are read here, by walking kio's dataclasses, and not by its native reader: that one refuses unknown tagged fields
+(CP-05), and allocates what an array announces, so that five hostile bytes abort the process. Responses are plain dicts, written
+by kio: what a version does not have is left out, as Kafka's `ignorable` fields are.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import struct
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import MISSING, fields
+from functools import cache, partial
+from typing import Any, Final, NamedTuple, cast
+
+import kraftlite.wire.kio_import  # noqa: F401
+from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.wire.primitives import (
+    guarded,
+    read_array_length,
+    read_nullable_string,
+    read_tags,
+    read_uuid,
+)
+
+from kio.index import load_request_schema, load_response_schema  # isort: skip  # after kio_import
+from kio.schema.errors import ErrorCode as KioErrorCode  # isort: skip
+from kio.serial import entity_writer  # isort: skip
+from kio.serial._implicit_defaults import get_tagged_field_default  # isort: skip
+from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_field_tag, is_optional  # isort: skip
+
+_MILLISECOND: Final = datetime.timedelta(milliseconds=1)
+
+Reader = Callable[[memoryview, int], tuple[Any, int]]
+
+
+@guarded
+def decode_request(api_key: int, version: int, frame: memoryview, pos: int) -> Any:
+    """kio's request dataclass of that version, from the body that begins at `pos`. Raises ProtocolViolation."""
+    entity, _pos = _read_entity(load_request_schema(api_key, version), frame, pos)
+    return entity
+
+
+def encode_response(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
+    """The body of a response, without its header. Arrays are lists of dicts, errors and times are ints (milliseconds)."""
+    schema = load_response_schema(api_key, version)
+    buffer = io.BytesIO()
+    entity_writer(schema)(buffer, build_entity(schema, values))
+    return buffer.getvalue()
+
+
+# --- responses -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _layout(schema: Hashable) -> tuple[tuple[str, str, type[Any] | None, bool], ...]:
+    """Per field: name, Kafka type, nested class or None, whether it is an array."""
+    found = []
+    for field in fields(cast(Any, schema)):
+        kind = classify_field(field)
+        nested = kind.type_ if isinstance(kind, EntityField | EntityTupleField) else None
+        found.append((field.name, str(field.metadata.get("kafka_type", "")), nested, kind.is_array))
+    return tuple(found)
+
+
+def build_entity(schema: type[Any], values: Mapping[str, Any]) -> Any:
+    """A kio dataclass from plain values; those that this version does not have are left out."""
+    found: dict[str, Any] = {}
+    for name, kafka_type, nested, is_array in _layout(cast(Hashable, schema)):
+        if name not in values:
+            continue
+        value = values[name]
+        if value is None:
+            found[name] = None
+        elif nested is not None:
+            found[name] = tuple(build_entity(nested, item) for item in value) if is_array else build_entity(nested, value)
+        elif is_array:
+            found[name] = tuple(value)
+        elif kafka_type == "error_code":
+            found[name] = KioErrorCode(int(value))
+        elif kafka_type == "timedelta_i32":
+            found[name] = value * _MILLISECOND
+        else:
+            found[name] = value
+    return schema(**found)
+
+
+# --- requests ------------------------------------------------------------------------------------------------------------
+
+
+class _Field(NamedTuple):
+    name: str
+    tag: int | None
+    read: Reader
+    default: Any
+    """Of a tagged field that is not there."""
+
+
+@cache
+def _fields(schema: Hashable) -> tuple[_Field, ...]:
+    found = []
+    for field in fields(cast(Any, schema)):
+        tag = get_field_tag(field)
+        default = None
+        if tag is not None:
+            default = field.default if field.default is not MISSING else get_tagged_field_default(field)
+        read = _field_reader(cast(Any, schema), field, tagged=tag is not None)
+        found.append(_Field(field.name, None if tag is None else int(tag), read, default))
+    return tuple(found)
+
+
+def _read_entity(schema: type[Any], frame: memoryview, pos: int) -> tuple[Any, int]:
+    known = _fields(cast(Hashable, schema))
+    found: dict[str, Any] = {}
+    for field in known:
+        if field.tag is None:
+            found[field.name], pos = field.read(frame, pos)
+        else:
+            found[field.name] = field.default
+    if schema.__flexible__:
+        tags, pos = read_tags(frame, pos)
+        for field in known:
+            if field.tag is not None and field.tag in tags:
+                found[field.name], _end = field.read(tags[field.tag], 0)
+    return schema(**found), pos
+
+
+def _field_reader(schema: type[Any], field: Any, *, tagged: bool) -> Reader:
+    flexible = bool(schema.__flexible__)
+    kind = classify_field(field)
+    nullable = is_optional(field) and not tagged
+    item: Reader
+    if isinstance(kind, EntityField | EntityTupleField):
+        item = partial(_read_entity, kind.type_)
+    else:
+        item = _primitive(field.metadata["kafka_type"], flexible, nullable and not kind.is_array)
+    if kind.is_array:
+        return _array_of(item, field.name, flexible, nullable)
+    if isinstance(kind, EntityField) and nullable:
+        return _nullable_entity(item)
+    return item
+
+
+def _array_of(item: Reader, name: str, flexible: bool, nullable: bool) -> Reader:
+    def read(frame: memoryview, pos: int) -> tuple[Any, int]:
+        count, pos = read_array_length(frame, pos, flexible)
+        if count is None:
+            if not nullable:
+                raise ProtocolViolation(f"null where {name} must be")
+            return None, pos
+        items = []
+        for _ in range(count):
+            value, pos = item(frame, pos)
+            items.append(value)
+        return tuple(items), pos
+
+    return read
+
+
+def _nullable_entity(item: Reader) -> Reader:
+    """KIP-893: one byte says whether the struct is there."""
+
+    def read(frame: memoryview, pos: int) -> tuple[Any, int]:
+        return (None, pos + 1) if frame[pos] >= 0x80 else item(frame, pos + 1)
+
+    return read
+
+
+_FIXED: Final = {
+    name: struct.Struct(layout)
+    for name, layout in (
+        ("int8", ">b"),
+        ("int16", ">h"),
+        ("int32", ">i"),
+        ("int64", ">q"),
+        ("uint16", ">H"),
+        ("float64", ">d"),
+        ("bool", ">?"),
+        ("timedelta_i32", ">i"),
+    )
+}
+
+
+def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> Reader:
+    if kafka_type == "uuid":
+        return read_uuid
+    if kafka_type == "string":
+
+        def read_text(frame: memoryview, pos: int) -> tuple[Any, int]:
+            value, pos = read_nullable_string(frame, pos, flexible)
+            if value is None and not nullable:
+                raise ProtocolViolation("null where a string must be")
+            return value, pos
+
+        return read_text
+    layout = _FIXED[kafka_type]
+
+    def read_fixed(frame: memoryview, pos: int) -> tuple[Any, int]:
+        (value,) = layout.unpack_from(frame, pos)
+        return value * _MILLISECOND if kafka_type == "timedelta_i32" else value, pos + layout.size
+
+    return read_fixed

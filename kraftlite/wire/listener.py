@@ -1,0 +1,180 @@
+"""A client listener: accepts connections, bounds them, and closes the idle ones. Source: CP-01, CP-02, CP-06."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from kraftlite.model.ids import Endpoint
+from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION, MAX_INT32, MIB
+from kraftlite.runtime.ports import Ports, TimerHandle
+from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
+from kraftlite.wire.apis import KafkaApis
+from kraftlite.wire.frames import Connection, ConnectionLimits
+
+MAX_SWEEP_MS: Final = 5_000
+MIN_SWEEP_MS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerConfig:
+    """`host` "" listens on all addresses, `port` 0 picks one. `max_idle_ms` < 0: connections may idle for ever."""
+
+    name: str
+    host: str
+    port: int
+    max_request_bytes: int = 100 * MIB
+    max_idle_ms: int = 600_000
+    max_connections: int = MAX_INT32
+    max_connections_per_ip: int = MAX_INT32
+    max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
+    backlog: int = 1024
+
+
+class KafkaListener:
+    """One Kafka listener of a broker. All methods run on the node's loop; `start` raises OSError when the address is taken.
+
+    `stop` takes no further requests, lets those in flight be answered for up to `grace_ms`, and then closes every connection.
+    """
+
+    def __init__(self, ports: Ports, config: ListenerConfig, apis: KafkaApis) -> None:
+        self._ports = ports
+        self._config = config
+        self._apis = apis
+        self._limits = ConnectionLimits(max_request_bytes=config.max_request_bytes, max_in_flight=config.max_in_flight)
+        self._server: asyncio.Server | None = None
+        self._connections: dict[Connection, None] = {}
+        self._per_ip: Counter[str] = Counter()
+        self._sweep: TimerHandle | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._endpoint: Endpoint | None = None
+        self.accepted = 0
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """Where it listens; None before `start`."""
+        return self._endpoint
+
+    async def start(self) -> Endpoint:
+        loop = asyncio.get_running_loop()
+        sock = _listening_socket(self._config.host, self._config.port, self._config.backlog)
+        self._server = await loop.create_server(self._connection, sock=sock)
+        port = sock.getsockname()[1]
+        self._endpoint = Endpoint(self._config.host or "0.0.0.0", port)
+        self._schedule_sweep()
+        self._ports.tracer.emit(ListenerStarted(listener=self._config.name, host=self._config.host, port=port))
+        return self._endpoint
+
+    async def stop(self, grace_ms: int = 0) -> None:
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self._connections):
+            connection.stop_accepting()
+        if grace_ms > 0:
+            await self._answered(grace_ms)
+        unanswered = sum(connection.in_flight for connection in self._connections)
+        for connection in list(self._connections):
+            connection.close()
+        await self._gone()
+        assert self._endpoint is not None
+        self._ports.tracer.emit(ListenerStopped(listener=self._config.name, port=self._endpoint.port, unanswered=unanswered))
+
+    # --- ConnectionOwner -----------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self._ports.clock.now_ms()
+
+    def opened(self, connection: Connection) -> bool:
+        self.accepted += 1
+        host = connection.peer_host
+        self._connections[connection] = None
+        self._per_ip[host] += 1
+        refusal = None
+        if len(self._connections) > self._config.max_connections:
+            refusal = f"more than {self._config.max_connections} connections"
+        elif self._per_ip[host] > self._config.max_connections_per_ip:
+            refusal = f"more than {self._config.max_connections_per_ip} connections from {host}"
+        if refusal is None and self._server is not None:
+            return True
+        if refusal is not None:
+            self._ports.tracer.emit(ConnectionRefused(listener=self._config.name, peer=_peer(connection), reason=refusal))
+        return False
+
+    def closed(self, connection: Connection, reason: str | None) -> None:
+        if self._connections.pop(connection, False) is False:
+            return
+        host = connection.peer_host
+        self._per_ip[host] -= 1
+        if self._per_ip[host] <= 0:
+            del self._per_ip[host]
+        if reason is not None:
+            self._ports.tracer.emit(ConnectionClosed(listener=self._config.name, peer=_peer(connection), reason=reason))
+        if not self._connections and self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    # --- internals -----------------------------------------------------------------------------------------------------
+
+    def _connection(self) -> Connection:
+        return Connection(self, self._apis.handle_request, self._limits)
+
+    def _schedule_sweep(self) -> None:
+        idle = self._config.max_idle_ms
+        period = MAX_SWEEP_MS if idle < 0 else min(max(idle // 4, MIN_SWEEP_MS), MAX_SWEEP_MS)
+        self._sweep = self._ports.clock.call_later(period, self._run_sweep)
+
+    def _run_sweep(self) -> None:
+        now_ms, idle = self._ports.clock.now_ms(), self._config.max_idle_ms
+        for connection in list(self._connections):
+            connection.shrink_if_idle(now_ms)
+            if 0 <= idle < now_ms - connection.last_active_ms and connection.in_flight == 0:
+                connection.fail(f"idle for more than {idle} ms")
+        self._schedule_sweep()
+
+    async def _answered(self, grace_ms: int) -> None:
+        """Until nothing is in flight, at most `grace_ms`."""
+        deadline_ms = self._ports.clock.now_ms() + grace_ms
+        while any(connection.in_flight for connection in self._connections):
+            remaining = deadline_ms - self._ports.clock.now_ms()
+            if remaining <= 0:
+                return
+            await self._ports.clock.sleep(min(10, remaining))
+
+    async def _gone(self) -> None:
+        """Until every transport has said goodbye; those that cannot write what they hold are cut."""
+        if not self._connections:
+            return
+        self._drained = asyncio.get_running_loop().create_future()
+        timer = self._ports.clock.call_later(200, self._cut)
+        try:
+            await self._drained
+        finally:
+            timer.cancel()
+
+    def _cut(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
+
+
+def _peer(connection: Connection) -> str:
+    return f"{connection.peer_host}:{connection.peer_port}"
+
+
+def _listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+    """Empty host: every address, IPv6 included where the machine has it."""
+    if not host:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=backlog)
+        return socket.create_server(("", port), backlog=backlog)
+    family, _type, _proto, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return socket.create_server((address[0], port), family=family, backlog=backlog)
