@@ -1,0 +1,171 @@
+"""cluster describe and elect-leaders."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, print_table
+from kraftlite.cli.kafka import admin, kafka_errors, list_topics, result
+from kraftlite.local.client import ask
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.messages.controller import ElectionType
+
+
+@click.command("describe")
+@bootstrap_option
+@output_option
+def describe_cluster(bootstrap_server: str | None, output: str) -> None:
+    """Cluster id, active controller and brokers.
+
+    The controller shown is what the quorum says; Kafka's own DescribeCluster names a random live broker on KRaft.
+    """
+    from kraftlite.local.client import fetch_quorum
+
+    bootstrap = bootstrap_of(bootstrap_server)
+    client = admin(bootstrap)
+    metadata = list_topics(client)
+    with kafka_errors():
+        described = result(client.describe_cluster(request_timeout=15.0))
+    quorum = fetch_quorum(bootstrap)
+    racks = {node.id: node.rack for node in described.nodes}
+    led = dict.fromkeys(metadata.brokers, 0)
+    held = dict.fromkeys(metadata.brokers, 0)
+    for topic in metadata.topics.values():
+        for partition in topic.partitions.values():
+            led[partition.leader] = led.get(partition.leader, 0) + 1
+            for replica in partition.replicas:
+                held[replica] = held.get(replica, 0) + 1
+    brokers = [
+        {
+            "id": node.id,
+            "address": f"{node.host}:{node.port}",
+            "rack": racks.get(node.id),
+            "leaders": led[node.id],
+            "replicas": held[node.id],
+        }
+        for node in sorted(metadata.brokers.values(), key=lambda node: node.id)
+    ]
+    if output == "json":
+        print_json({"cluster_id": described.cluster_id, "controller": quorum["leader_id"], "brokers": brokers})
+        return
+    click.echo(f"ClusterId: {described.cluster_id}")
+    click.echo(f"Active controller: {quorum['leader_id']} (epoch {quorum['leader_epoch']})")
+    click.echo("")
+    print_table(("BROKER", "ADDRESS", "RACK", "LEADERS", "REPLICAS"), [tuple(broker.values()) for broker in brokers])
+
+
+@click.command("elect-leaders")
+@click.option(
+    "--election-type", type=click.Choice(["preferred", "unclean"], case_sensitive=False), default="preferred", show_default=True
+)
+@click.option("--topic", metavar="NAME", help="With --partition: one partition; alone: all partitions of the topic.")
+@click.option("--partition", type=click.IntRange(0), metavar="P")
+@click.option("--all-topic-partitions", is_flag=True, help="Every partition that needs it.")
+@click.option(
+    "--path-to-json-file", type=click.Path(path_type=Path), metavar="FILE", help='{"partitions": [{"topic": …, "partition": …}]}'
+)
+@bootstrap_option
+@output_option
+def elect_leaders(
+    election_type: str,
+    topic: str | None,
+    partition: int | None,
+    all_topic_partitions: bool,
+    path_to_json_file: Path | None,
+    bootstrap_server: str | None,
+    output: str,
+) -> None:
+    """Make the preferred replica the leader, or any live one (unclean: may lose records)."""
+    if sum((topic is not None, all_topic_partitions, path_to_json_file is not None)) != 1:
+        raise click.UsageError("exactly one of --topic, --all-topic-partitions, --path-to-json-file")
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+    bootstrap = bootstrap_of(bootstrap_server)
+    wanted: list[tuple[str, int]] | None = None
+    if path_to_json_file is not None:
+        wanted = _from_file(path_to_json_file)
+    elif topic is not None:
+        wanted = _of_topic(bootstrap, topic, partition)
+    kind = election_type.upper()
+    elected, valid, failed = _elect(bootstrap, ElectionType[kind], wanted)
+    _report(kind, elected, valid, failed, output)
+
+
+def _elect(
+    bootstrap: str, kind: ElectionType, wanted: list[tuple[str, int]] | None
+) -> tuple[list[str], list[str], dict[str, str]]:
+    """(elected, not needed, failed with reason), each sorted by partition."""
+    from datetime import timedelta
+
+    import kraftlite.wire.kio_import  # noqa: F401
+
+    # isort: split
+
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+    from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
+
+    chosen: Any = None
+    if wanted is not None:
+        by_topic: dict[str, list[int]] = {}
+        for name, index in wanted:
+            by_topic.setdefault(name, []).append(index)
+        chosen = tuple(TopicPartitions(topic=name, partitions=tuple(found)) for name, found in by_topic.items())  # type: ignore[arg-type]
+    number: Any = int(kind)
+    timeout: Any = timedelta(seconds=30)
+    answer = ask(
+        bootstrap, ElectLeadersRequest(election_type=number, topic_partitions=chosen, timeout=timeout), ElectLeadersResponse, 40
+    )
+    if answer.error_code != 0:
+        raise click.ClickException(f"the election was refused: {ErrorCode(int(answer.error_code)).name}")
+    elected, valid, failed = [], [], {}
+    results = [(str(topic.topic), result) for topic in answer.replica_election_results for result in topic.partition_result]
+    for name, item in sorted(results, key=lambda found: (found[0], found[1].partition_id)):
+        code = ErrorCode(int(item.error_code))
+        partition = f"{name}-{item.partition_id}"
+        if code is ErrorCode.NONE:
+            elected.append(partition)
+        elif code is ErrorCode.ELECTION_NOT_NEEDED:
+            valid.append(partition)
+        else:
+            failed[partition] = f"{code.name}: {item.error_message or 'refused'}"
+    return elected, valid, failed
+
+
+def _report(kind: str, elected: list[str], valid: list[str], failed: dict[str, str], output: str) -> None:
+    if output == "json":
+        print_json({"election_type": kind, "elected": elected, "not_needed": valid, "failed": failed})
+    else:
+        if elected:
+            click.echo(f"Successfully completed leader election ({kind}) for partitions {', '.join(elected)}")
+        if valid:
+            click.echo(f"Valid replica already elected for partitions {', '.join(valid)}")
+        for name, reason in failed.items():
+            click.echo(f"Error completing leader election ({kind}) for partition: {name}: {reason}", err=True)
+        if not elected and not valid and not failed:
+            click.echo("No partition needs an election.")
+    if failed:
+        sys.exit(1)
+
+
+def _of_topic(bootstrap: str, topic: str, partition: int | None) -> list[tuple[str, int]]:
+    if partition is not None:
+        return [(topic, partition)]
+    found = list_topics(admin(bootstrap)).topics.get(topic)
+    if found is None:
+        raise click.ClickException(f"Topic '{topic}' does not exist as expected")
+    return [(topic, index) for index in sorted(found.partitions)]
+
+
+def _from_file(path: Path) -> list[tuple[str, int]]:
+    try:
+        entries = json.loads(path.read_text())["partitions"]
+        return [(str(entry["topic"]), int(entry["partition"])) for entry in entries]
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise click.ClickException(f'{path}: allowed is {{"partitions": [{{"topic": …, "partition": …}}]}}') from None

@@ -1,0 +1,107 @@
+"""What commands share: options, output, and the errors that become one line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BOOTSTRAP_VARIABLE = "KRAFTLITE_BOOTSTRAP_SERVER"
+DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
+
+
+def output_option(function: F) -> F:
+    return click.option(
+        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How to print."
+    )(function)
+
+
+def bootstrap_option(function: F) -> F:
+    return click.option(
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT,…",
+        help=f"Brokers to ask first. Default: {BOOTSTRAP_VARIABLE}, then the local cluster.",
+    )(function)
+
+
+def data_dir_option(function: F) -> F:
+    return click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help=f"The local cluster's directory. Default: {DATA_DIR_VARIABLE}, then ~/.kraftlite/local.",
+    )(function)
+
+
+def data_dir_of(given: Path | None) -> Path:
+    from kraftlite.local.state import default_data_dir
+
+    return (given.expanduser() if given is not None else default_data_dir(os.environ)).absolute()
+
+
+def bootstrap_of(given: str | None) -> str:
+    """`--bootstrap-server`, the environment, then the running local cluster."""
+    found = given or os.environ.get(BOOTSTRAP_VARIABLE)
+    if found:
+        for address in found.split(","):
+            host, _, port = address.strip().rpartition(":")
+            if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+                where = "--bootstrap-server" if given else BOOTSTRAP_VARIABLE
+                raise click.UsageError(f"{where} {address.strip() or found!r}: allowed is host:port, or several with commas")
+        return found
+    from kraftlite.local.process import RUNNING
+    from kraftlite.local.state import LocalError, default_data_dir, load
+
+    try:
+        cluster = load(default_data_dir(os.environ).absolute())
+    except LocalError:
+        cluster = None
+    if cluster is None or all(node.state != RUNNING for node in cluster.nodes if node.kafka):
+        raise click.ClickException(
+            f"no broker to ask: give --bootstrap-server, set {BOOTSTRAP_VARIABLE}, or start a local cluster with: kraftlite up"
+        )
+    # Running brokers first: a client tries them in order.
+    brokers = sorted((node for node in cluster.nodes if node.kafka), key=lambda node: node.state != RUNNING)
+    return ",".join(str(node.kafka) for node in brokers)
+
+
+@contextlib.contextmanager
+def local_errors() -> Iterator[None]:
+    """LocalError becomes one line."""
+    from kraftlite.local.state import LocalError
+
+    try:
+        yield
+    except LocalError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def pairs(items: Iterable[str], what: str = "--config") -> dict[str, str]:
+    """`k=v` options as a dict."""
+    found = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"{what} {item}: allowed is key=value")
+        found[key.strip()] = value
+    return found
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, default=str, ensure_ascii=False, indent=2))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Left-aligned columns, two blanks between them; absent values print as `-`."""
+    texts = [list(header), *[["-" if cell is None else str(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[i]) for row in texts) for i in range(len(header))]
+    for row in texts:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

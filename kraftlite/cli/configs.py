@@ -1,0 +1,169 @@
+"""config describe|alter, in the layout of kafka-configs (TO-14)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
+from kraftlite.cli.kafka import admin, list_topics
+from kraftlite.local.client import ask
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+
+_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    8: "GROUP_CONFIG",
+}
+_TYPES: dict[str, Any] = {"topic": int(ConfigResourceType.TOPIC), "broker": int(ConfigResourceType.BROKER)}
+_DYNAMIC = (1, 2, 3, 6, 8)
+
+
+def _entity(topic: str | None, broker: str | None, broker_defaults: bool) -> tuple[str, str, str]:
+    """(kind, name, how it is called)."""
+    if sum((topic is not None, broker is not None, broker_defaults)) != 1:
+        raise click.UsageError("say what: exactly one of --topic NAME, --broker ID, --broker-defaults")
+    if topic is not None:
+        return "topic", topic, f"topic {topic}"
+    if broker is not None:
+        return "broker", broker, f"broker {broker}"
+    return "broker", "", "brokers in the cluster"
+
+
+_TOPIC = click.option("--topic", metavar="NAME", help="A topic.")
+_BROKER = click.option("--broker", metavar="ID", help="One broker.")
+_DEFAULTS = click.option("--broker-defaults", is_flag=True, help="What holds for all brokers.")
+
+
+@click.command("describe")
+@_TOPIC
+@_BROKER
+@_DEFAULTS
+@click.option("--all", "everything", is_flag=True, help="Static values and defaults, too.")
+@bootstrap_option
+@output_option
+def describe_config(
+    topic: str | None, broker: str | None, broker_defaults: bool, everything: bool, bootstrap_server: str | None, output: str
+) -> None:
+    """The configuration of a topic or broker, and where each value comes from."""
+    kind, name, called = _entity(topic, broker, broker_defaults)
+    entries = _fetch(bootstrap_of(bootstrap_server), kind, name, called)
+    shown = [entry for entry in entries if everything or int(entry.config_source) in _DYNAMIC]
+    if output == "json":
+        print_json({"entity": called, "configs": [_as_json(entry) for entry in shown]})
+        return
+    click.echo(f"{'All' if everything else 'Dynamic'} configs for {called} are:")
+    for entry in shown:
+        synonyms = ", ".join(f"{_source(item.source)}:{item.name}={_text(item)}" for item in entry.synonyms)
+        click.echo(f"  {entry.name}={_text(entry)} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}")
+
+
+def _fetch(bootstrap: str, kind: str, name: str, called: str) -> list[Any]:
+    """DescribeConfigs with synonyms, which librdkafka returns without the order that says who wins; sorted by name."""
+    import kraftlite.wire.kio_import  # noqa: F401
+
+    # isort: split
+
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+    from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+
+    if kind == "broker" and name:  # a broker's own file is known to that broker alone
+        brokers = {str(node.id): f"{node.host}:{node.port}" for node in list_topics(admin(bootstrap)).brokers.values()}
+        if name not in brokers:
+            raise click.ClickException(f"broker {name} is not there; live brokers are {', '.join(sorted(brokers))}")
+        bootstrap = brokers[name]
+    resource = DescribeConfigsResource(resource_type=_TYPES[kind], resource_name=name, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=False)
+    answer = ask(bootstrap, request, DescribeConfigsResponse).results[0]
+    _check(answer, called)
+    return sorted(answer.configs, key=lambda entry: entry.name)
+
+
+def _alter(bootstrap: str, kind: str, name: str, called: str, changes: list[tuple[str, AlterConfigOp, str | None]]) -> None:
+    """IncrementalAlterConfigs; librdkafka cannot name the resource of all brokers."""
+    import kraftlite.wire.kio_import  # noqa: F401
+
+    # isort: split
+
+    from kio.schema.incremental_alter_configs.v1.request import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+    from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
+
+    entries: Any = tuple(
+        AlterableConfig(name=key, config_operation=int(operation), value=value)  # type: ignore[arg-type]
+        for key, operation, value in changes
+    )
+    resource = AlterConfigsResource(resource_type=_TYPES[kind], resource_name=name, configs=entries)
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    _check(ask(bootstrap, request, IncrementalAlterConfigsResponse).responses[0], called)
+
+
+def _check(answer: Any, called: str) -> None:
+    if answer.error_code != 0:
+        name = ErrorCode(int(answer.error_code)).name
+        raise click.ClickException(f"{called}: {name}: {answer.error_message or 'refused'}")
+
+
+def _source(number: Any) -> str:
+    return _SOURCES.get(int(number), "UNKNOWN")
+
+
+def _text(entry: Any) -> str:
+    return "null" if entry.value is None else str(entry.value)
+
+
+def _as_json(entry: Any) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": _source(entry.config_source),
+        "sensitive": bool(entry.is_sensitive),
+        "read_only": bool(entry.read_only),
+        "synonyms": [{"name": item.name, "value": item.value, "source": _source(item.source)} for item in entry.synonyms],
+    }
+
+
+@click.command("alter")
+@_TOPIC
+@_BROKER
+@_DEFAULTS
+@click.option("--set", "--add-config", "set_", multiple=True, metavar="KEY=VALUE", help="Set a value.")
+@click.option("--delete", "--delete-config", "delete", multiple=True, metavar="KEY", help="Remove a value.")
+@click.option("--append", multiple=True, metavar="KEY=VALUE", help="Add to a list.")
+@click.option("--subtract", multiple=True, metavar="KEY=VALUE", help="Take from a list.")
+@bootstrap_option
+@output_option
+def alter_config(
+    topic: str | None,
+    broker: str | None,
+    broker_defaults: bool,
+    set_: tuple[str, ...],
+    delete: tuple[str, ...],
+    append: tuple[str, ...],
+    subtract: tuple[str, ...],
+    bootstrap_server: str | None,
+    output: str,
+) -> None:
+    """Set and remove values of a topic, a broker, or all brokers."""
+    kind, name, called = _entity(topic, broker, broker_defaults)
+    changes: list[tuple[str, AlterConfigOp, str | None]]
+    changes = [(key, AlterConfigOp.SET, value) for key, value in pairs(set_, "--set").items()]
+    changes += [(key, AlterConfigOp.DELETE, None) for key in delete]
+    changes += [(key, AlterConfigOp.APPEND, value) for key, value in pairs(append, "--append").items()]
+    changes += [(key, AlterConfigOp.SUBTRACT, value) for key, value in pairs(subtract, "--subtract").items()]
+    if not changes:
+        raise click.UsageError("nothing to do: give --set, --delete, --append or --subtract")
+    _alter(bootstrap_of(bootstrap_server), kind, name, called, changes)
+    if output == "json":
+        print_json({"entity": called, "changed": [key for key, _, _ in changes]})
+    else:
+        click.echo(f"Completed updating config for {called}.")

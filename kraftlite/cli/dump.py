@@ -1,0 +1,247 @@
+"""log dump: what is in log, index, snapshot and checkpoint files, in the layout of kafka-dump-log (TO-23, TO-24)."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kraftlite.cli.common import output_option
+from kraftlite.cli.render import control_as_json, record_as_json, text_of
+from kraftlite.log.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    check_crc,
+    iter_records,
+    parse_header,
+    record_timestamp,
+)
+from kraftlite.log.control import ControlType, control_type, decode_control
+from kraftlite.model.errors import ApiError, Fault
+
+SUFFIXES = (".log", ".checkpoint", ".index", ".timeindex", ".txnindex", ".snapshot")
+PLAIN = (
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+    "quorum-state",
+    "meta.properties",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    ".kafka_cleanshutdown",
+)
+_LOG_FILE = re.compile(r"\d{20}(\.log|\.index|\.timeindex|\.txnindex|\.snapshot|-\d{10}\.checkpoint)")
+_CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_METADATA_PREFIX = "__cluster_metadata-"
+
+
+class Report:
+    """Prints what is found, as text or as JSON lines, and counts damage."""
+
+    def __init__(self, *, as_json: bool, batches_only: bool) -> None:
+        self.as_json = as_json
+        self.batches_only = batches_only
+        self.damage = 0
+
+    def file(self, path: Path, **facts: Any) -> None:
+        if self.as_json:
+            self._json({"file": str(path), **facts})
+            return
+        click.echo(f"Dumping {path}")
+        if "start_offset" in facts:
+            click.echo(f"Log starting offset: {facts['start_offset']}")
+        if "snapshot_end_offset" in facts:
+            click.echo(f"Snapshot end offset: {facts['snapshot_end_offset']}, epoch: {facts['snapshot_epoch']}")
+
+    def line(self, text: str, value: dict[str, Any]) -> None:
+        if self.as_json:
+            self._json(value)
+        else:
+            click.echo(text)
+
+    def problem(self, text: str) -> None:
+        self.damage += 1
+        if self.as_json:
+            self._json({"problem": text})
+        else:
+            click.echo(text)
+
+    def _json(self, value: dict[str, Any]) -> None:
+        click.echo(json.dumps(value, default=str, ensure_ascii=False))
+
+
+@click.command("dump")
+@click.argument("path", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE|DIR…")
+@click.option("--batches-only", is_flag=True, help="Without the records inside the batches.")
+@click.option("--max-bytes", type=click.IntRange(1), metavar="N", help="Read only so much of each log file.")
+@output_option
+def dump(path: tuple[Path, ...], batches_only: bool, max_bytes: int | None, output: str) -> None:
+    """Print log, metadata, snapshot and index files, decoded, and report damage; exit status 1 if there is any.
+
+    Of a directory, every such file in it and below: a partition, a node's log directory, a local cluster. With -o json one
+    object per line.
+    """
+    report = Report(as_json=output == "json", batches_only=batches_only)
+    files = [file for given in path for file in _files(given)]
+    if not files:
+        raise click.ClickException(f"{path[0]}: no log files there; known are {', '.join(SUFFIXES)}")
+    for file in files:
+        try:
+            _dump_file(file, report, max_bytes)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise click.ClickException(f"{file}: {error.strerror or error}") from None
+    if report.damage:
+        click.echo(f"{report.damage} problem{'s' if report.damage > 1 else ''} found", err=True)
+        sys.exit(1)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        if path.suffix not in SUFFIXES and path.name not in PLAIN:
+            raise click.ClickException(f"{path} is not a file of a log; known are {', '.join((*SUFFIXES, *PLAIN))}")
+        return [path]
+    return sorted(file for file in path.rglob("*") if _LOG_FILE.fullmatch(file.name) or file.name in PLAIN)
+
+
+def _dump_file(path: Path, report: Report, max_bytes: int | None) -> None:
+    if path.suffix == ".log":
+        base = int(path.stem) if path.stem.isdigit() else 0
+        report.file(path, start_offset=base)
+        metadata = path.absolute().parent.name.startswith(_METADATA_PREFIX)
+        _dump_batches(path, report, max_bytes, metadata=metadata)
+    elif path.suffix == ".checkpoint":
+        end, _, epoch = path.stem.partition("-")
+        facts = {"snapshot_end_offset": int(end), "snapshot_epoch": int(epoch)} if end.isdigit() and epoch.isdigit() else {}
+        report.file(path, **facts)
+        _dump_batches(path, report, max_bytes, metadata=True)
+    elif path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
+        from kraftlite.cli import dump_index
+
+        report.file(path)
+        dump_index.dump(path, report)
+    else:
+        report.file(path)
+        for line in path.read_text(errors="backslashreplace").splitlines():
+            report.line(line, {"line": line})
+
+
+def _dump_batches(path: Path, report: Report, max_bytes: int | None, *, metadata: bool) -> None:
+    serde: Any = None
+    if metadata and not report.batches_only:
+        from kraftlite.metadata.codec import MetadataSerde
+
+        serde = MetadataSerde()
+    if path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        # Not closed by hand: it goes when the last view of it does, whatever way this ends.
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    expected: int | None = None
+    for position, header in _walk(view, path, report, max_bytes):
+        batch = view[position : position + header.size_bytes]
+        valid = check_crc(batch, header)
+        if expected is not None and header.base_offset < expected:
+            report.problem(
+                f"Found non-consecutive offsets in {path}: {header.base_offset} at position {position} follows {expected - 1}"
+            )
+        expected = header.next_offset
+        _print_batch(header, position, valid, report)
+        if not valid:
+            report.problem(f"Found a batch with a wrong CRC in {path} at position {position}, offset {header.base_offset}")
+        elif not report.batches_only:
+            _print_records(batch, header, report, serde)
+
+
+def _walk(view: memoryview, path: Path, report: Report, max_bytes: int | None) -> Iterator[tuple[int, BatchHeader]]:
+    """Batches up to the end, or up to where none begins any more, which is damage."""
+    position, end = 0, len(view)
+    while position < end and (max_bytes is None or position < max_bytes):
+        header = parse_header(view, position) if end - position >= HEADER_BYTES else None
+        if header is None or header.size_bytes < HEADER_BYTES or header.magic != 2 or position + header.size_bytes > end:
+            if not any(view[position:]):
+                report.line(f"{end - position} zero bytes at the end (preallocated)", {"zero_bytes": end - position})
+            else:
+                report.problem(f"Found {end - position} invalid bytes at the end of {path.name}, from position {position}")
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def _print_batch(header: BatchHeader, position: int, valid: bool, report: Report) -> None:
+    horizon = str(header.base_timestamp) if header.has_delete_horizon else None
+    facts: dict[str, Any] = {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.partition_leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "deleteHorizonMs": horizon,
+        "position": position,
+        header.timestamp_type: header.max_timestamp,
+        "size": header.size_bytes,
+        "magic": header.magic,
+        "compresscodec": _CODECS.get(header.codec, f"unknown({header.codec})"),
+        "crc": header.crc,
+        "isvalid": valid,
+    }
+    shown = {**facts, "deleteHorizonMs": "OptionalLong.empty" if horizon is None else f"OptionalLong[{horizon}]"}
+    report.line(" ".join(f"{key}: {_plain(value)}" for key, value in shown.items()), facts)
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _print_records(batch: memoryview, header: BatchHeader, report: Report, serde: Any) -> None:
+    try:
+        for record in iter_records(batch):
+            offset = header.base_offset + record.offset_delta
+            sequence = -1 if header.base_sequence < 0 else (header.base_sequence + record.offset_delta) & 0x7FFFFFFF
+            facts: dict[str, Any] = {
+                "offset": offset,
+                header.timestamp_type: record_timestamp(header, record),
+                "keySize": -1 if record.key is None else len(record.key),
+                "valueSize": -1 if record.value is None else len(record.value),
+                "sequence": sequence,
+                "headerKeys": [name for name, _ in record.headers],
+            }
+            text = "| " + " ".join(f"{key}: {value if key != 'headerKeys' else _keys(value)}" for key, value in facts.items())
+            content, rest = _content(record, header, serde)
+            report.line(text + rest, {**facts, **content})
+    except (ApiError, Fault) as error:
+        report.problem(f"Found records that do not decode at offset {header.base_offset}: {error}")
+
+
+def _keys(names: list[str]) -> str:
+    return f"[{','.join(names)}]"
+
+
+def _content(record: Any, header: BatchHeader, serde: Any) -> tuple[dict[str, Any], str]:
+    """What a record says, for JSON and as text."""
+    if header.is_control:
+        kind = control_type(record.key)
+        decoded = decode_control(record)
+        name = ControlType(kind).name if kind in ControlType._value2member_map_ else f"UNKNOWN({kind})"
+        value = {} if decoded is None else control_as_json(decoded)
+        if kind in (ControlType.ABORT, ControlType.COMMIT):
+            return {"control": name, "data": value}, f" endTxnMarker: {name} coordinatorEpoch: {value['coordinator_epoch']}"
+        return {"control": name, "data": value}, f" {name} {json.dumps(value)}"
+    if serde is not None:
+        decoded_record = record_as_json(serde.decode(record.value or b""))
+        return {"payload": decoded_record}, f" payload: {json.dumps(decoded_record, ensure_ascii=False)}"
+    key, value_text = text_of(record.key), text_of(record.value)
+    rest = (f" key: {key}" if record.key is not None else "") + f" payload: {value_text}"
+    return {"key": key, "payload": value_text}, rest

@@ -1,0 +1,100 @@
+"""The smaller files of a partition: offset, time and transaction indexes (checked against their log), producer snapshots."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kraftlite.log.batch import HEADER_BYTES, parse_header
+from kraftlite.log.producer_snapshots import CorruptSnapshot, decode_snapshot
+
+if TYPE_CHECKING:
+    from kraftlite.cli.dump import Report
+
+_OFFSET = struct.Struct(">ii")
+_TIME = struct.Struct(">qi")
+_TXN = struct.Struct(">hqqqq")
+
+
+def dump(path: Path, report: Report) -> None:
+    data = path.read_bytes()
+    if path.suffix == ".snapshot":
+        _producers(path, data, report)
+        return
+    entry = {".index": _OFFSET, ".timeindex": _TIME, ".txnindex": _TXN}[path.suffix]
+    if len(data) % entry.size:
+        report.problem(f"Found {len(data) % entry.size} invalid bytes at the end of {path.name}: entries have {entry.size} bytes")
+    whole = data[: len(data) - len(data) % entry.size]
+    rows = list(entry.iter_unpack(whole))
+    if path.suffix == ".txnindex":
+        for version, producer_id, first, last, stable in rows:
+            facts = {
+                "version": version,
+                "producerId": producer_id,
+                "firstOffset": first,
+                "lastOffset": last,
+                "lastStableOffset": stable,
+            }
+            report.line(" ".join(f"{key}: {value}" for key, value in facts.items()), facts)
+    else:
+        _positions(path, rows, report)
+
+
+def _positions(path: Path, rows: list[tuple[Any, ...]], report: Report) -> None:
+    base = int(path.stem) if path.stem.isdigit() else 0
+    log = path.with_suffix(".log")
+    last: tuple[int, int] | None = None
+    for row in rows:
+        if path.suffix == ".index":
+            pair = (base + row[0], row[1])
+            report.line(f"offset: {pair[0]} position: {pair[1]}", {"offset": pair[0], "position": pair[1]})
+        else:
+            pair = (row[0], base + row[1])
+            report.line(f"timestamp: {pair[0]} offset: {pair[1]}", {"timestamp": pair[0], "offset": pair[1]})
+        if last is not None and (pair[0] <= last[0] or pair[1] < last[1]):
+            if pair == (base, 0) or row == (0, 0):
+                return  # the unused rest of a preallocated index
+            report.problem(f"Found an entry out of order in {path.name}: {pair} follows {last}")
+        last = pair
+        if path.suffix == ".index":
+            _check_position(path, log, pair[0], pair[1], report)
+
+
+def _check_position(path: Path, log: Path, offset: int, position: int, report: Report) -> None:
+    try:
+        with log.open("rb") as file:
+            file.seek(position)
+            head = file.read(HEADER_BYTES)
+    except FileNotFoundError:
+        return
+    if len(head) < HEADER_BYTES:
+        report.problem(
+            f"Index mismatch in {path.name}: offset {offset} at position {position}, which is behind the end of the log"
+        )
+        return
+    header = parse_header(head)
+    if header.magic != 2 or not header.base_offset <= offset <= header.last_offset:
+        report.problem(
+            f"Index mismatch in {path.name}: index offset: {offset}, log offset at position {position}: {header.base_offset}"
+        )
+
+
+def _producers(path: Path, data: bytes, report: Report) -> None:
+    try:
+        entries = decode_snapshot(data)
+    except CorruptSnapshot as error:
+        report.problem(f"Found a producer snapshot that cannot be read: {path.name}: {error}")
+        return
+    for producer_id, entry in entries:
+        last = entry.batches[-1] if entry.batches else None
+        facts = {
+            "producerId": producer_id,
+            "producerEpoch": entry.producer_epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": entry.txn_first_offset,
+            "lastTimestamp": entry.last_timestamp_ms,
+            "lastSequence": entry.last_sequence,
+            "lastOffset": last.last_offset if last is not None else None,
+        }
+        report.line(" ".join(f"{key}: {value}" for key, value in facts.items()), facts)

@@ -1,0 +1,201 @@
+"""Commands about the local cluster: up, ps, kill, pause, resume, restart, down."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import click
+
+from kraftlite.cli.common import (
+    BOOTSTRAP_VARIABLE,
+    DATA_DIR_VARIABLE,
+    data_dir_of,
+    data_dir_option,
+    local_errors,
+    output_option,
+    pairs,
+    print_json,
+    print_table,
+)
+from kraftlite.local import cluster as local
+from kraftlite.local import process, state
+
+
+def print_nodes(cluster: state.LocalCluster) -> None:
+    print_table(
+        ("NODE", "ROLES", "PID", "STATE", "KAFKA", "GRPC", "DATA DIRECTORY"),
+        [
+            (node["id"], ",".join(node["roles"]), node["pid"], node["state"], *node["addresses"].values(), node["data_dir"])
+            for node in (found.describe() for found in cluster.nodes)
+        ],
+    )
+
+
+@click.command("up")
+@click.option("--controllers", type=click.IntRange(1), metavar="N", help="Controllers (default 3).")
+@click.option("--brokers", type=click.IntRange(1), metavar="N", help="Brokers (default 3).")
+@click.option("--combined", is_flag=True, default=None, help="Nodes that are both broker and controller.")
+@data_dir_option
+@click.option("--detach", "-d", is_flag=True, help="Leave the nodes running and return.")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A configuration value of every node.")
+@output_option
+def up(
+    controllers: int | None,
+    brokers: int | None,
+    combined: bool | None,
+    data_dir: Path | None,
+    detach: bool,
+    config: tuple[str, ...],
+    output: str,
+) -> None:
+    """Start a local cluster of real processes; runs until Ctrl-C, or with --detach until `kraftlite down`.
+
+    A directory that has a cluster keeps it: same nodes, ports, cluster id and data.
+    """
+    directory = data_dir_of(data_dir)
+    started = time.monotonic()
+    with local_errors():
+        cluster = local.up(directory, controllers=controllers, brokers=brokers, combined=combined, extra=pairs(config))
+        for warning in local.check_config(cluster):
+            click.echo(f"warning: {warning}", err=True)
+    if output == "json":
+        print_json({"bootstrap_servers": cluster.bootstrap_servers, "nodes": [node.describe() for node in cluster.nodes]})
+    else:
+        print_nodes(cluster)
+        click.echo("")
+        click.echo(f"Cluster {cluster.cluster_id} is up after {time.monotonic() - started:.1f} s. To use it:")
+        click.echo(f"  export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")
+        if directory != state.default_data_dir({}).absolute():
+            click.echo(f"  export {DATA_DIR_VARIABLE}={directory}")
+    if not detach:
+        supervise(directory)
+
+
+def supervise(directory: Path) -> None:
+    """Say when a node ends or comes back, until Ctrl-C or SIGTERM; then stop the cluster gracefully."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    states: dict[int, str] = {}
+    try:
+        click.echo("Press Ctrl-C to stop it.", err=True)
+        while True:
+            try:
+                cluster = state.load(directory)
+            except state.LocalError:
+                return  # wiped from elsewhere
+            for node in cluster.nodes:
+                found = node.state
+                if states.get(node.id, found) != found:
+                    click.echo(f"node {node.id} is {found}", err=True)
+                states[node.id] = found
+            if all(found == process.STOPPED for found in states.values()):
+                click.echo("every node has ended", err=True)
+                return
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        click.echo("stopping …", err=True)
+        with local_errors():
+            _report_late(local.down(directory))
+
+
+def _report_late(late: list[int]) -> None:
+    for node_id in late:
+        click.echo(f"warning: node {node_id} did not stop within {local.STOP_TIMEOUT_S:.0f} s and was killed", err=True)
+
+
+@click.command("ps")
+@data_dir_option
+@output_option
+def ps(data_dir: Path | None, output: str) -> None:
+    """The nodes of the local cluster."""
+    with local_errors():
+        cluster = state.load(data_dir_of(data_dir))
+    if output == "json":
+        print_json({"nodes": [node.describe() for node in cluster.nodes]})
+    else:
+        print_nodes(cluster)
+
+
+_NODE = click.argument("node", type=click.IntRange(0))
+
+
+def _done(node_id: int, word: str, output: str) -> None:
+    if output == "json":
+        print_json({"node": node_id, "done": word})
+    else:
+        click.echo(f"node {node_id} {word}")
+
+
+@click.command("kill")
+@_NODE
+@click.option(
+    "--signal",
+    "name",
+    type=click.Choice(["KILL", "TERM"], case_sensitive=False),
+    default="KILL",
+    show_default=True,
+    help="KILL: at once. TERM: a controlled shutdown.",
+)
+@data_dir_option
+@output_option
+def kill(node: int, name: str, data_dir: Path | None, output: str) -> None:
+    """Kill a node, as a crash would."""
+    number = signal.Signals[f"SIG{name.upper()}"]
+    with local_errors():
+        local.kill(data_dir_of(data_dir), node, number)
+    _done(node, "killed" if number == signal.SIGKILL else "told to stop", output)
+
+
+@click.command("pause")
+@_NODE
+@data_dir_option
+@output_option
+def pause(node: int, data_dir: Path | None, output: str) -> None:
+    """Stop a node where it is (SIGSTOP), as a long garbage collection or a frozen machine would."""
+    with local_errors():
+        local.pause(data_dir_of(data_dir), node)
+    _done(node, "paused", output)
+
+
+@click.command("resume")
+@_NODE
+@data_dir_option
+@output_option
+def resume(node: int, data_dir: Path | None, output: str) -> None:
+    """Let a paused node go on."""
+    with local_errors():
+        local.resume(data_dir_of(data_dir), node)
+    _done(node, "resumed", output)
+
+
+@click.command("restart")
+@_NODE
+@data_dir_option
+@output_option
+def restart(node: int, data_dir: Path | None, output: str) -> None:
+    """Start a node again, stopping it gracefully first if it runs."""
+    with local_errors():
+        local.restart(data_dir_of(data_dir), node)
+    _done(node, "restarted", output)
+
+
+@click.command("down")
+@data_dir_option
+@click.option("--wipe", is_flag=True, help="Remove the cluster's data as well.")
+@output_option
+def down(data_dir: Path | None, wipe: bool, output: str) -> None:
+    """Stop the local cluster: brokers first, then controllers."""
+    directory = data_dir_of(data_dir)
+    with local_errors():
+        late = local.down(directory, wipe=wipe)
+    _report_late(late)
+    if output == "json":
+        print_json({"stopped": True, "wiped": wipe, "killed": late})
+    else:
+        click.echo("stopped and removed" if wipe else "stopped; start it again with: kraftlite up")

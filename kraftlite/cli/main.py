@@ -1,0 +1,176 @@
+"""Entry point of `kraftlite`: the table of commands, and how errors end.
+
+A command's module is imported when the command runs (or its own `--help` is asked for); the table here has the short helps.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+DEBUG_VARIABLE = "KRAFTLITE_DEBUG"
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are (module, attribute, short help)."""
+
+    def __init__(self, name: str, doc: str, table: dict[str, tuple[str, str, str]]) -> None:
+        super().__init__(name=name, help=doc, context_settings={"help_option_names": ["-h", "--help"]})
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        module, attribute, _ = entry
+        command = getattr(import_module(f"kraftlite.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.table and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}; allowed is one of {', '.join(self.table)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, _, short) in self.table.items()])
+
+
+_TOPIC = LazyGroup(
+    "topic",
+    "List, describe, change and delete topics.",
+    {
+        "list": ("topics", "list_topics_command", "Names of all topics."),
+        "describe": ("topics", "describe", "Partitions, leaders, replicas and ISRs."),
+        "create": ("topics", "create_topic", "Create a topic."),
+        "alter": ("topics", "alter_topic", "Add partitions."),
+        "delete": ("topics", "delete_topic", "Delete topics."),
+    },
+)
+_CONFIG = LazyGroup(
+    "config",
+    "Dynamic configurations of topics and brokers, and a node's own configuration.",
+    {
+        "describe": ("configs", "describe_config", "Values and where they come from."),
+        "alter": ("configs", "alter_config", "Set and remove values."),
+        "explain": ("nodes", "explain", "Where each value of a node's configuration came from."),
+    },
+)
+_STORAGE = LazyGroup(
+    "storage",
+    "The directories of a node.",
+    {
+        "info": ("nodes", "storage_info", "What the directories contain."),
+        "format": ("nodes", "format_storage", "Prepare the directories for their first start."),
+        "random-uuid": ("nodes", "random_uuid", "Print a new cluster id."),
+    },
+)
+_QUORUM = LazyGroup(
+    "quorum", "The quorum of controllers.", {"describe": ("quorum", "describe_quorum", "Leader, voters, observers and lag.")}
+)
+_CLUSTER = LazyGroup(
+    "cluster", "The cluster as a whole.", {"describe": ("clusters", "describe_cluster", "Cluster id, controller and brokers.")}
+)
+_LOG = LazyGroup("log", "Log files.", {"dump": ("dump", "dump", "Print data, metadata, snapshot and index files, decoded.")})
+
+
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "up": ("locals", "up", "Start a local cluster of real processes."),
+    "ps": ("locals", "ps", "The nodes of the local cluster."),
+    "kill": ("locals", "kill", "Kill a node (SIGKILL) or tell it to stop (TERM)."),
+    "pause": ("locals", "pause", "Stop a node's clock (SIGSTOP)."),
+    "resume": ("locals", "resume", "Let a paused node go on."),
+    "restart": ("locals", "restart", "Start a node again, stopping it first if it runs."),
+    "down": ("locals", "down", "Stop the local cluster."),
+    "create-topic": ("topics", "create_topic", "Create a topic."),
+    "describe": ("topics", "describe", "Partitions, leaders, replicas and ISRs of topics."),
+    "topic": ("main", "_TOPIC", "List, describe, alter and delete topics."),
+    "produce": ("produce", "produce", "Write records from standard input or a file."),
+    "consume": ("consume", "consume", "Print records."),
+    "offsets": ("offsets", "offsets", "First offset, HW and LEO of a topic's partitions."),
+    "config": ("main", "_CONFIG", "Describe and alter configurations."),
+    "elect-leaders": ("clusters", "elect_leaders", "Elect preferred or unclean leaders."),
+    "quorum": ("main", "_QUORUM", "The quorum of controllers."),
+    "cluster": ("main", "_CLUSTER", "Cluster id, controller and brokers."),
+    "log": ("main", "_LOG", "Print log files, decoded."),
+    "random-uuid": ("nodes", "random_uuid", "Print a new cluster id."),
+    "format": ("nodes", "format_storage", "Prepare a node's directories for their first start."),
+    "start": ("nodes", "start", "Run a node in the foreground."),
+    "storage": ("main", "_STORAGE", "What a node's directories contain."),
+}
+
+cli = LazyGroup(
+    "kraftlite",
+    "A Kafka cluster whose failures are real, repeatable and visible.\n\n"
+    "Try: kraftlite up --detach; kraftlite create-topic demo --partitions 3 --replication-factor 3; kraftlite describe demo",
+    COMMANDS,
+)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"kraftlite {version('kraftlite')}")
+    except PackageNotFoundError:
+        click.echo("kraftlite (not installed)")
+    ctx.exit()
+
+
+cli.params.append(
+    click.Option(
+        ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show the version."
+    )
+)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run and exit: 0, 1 on failure, 2 on wrong usage, 130 when interrupted. Errors are one line on standard error."""
+    try:
+        status = cli.main(args=args, prog_name="kraftlite", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        _say(error.format_message(), error.ctx.command_path if error.ctx is not None else None)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        _say(error.format_message())
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader is gone: no complaint while Python shuts down
+        sys.exit(1)
+    except Exception as error:  # the last line of the program: whatever it is, it becomes one line
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        if _is_expected(error):
+            _say(str(error))
+            sys.exit(1)
+        _say(f"{type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 for more)".replace("\n", " "))
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _is_expected(error: Exception) -> bool:
+    """An error whose message is already for the user: the package is loaded when there is one."""
+    module = sys.modules.get("kraftlite.local.state")
+    return module is not None and isinstance(error, module.LocalError)
+
+
+def _say(message: str, usage_of: str | None = None) -> None:
+    hint = f" (see {usage_of} --help)" if usage_of else ""
+    click.echo(f"error: {message}{hint}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Commands about one node: random-uuid, format, storage info, start, config explain."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftlite.cli.common import output_option, pairs, print_json, print_table
+
+if TYPE_CHECKING:
+    from kraftlite.config.server import ServerConfig
+
+_CONFIG = click.option("--config", "-c", type=click.Path(path_type=Path), metavar="FILE", help="The node's server.properties.")
+_OVERRIDE = click.option("--override", multiple=True, metavar="KEY=VALUE", help="A value that wins over file and environment.")
+
+
+def _load(config: Path | None, override: tuple[str, ...], *, quiet: bool = False, check: bool = True) -> ServerConfig:
+    from kraftlite.config.server import ConfigError, load
+
+    try:
+        loaded = load(config, os.environ, pairs(override, "--override"), check=check)
+    except ConfigError as error:
+        count = len(error.problems)
+        if count == 1:
+            raise click.ClickException(f"configuration: {error.problems[0]}") from None
+        listed = "".join(f"\n  - {problem}" for problem in error.problems)
+        raise click.ClickException(f"configuration: {count} problems{listed}") from None
+    if not quiet:
+        for warning in loaded.warnings:
+            click.echo(f"warning: {warning}", err=True)
+    return loaded
+
+
+@click.command("random-uuid")
+def random_uuid() -> None:
+    """Print a new random id for a cluster: 22 characters of URL-safe base64."""
+    from kraftlite.model.ids import random_uuid as new_uuid
+    from kraftlite.model.ids import uuid_to_str
+
+    click.echo(uuid_to_str(new_uuid(random.SystemRandom())))
+
+
+@click.command("format")
+@_CONFIG
+@_OVERRIDE
+@click.option("--cluster-id", "-t", metavar="ID", help="The cluster's id (random-uuid makes one); default: CLUSTER_ID.")
+@click.option("--release-version", "-r", metavar="V", help="The metadata.version to begin with, for example 4.3-IV0.")
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted already.")
+def format_storage(
+    config: Path | None,
+    override: tuple[str, ...],
+    cluster_id: str | None,
+    release_version: str | None,
+    ignore_formatted: bool,
+) -> None:
+    """Prepare a node's directories for their first start."""
+    if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
+        raise click.UsageError("--config is missing: the node's server.properties")
+    loaded = _load(config, override)
+    cluster_id = cluster_id or loaded.cluster_id
+    if cluster_id is None:
+        raise click.UsageError(
+            "--cluster-id is missing: every node of a cluster is formatted with the same one (kraftlite random-uuid)"
+        )
+    for line in _format(loaded, cluster_id, release_version, ignore_formatted):
+        click.echo(line)
+
+
+def _format(loaded: ServerConfig, cluster_id: str, release_version: str | None, ignore_formatted: bool) -> list[str]:
+    from kraftlite.host.disk import HostDisk
+    from kraftlite.node import storage
+
+    try:
+        return list(
+            storage.format_directories(
+                HostDisk(), loaded, cluster_id, release_version=release_version, ignore_formatted=ignore_formatted
+            )
+        )
+    except storage.StorageError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or 'the directory'}: {error.strerror or error}") from None
+
+
+@click.command("info")
+@_CONFIG
+@_OVERRIDE
+@output_option
+def storage_info(config: Path | None, override: tuple[str, ...], output: str) -> None:
+    """What a node's directories contain; exit status 1 if something is wrong with them."""
+    from kraftlite.host.disk import HostDisk
+    from kraftlite.node import storage
+
+    if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
+        raise click.UsageError("--config is missing: the node's server.properties")
+    info = storage.info(HostDisk(), _load(config, override, quiet=True))
+    if output == "json":
+        print_json({"directories": list(info.directories), "metadata": dict(info.metadata), "problems": list(info.problems)})
+    else:
+        noun = "directory" if len(info.directories) == 1 else "directories"
+        click.echo(f"Found log {noun}:")
+        for directory in info.directories:
+            click.echo(f"  {directory}")
+        click.echo("")
+        if info.metadata:
+            listed = ", ".join(f"{key}={value}" for key, value in sorted(info.metadata.items()))
+            click.echo(f"Found metadata: {{{listed}}}")
+            click.echo("")
+        if info.problems:
+            click.echo("Found problem:" if len(info.problems) == 1 else "Found problems:")
+            for problem in info.problems:
+                click.echo(f"  {problem}")
+            click.echo("")
+    if info.problems:
+        sys.exit(1)
+
+
+@click.command("start")
+@_CONFIG
+@_OVERRIDE
+def start(config: Path | None, override: tuple[str, ...]) -> None:
+    """Run a node in the foreground until SIGTERM or Ctrl-C.
+
+    Without --config the node is configured by its environment (KAFKA_NODE_ID, KAFKA_PROCESS_ROLES, …, CLUSTER_ID) and formats
+    its directories at the first start; with nothing set it is a single combined node on port 9092.
+    """
+    loaded = _load(config, override)
+    if config is None:
+        from kraftlite.model.ids import random_uuid as new_uuid
+        from kraftlite.model.ids import uuid_to_str
+
+        cluster_id = loaded.cluster_id
+        if cluster_id is None and loaded.roles == ("broker", "controller") and len(loaded.quorum_voters) == 1:
+            cluster_id = _formatted_as(loaded) or uuid_to_str(new_uuid(random.SystemRandom()))
+        if cluster_id is not None:
+            for line in _format(loaded, cluster_id, None, True):
+                click.echo(line)
+    from kraftlite.node import serve
+
+    sys.exit(serve.run(None if config is None else str(config), pairs(override, "--override")))
+
+
+def _formatted_as(loaded: ServerConfig) -> str | None:
+    from kraftlite.config.properties import parse_properties
+
+    try:
+        text = (Path(loaded.metadata_log_dir) / "meta.properties").read_text()
+    except OSError:
+        return None
+    return next((item.value for item in parse_properties(text) if item.key == "cluster.id"), None)
+
+
+@click.command("explain")
+@_CONFIG
+@_OVERRIDE
+@click.option("--all", "everything", is_flag=True, help="Show defaults, too.")
+@output_option
+def explain(config: Path | None, override: tuple[str, ...], everything: bool, output: str) -> None:
+    """Print each value of a node's configuration and where it came from; exit status 1 if the node could not start with it."""
+    from kraftlite.config.server import DEFAULT_SOURCE
+
+    loaded = _load(config, override, quiet=True, check=False)
+    lines = [line for line in loaded.explain() if everything or line.source != DEFAULT_SOURCE]
+    if output == "json":
+        print_json(
+            {
+                "values": [{"key": i.key, "value": i.value, "source": i.source, "known": i.known} for i in lines],
+                "warnings": list(loaded.warnings),
+                "problems": list(loaded.problems),
+            }
+        )
+    else:
+        print_table(
+            ("KEY", "VALUE", "SOURCE"), [(i.key, i.value, i.source if i.known else f"{i.source} (unknown)") for i in lines]
+        )
+        for warning in loaded.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        for problem in loaded.problems:
+            click.echo(f"problem: {problem}", err=True)
+    if loaded.problems:
+        sys.exit(1)

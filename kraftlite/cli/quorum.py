@@ -1,0 +1,101 @@
+"""quorum describe, in the layout of kafka-metadata-quorum (TO-20)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
+from kraftlite.cli.kafka import admin, kafka_errors, result
+from kraftlite.local.client import fetch_quorum
+
+
+@click.command("describe")
+@click.option("--status", is_flag=True, help="Leader, epoch, high watermark, voters and observers.")
+@click.option("--replication", is_flag=True, help="Each replica's log end offset and lag.")
+@click.option("--human-readable", is_flag=True, help="With --replication: times as “ms ago”.")
+@bootstrap_option
+@output_option
+def describe_quorum(status: bool, replication: bool, human_readable: bool, bootstrap_server: str | None, output: str) -> None:
+    """Describe the quorum of controllers: exactly one of --status and --replication."""
+    if status == replication:
+        raise click.UsageError("exactly one of --status and --replication")
+    if human_readable and not replication:
+        raise click.UsageError("--human-readable goes with --replication only")
+    bootstrap = bootstrap_of(bootstrap_server)
+    quorum = fetch_quorum(bootstrap)
+    if output == "json":
+        print_json(quorum)
+    elif status:
+        with kafka_errors():
+            client = admin(bootstrap)  # kept until it has answered
+            cluster_id = result(client.describe_cluster(request_timeout=15.0)).cluster_id
+        for line in status_lines(quorum, cluster_id):
+            click.echo(line)
+    else:
+        for line in replication_lines(quorum, int(time.time() * 1000) if human_readable else None):
+            click.echo(line)
+
+
+def status_lines(quorum: dict[str, Any], cluster_id: str) -> list[str]:
+    voters = quorum["voters"]
+    leader = next((voter for voter in voters if voter["id"] == quorum["leader_id"]), None)
+    lag, lag_time = 0, -1
+    if leader is not None:
+        lag = leader["log_end_offset"] - min(voter["log_end_offset"] for voter in voters)
+        caught_up = [voter["last_caught_up_timestamp"] for voter in voters]
+        if min(caught_up) >= 0:
+            lag_time = leader["last_caught_up_timestamp"] - min(caught_up)
+    values = {
+        "ClusterId": cluster_id,
+        "LeaderId": quorum["leader_id"],
+        "LeaderEpoch": quorum["leader_epoch"],
+        "HighWatermark": quorum["high_watermark"],
+        "MaxFollowerLag": lag,
+        "MaxFollowerLagTimeMs": lag_time,
+        "CurrentVoters": _members(voters),
+        "CurrentObservers": _members(quorum["observers"]),
+    }
+    return [f"{name + ':':<23} {value}" for name, value in values.items()]
+
+
+def _members(members: list[dict[str, Any]]) -> str:
+    texts = []
+    for member in members:
+        directory = "null" if member["directory_id"] is None else f'"{member["directory_id"]}"'
+        endpoints = ", ".join(f'"{endpoint}"' for endpoint in member["endpoints"])
+        listed = f', "endpoints": [{endpoints}]' if endpoints else ""
+        texts.append(f'{{"id": {member["id"]}, "directoryId": {directory}{listed}}}')
+    return f"[{', '.join(texts)}]"
+
+
+def replication_lines(quorum: dict[str, Any], now_ms: int | None = None) -> list[str]:
+    """Tab-separated columns padded to their widest cell, leader first. `now_ms` makes times relative."""
+    header = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
+    leader = next((voter for voter in quorum["voters"] if voter["id"] == quorum["leader_id"]), None)
+    leo = leader["log_end_offset"] if leader is not None else quorum["high_watermark"]
+    rows: list[tuple[str, ...]] = [header]
+    followers = [voter for voter in quorum["voters"] if voter["id"] != quorum["leader_id"]]
+    groups = [([leader] if leader else [], "Leader"), (followers, "Follower"), (quorum["observers"], "Observer")]
+    for members, status in groups:
+        for member in members:
+            end = member["log_end_offset"]
+            rows.append(
+                (
+                    str(member["id"]),
+                    member["directory_id"] or "AAAAAAAAAAAAAAAAAAAAAA",
+                    str(end),
+                    str(leo - end if end >= 0 else leo),
+                    _time(member["last_fetch_timestamp"], now_ms),
+                    _time(member["last_caught_up_timestamp"], now_ms),
+                    status,
+                )
+            )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    return ["".join(cell.ljust(width) + "\t" for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def _time(timestamp_ms: int, now_ms: int | None) -> str:
+    return str(timestamp_ms) if now_ms is None or timestamp_ms < 0 else f"{now_ms - timestamp_ms} ms ago"

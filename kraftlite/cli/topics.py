@@ -1,0 +1,289 @@
+"""create-topic, topic list|describe|alter|delete. Layouts as kafka-topics prints them (TO-09 to TO-13)."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import click
+
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
+from kraftlite.cli.kafka import admin, admin_types, kafka_errors, list_topics, result
+from kraftlite.local.client import ask
+
+_COUNT = click.IntRange(1, 100_000)  # what librdkafka can ask for
+_FACTOR = click.IntRange(1, 32_767)
+
+
+@click.command("create-topic")
+@click.argument("name")
+@click.option("--partitions", type=_COUNT, metavar="N", help="Default: the cluster's num.partitions.")
+@click.option("--replication-factor", type=_FACTOR, metavar="N", help="Default: the cluster's default.replication.factor.")
+@click.option("--replica-assignment", metavar="1:2,2:3", help="Broker ids of each partition, instead of the two above.")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A configuration value of the topic.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed when it is there already.")
+@bootstrap_option
+@output_option
+def create_topic(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    replica_assignment: str | None,
+    config: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap_server: str | None,
+    output: str,
+) -> None:
+    """Create topic NAME."""
+    from confluent_kafka import KafkaException
+
+    arguments: dict[str, Any] = {"config": pairs(config)}
+    if replica_assignment is not None:
+        if partitions is not None or replication_factor is not None:
+            raise click.UsageError("--replica-assignment says it all: leave --partitions and --replication-factor out")
+        arguments["replica_assignment"] = _assignment(replica_assignment)
+        arguments["num_partitions"] = len(arguments["replica_assignment"])
+    else:
+        arguments["num_partitions"] = partitions if partitions is not None else -1
+        arguments["replication_factor"] = replication_factor if replication_factor is not None else -1
+    client = admin(bootstrap_of(bootstrap_server))
+    created = True
+    with kafka_errors():
+        try:
+            result(client.create_topics([admin_types().NewTopic(name, **arguments)], operation_timeout=30.0)[name])
+        except KafkaException as error:
+            if not (if_not_exists and error.args[0].name() == "TOPIC_ALREADY_EXISTS"):
+                raise
+            created = False
+    if "." in name or "_" in name:
+        click.echo(
+            "warning: names with a period and names with an underscore may collide in metrics; best use only one of them",
+            err=True,
+        )
+    if output == "json":
+        print_json({"topic": name, "created": created})
+    else:
+        click.echo(f"Created topic {name}." if created else f"Topic {name} exists.")
+
+
+def _assignment(text: str) -> list[list[int]]:
+    try:
+        return [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"--replica-assignment {text}: allowed is broker ids such as 1:2,2:3,3:1") from None
+
+
+@click.command("list")
+@click.option("--topic", "pattern", metavar="REGEX", help="Only names that match as a whole.")
+@click.option("--exclude-internal", is_flag=True, help="Without __consumer_offsets and the like.")
+@bootstrap_option
+@output_option
+def list_topics_command(pattern: str | None, exclude_internal: bool, bootstrap_server: str | None, output: str) -> None:
+    """Names of all topics, one on a line, sorted."""
+    names = _names(bootstrap_of(bootstrap_server), pattern, exclude_internal)
+    if output == "json":
+        print_json({"topics": names})
+    else:
+        for name in names:
+            click.echo(name)
+
+
+def _names(bootstrap: str, pattern: str | None = None, exclude_internal: bool = False) -> list[str]:
+    names = sorted(list_topics(admin(bootstrap)).topics)
+    if exclude_internal:
+        names = [name for name in names if not name.startswith("__")]
+    if pattern is not None:
+        try:
+            matcher = re.compile(pattern)
+        except re.error as error:
+            raise click.UsageError(f"--topic {pattern}: not a regular expression: {error}") from None
+        names = [name for name in names if matcher.fullmatch(name)]
+    return names
+
+
+def fetch_topics(bootstrap: str, names: list[str]) -> list[Any]:
+    """DescribeTopicPartitions of all these topics, page by page."""
+    import kraftlite.wire.kio_import  # noqa: F401
+
+    # isort: split
+
+    from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+    from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
+
+    found: dict[str, tuple[Any, list[Any]]] = {}
+    wanted: Any = tuple(TopicRequest(name=name) for name in sorted(names))  # type: ignore[arg-type]
+    cursor: Any = None
+    while True:
+        request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
+        page = ask(bootstrap, request, DescribeTopicPartitionsResponse)
+        for topic in page.topics:
+            found.setdefault(str(topic.name), (topic, []))[1].extend(topic.partitions)
+        if page.next_cursor is None:
+            return [(topic, sorted(parts, key=lambda p: p.partition_index)) for topic, parts in found.values()]
+        cursor = Cursor(topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index)
+        wanted = tuple(item for item in wanted if item.name >= cursor.topic_name)
+
+
+def _overrides(bootstrap: str, names: list[str]) -> dict[str, dict[str, str]]:
+    if not names:
+        return {}
+    types = admin_types()
+    client = admin(bootstrap)
+    futures = {}
+    for name in names:  # librdkafka describes one topic at a time
+        futures[name] = client.describe_configs([types.ConfigResource(types.ConfigResource.Type.TOPIC, name)])
+    found = {}
+    with kafka_errors():
+        for name, by_resource in futures.items():
+            entries = result(next(iter(by_resource.values()))).values()
+            own = types.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+            found[name] = {entry.name: entry.value for entry in entries if _number(entry.source) == own}
+    return found
+
+
+def _number(source: Any) -> int:
+    return int(getattr(source, "value", source))
+
+
+@click.command("describe")
+@click.argument("topic", nargs=-1)
+@click.option("--under-replicated-partitions", is_flag=True, help="Only partitions whose ISR lacks a replica.")
+@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions whose ISR is below min.insync.replicas.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions whose ISR is exactly min.insync.replicas.")
+@bootstrap_option
+@output_option
+def describe(
+    topic: tuple[str, ...],
+    under_replicated_partitions: bool,
+    unavailable_partitions: bool,
+    under_min_isr_partitions: bool,
+    at_min_isr_partitions: bool,
+    bootstrap_server: str | None,
+    output: str,
+) -> None:
+    """Partitions, leaders, replicas and ISRs of TOPIC…, or of all topics."""
+    bootstrap = bootstrap_of(bootstrap_server)
+    names = list(dict.fromkeys(topic)) or _names(bootstrap)
+    topics = fetch_topics(bootstrap, names) if names else []
+    missing = [str(item.name) for item, _ in topics if item.error_code != 0]
+    known = [(item, partitions) for item, partitions in topics if item.error_code == 0]
+    overrides = _overrides(bootstrap, [str(item.name) for item, _ in known])
+    filters = (under_replicated_partitions, unavailable_partitions, under_min_isr_partitions, at_min_isr_partitions)
+    described = [_described(item, partitions, overrides[str(item.name)], filters) for item, partitions in known]
+    if output == "json":
+        print_json({"topics": described})
+    else:
+        for entry in described:
+            _print_topic(entry, header=not any(filters))
+    if missing:
+        raise click.ClickException(
+            f"Topic '{missing[0]}' does not exist as expected"
+            if len(missing) == 1
+            else f"Topics {', '.join(missing)} do not exist as expected"
+        )
+
+
+def _described(item: Any, partitions: list[Any], configs: dict[str, str], filters: tuple[bool, ...]) -> dict[str, Any]:
+    from kraftlite.model.ids import uuid_to_str
+
+    min_isr = int(configs.get("min.insync.replicas", "1"))
+    chosen = []
+    for partition in partitions:
+        isr, replicas = partition.isr_nodes, partition.replica_nodes
+        matches = (len(isr) < len(replicas), partition.leader_id < 0, len(isr) < min_isr, len(isr) == min_isr)
+        if any(filters) and not any(wanted and holds for wanted, holds in zip(filters, matches, strict=True)):
+            continue
+        elr, last_known = partition.eligible_leader_replicas, partition.last_known_elr
+        chosen.append(
+            {
+                "partition": int(partition.partition_index),
+                "leader": None if partition.leader_id < 0 else int(partition.leader_id),
+                "leader_epoch": int(partition.leader_epoch),
+                "replicas": [int(node) for node in replicas],
+                "isr": [int(node) for node in isr],
+                "elr": None if elr is None else [int(node) for node in elr],
+                "last_known_elr": None if last_known is None else [int(node) for node in last_known],
+                "offline_replicas": [int(node) for node in partition.offline_replicas],
+            }
+        )
+    return {
+        "topic": str(item.name),
+        "topic_id": None if item.topic_id is None else uuid_to_str(item.topic_id),
+        "partition_count": len(partitions),
+        "replication_factor": len(partitions[0].replica_nodes) if partitions else 0,
+        "configs": configs,
+        "partitions": chosen,
+    }
+
+
+def _print_topic(entry: dict[str, Any], *, header: bool) -> None:
+    if header:
+        configs = ",".join(f"{key}={value}" for key, value in sorted(entry["configs"].items()))
+        click.echo(
+            f"Topic: {entry['topic']}\tTopicId: {entry['topic_id']}\tPartitionCount: {entry['partition_count']}"
+            f"\tReplicationFactor: {entry['replication_factor']}\tConfigs: {configs}"
+        )
+    for partition in entry["partitions"]:
+        leader = "none" if partition["leader"] is None else partition["leader"]
+        click.echo(
+            f"\tTopic: {entry['topic']}\tPartition: {partition['partition']}\tLeader: {leader}"
+            f"\tReplicas: {_joined(partition['replicas'])}\tIsr: {_joined(partition['isr'])}"
+            f"\tElr: {_joined(partition['elr'])}\tLastKnownElr: {_joined(partition['last_known_elr'])}"
+        )
+
+
+def _joined(nodes: list[int] | None) -> str:
+    return "N/A" if nodes is None else ",".join(str(node) for node in nodes)
+
+
+@click.command("alter")
+@click.argument("name")
+@click.option("--partitions", type=_COUNT, required=True, metavar="N", help="The new total; it can only grow.")
+@bootstrap_option
+@output_option
+def alter_topic(name: str, partitions: int, bootstrap_server: str | None, output: str) -> None:
+    """Give topic NAME more partitions."""
+    client = admin(bootstrap_of(bootstrap_server))
+    with kafka_errors(f"topic {name}"):
+        result(client.create_partitions([admin_types().NewPartitions(name, partitions)], operation_timeout=30.0)[name])
+    if output == "json":
+        print_json({"topic": name, "partitions": partitions})
+    else:
+        click.echo(f"Topic {name} has {partitions} partitions.")
+
+
+@click.command("delete")
+@click.argument("name", nargs=-1, required=True)
+@click.option("--if-exists", is_flag=True, help="Succeed when it is not there.")
+@bootstrap_option
+@output_option
+def delete_topic(name: tuple[str, ...], if_exists: bool, bootstrap_server: str | None, output: str) -> None:
+    """Delete topics NAME…"""
+    from confluent_kafka import KafkaException
+
+    from kraftlite.cli.kafka import kafka_message
+
+    client = admin(bootstrap_of(bootstrap_server))
+    deleted, problems = [], []
+    with kafka_errors():
+        futures = client.delete_topics(list(name), operation_timeout=30.0)
+    for topic, future in futures.items():
+        try:
+            result(future)
+            deleted.append(topic)
+        except KafkaException as error:
+            if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+                problems.append(f"topic {topic}: {kafka_message(error)}")
+            elif not if_exists:
+                problems.append(f"Topic '{topic}' does not exist as expected")
+    if output == "json":
+        print_json({"deleted": deleted, "problems": problems})
+    else:
+        for topic in deleted:
+            click.echo(f"Deleted topic {topic}.")
+    for problem in problems:
+        click.echo(f"error: {problem}", err=True)
+    if problems:
+        sys.exit(1)

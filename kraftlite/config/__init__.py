@@ -1,0 +1,1 @@
+"""A node's configuration: `server.properties`, environment and flags, to frozen values."""

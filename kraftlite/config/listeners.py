@@ -1,0 +1,159 @@
+"""Listeners: parsing, the protocols behind their names, and which of them carry which traffic.
+
+Clients speak Kafka's protocol on listeners with Kafka's security protocols, nodes speak gRPC among themselves on listeners
+with `GRPC`. A pasted Kafka configuration names Kafka listeners for both; then a controller listener is taken to be gRPC, and a
+gRPC listener for replication is added next to the named one.
+Source: BL-25, RF-58; DESIGN "config".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.controller import ListenerInfo
+
+KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+GRPC_PROTOCOLS = ("GRPC", "GRPC_TLS")
+PROTOCOLS = KAFKA_PROTOCOLS + GRPC_PROTOCOLS
+SUPPORTED_PROTOCOLS = ("PLAINTEXT", "GRPC")
+DEFAULT_PROTOCOLS: Mapping[str, str] = {**{name: name for name in PROTOCOLS}, "REPLICATION": "GRPC"}
+DERIVED_LISTENER = "REPLICATION"
+DERIVED_PORT_STEP = 100
+
+_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([^:\[\]]*)):(-?[0-9]+)\Z")
+_VOTER = re.compile(r"([0-9]+)@(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]+)\Z")
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]+)\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumVoter:
+    """One entry of `controller.quorum.voters`."""
+
+    node_id: NodeId
+    endpoint: Endpoint
+
+
+def is_grpc(listener: ListenerInfo) -> bool:
+    return listener.security_protocol in GRPC_PROTOCOLS
+
+
+def parse_protocol_map(items: Sequence[str], problems: list[str]) -> dict[str, str]:
+    """`NAME:PROTOCOL` items over the defaults."""
+    found = dict(DEFAULT_PROTOCOLS)
+    for item in items:
+        name, _, protocol = item.partition(":")
+        if not name or protocol.upper() not in PROTOCOLS:
+            problems.append(
+                f"listener.security.protocol.map: {item}: allowed is NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
+            )
+            continue
+        found[name.upper()] = protocol.upper()
+    return found
+
+
+def parse_listeners(
+    key: str,
+    items: Sequence[str],
+    protocols: Mapping[str, str],
+    controller_names: Sequence[str],
+    problems: list[str],
+) -> tuple[ListenerInfo, ...]:
+    """The listeners that `key` lists. Malformed ones, names twice and ports twice become problems."""
+    found: list[ListenerInfo] = []
+    for item in items:
+        match = _LISTENER.match(item)
+        if match is None or not 0 <= int(match[4]) <= 65535:
+            problems.append(
+                f"{key}: {item}: allowed is NAME://host:port with a port between 0 and 65535, for example PLAINTEXT://:9092"
+            )
+            continue
+        name = match[1].upper()
+        protocol = _protocol(name, protocols, controller_names)
+        if protocol is None:
+            problems.append(
+                f"{key}: {item}: listener.security.protocol.map has no protocol for {name}; "
+                f"allowed is one of {', '.join(PROTOCOLS)}"
+            )
+            continue
+        if protocol not in SUPPORTED_PROTOCOLS:
+            problems.append(
+                f"{key}: {item}: protocol {protocol} is not supported yet; allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
+            )
+        host = match[2] if match[2] is not None else match[3]
+        found.append(ListenerInfo(name=name, host=host, port=int(match[4]), security_protocol=protocol))
+    _check_duplicates(key, found, problems, ports=key == "listeners")
+    return tuple(found)
+
+
+def _protocol(name: str, protocols: Mapping[str, str], controller_names: Sequence[str]) -> str | None:
+    if name in controller_names:
+        given = protocols.get(name, "GRPC")
+        return {"PLAINTEXT": "GRPC", "SSL": "GRPC_TLS"}.get(given, given)
+    return protocols.get(name)
+
+
+def _check_duplicates(key: str, found: Sequence[ListenerInfo], problems: list[str], *, ports: bool) -> None:
+    names: dict[str, ListenerInfo] = {}
+    bound: dict[int, ListenerInfo] = {}
+    for listener in found:
+        if listener.name in names:
+            problems.append(f"{key}: listener name {listener.name} is there twice; each listener needs its own name")
+        names[listener.name] = listener
+        other = bound.get(listener.port) if ports and listener.port else None
+        if other is not None and _same_address(other.host, listener.host):
+            problems.append(
+                f"{key}: {other.name} and {listener.name} both use port {listener.port}; each listener needs its own port"
+            )
+        bound[listener.port] = listener
+
+
+def _same_address(one: str, other: str) -> bool:
+    everywhere = ("", "0.0.0.0", "::")
+    return one == other or one in everywhere or other in everywhere
+
+
+def parse_voters(items: Sequence[str], problems: list[str]) -> tuple[QuorumVoter, ...]:
+    """`id@host:port` entries (RF-58)."""
+    found: list[QuorumVoter] = []
+    for item in items:
+        match = _VOTER.match(item)
+        if match is None or not 1 <= int(match[4]) <= 65535:
+            problems.append(f"controller.quorum.voters: {item}: allowed is id@host:port, for example 1@localhost:9093")
+            continue
+        host = match[2] or match[3]
+        if host == "0.0.0.0":
+            problems.append(f"controller.quorum.voters: {item}: 0.0.0.0 is not an address that other nodes can reach")
+        voter = QuorumVoter(node_id=NodeId(int(match[1])), endpoint=Endpoint(host, int(match[4])))
+        if any(voter.node_id == other.node_id for other in found):
+            problems.append(f"controller.quorum.voters: id {voter.node_id} is there twice")
+        if any(voter.endpoint == other.endpoint for other in found):
+            problems.append(f"controller.quorum.voters: address {voter.endpoint} is there twice")
+        found.append(voter)
+    return tuple(found)
+
+
+def parse_addresses(key: str, items: Sequence[str], problems: list[str]) -> tuple[Endpoint, ...]:
+    """`host:port` entries."""
+    found: list[Endpoint] = []
+    for item in items:
+        match = _ADDRESS.match(item)
+        if match is None or not 1 <= int(match[3]) <= 65535:
+            problems.append(f"{key}: {item}: allowed is host:port, for example localhost:9093")
+            continue
+        found.append(Endpoint(match[1] or match[2], int(match[3])))
+    return tuple(found)
+
+
+def derive_replication(named: ListenerInfo, listeners: Sequence[ListenerInfo]) -> ListenerInfo:
+    """The gRPC listener that is added when the inter-broker listener is one of Kafka's: same host, port 100 higher."""
+    taken = {listener.port for listener in listeners}
+    port = named.port
+    if port:
+        port += DERIVED_PORT_STEP if port + DERIVED_PORT_STEP <= 65000 else -DERIVED_PORT_STEP
+        while port in taken:
+            port += 1
+    name = DERIVED_LISTENER if all(other.name != DERIVED_LISTENER for other in listeners) else DERIVED_LISTENER + "_GRPC"
+    return ListenerInfo(name=name, host=named.host, port=port, security_protocol="GRPC")

@@ -1,0 +1,304 @@
+"""From typed keys to roles, listeners, voters and directories, and the rules that they must obey together.
+
+Source: BL-25, RF-58; behaviours, "Cross-checks enforced at start".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kraftlite.config.listeners import (
+    QuorumVoter,
+    derive_replication,
+    is_grpc,
+    parse_addresses,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+)
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.limits import MIB
+from kraftlite.model.messages.controller import ListenerInfo
+
+Typed = Mapping[str, Any]
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    node_id: NodeId
+    roles: Names
+    controller_names: Names
+    listeners: tuple[ListenerInfo, ...]
+    advertised: tuple[ListenerInfo, ...]
+    advertised_controllers: tuple[ListenerInfo, ...]
+    inter_broker: str | None
+    voters: tuple[QuorumVoter, ...]
+    bootstrap_servers: tuple[Endpoint, ...]
+    log_dirs: Names
+    metadata_log_dir: str
+
+
+def resolve(
+    typed: Typed, given: frozenset[str], problems: list[str], warnings: list[str], hostname: Callable[[], str]
+) -> Resolved:
+    """Work out everything that depends on more than one key; what is wrong is appended to `problems`."""
+    node_id = _node_id(typed, problems)
+    roles = _roles(typed, problems)
+    controller_names = tuple(name.upper() for name in typed.get("controller.listener.names", ()))
+    protocols = parse_protocol_map(typed.get("listener.security.protocol.map", ()), problems)
+    if "listeners" not in given and "controller" in roles:
+        problems.append("listeners is not set: a controller needs its controller listener there, for example CONTROLLER://:9093")
+    listeners = parse_listeners("listeners", typed.get("listeners", ()), protocols, controller_names, problems)
+    explicit = parse_listeners(
+        "advertised.listeners", typed.get("advertised.listeners", ()), protocols, controller_names, problems
+    )
+    inter_broker: str | None = None
+    if "broker" in roles:
+        inter_broker, listeners, explicit = _inter_broker(typed, listeners, explicit, controller_names, problems, warnings)
+    advertised = _advertised(listeners, explicit, "advertised.listeners" in typed, controller_names, hostname)
+    if roles:
+        _check_controller_listeners(roles, listeners, explicit, controller_names, problems)
+    if "broker" in roles:
+        _check_broker_listeners(listeners, advertised, inter_broker, controller_names, problems)
+    voters = parse_voters(typed.get("controller.quorum.voters", ()), problems)
+    bootstrap = parse_addresses(
+        "controller.quorum.bootstrap.servers", typed.get("controller.quorum.bootstrap.servers", ()), problems
+    )
+    _check_quorum(typed, node_id, roles, voters, listeners, controller_names, problems, warnings)
+    _check_numbers(typed, problems)
+    log_dirs = tuple(dict.fromkeys(_absolute(path) for path in typed.get("log.dirs") or (typed["log.dir"],)))
+    metadata_dir = typed.get("metadata.log.dir")
+    return Resolved(
+        node_id=NodeId(-1 if node_id is None else node_id),
+        roles=roles,
+        controller_names=controller_names,
+        listeners=listeners,
+        advertised=tuple(item for item in advertised if item.name not in controller_names),
+        advertised_controllers=tuple(item for item in advertised if item.name in controller_names),
+        inter_broker=inter_broker,
+        voters=voters,
+        bootstrap_servers=bootstrap,
+        log_dirs=log_dirs,
+        metadata_log_dir=_absolute(metadata_dir) if metadata_dir else log_dirs[0],
+    )
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+def _node_id(typed: Typed, problems: list[str]) -> int | None:
+    node_id, broker_id = typed.get("node.id"), typed.get("broker.id")
+    if broker_id is not None and broker_id < 0:
+        broker_id = None
+    if node_id is not None and broker_id is not None and node_id != broker_id:
+        problems.append(f"node.id={node_id} and broker.id={broker_id} disagree; set node.id only")
+    found: int | None = node_id if node_id is not None else broker_id
+    if found is None and not any(problem.startswith(("node.id=", "broker.id=")) for problem in problems):
+        problems.append("node.id is not set; allowed is a whole number of at least 0 that no other node has")
+    return found
+
+
+def _roles(typed: Typed, problems: list[str]) -> Names:
+    roles = typed.get("process.roles")
+    if not roles:
+        if not any(problem.startswith("process.roles=") for problem in problems):
+            problems.append("process.roles is not set; allowed is broker, controller, or broker,controller")
+        return ()
+    if len(set(roles)) != len(roles):
+        problems.append(f"process.roles={','.join(roles)}: a role is there twice")
+    return tuple(role for role in ("broker", "controller") if role in roles)
+
+
+def _inter_broker(
+    typed: Typed,
+    listeners: tuple[ListenerInfo, ...],
+    explicit: tuple[ListenerInfo, ...],
+    controller_names: Names,
+    problems: list[str],
+    warnings: list[str],
+) -> tuple[str | None, tuple[ListenerInfo, ...], tuple[ListenerInfo, ...]]:
+    """The gRPC listener of replication, and the listeners with one added if none was meant for it."""
+    candidates = [listener for listener in listeners if listener.name not in controller_names]
+    name = typed.get("inter.broker.listener.name")
+    if name:
+        name = name.upper()
+        named = next((listener for listener in listeners if listener.name == name), None)
+        if name in controller_names:
+            problems.append(f"inter.broker.listener.name={name} is a controller listener; brokers need one of their own")
+            return name, listeners, explicit
+        if named is None:
+            known = ", ".join(listener.name for listener in candidates) or "none"
+            problems.append(f"inter.broker.listener.name={name} is not among the listeners; allowed is one of {known}")
+            return name, listeners, explicit
+        if is_grpc(named):
+            return name, listeners, explicit
+    else:
+        grpc = next((listener for listener in candidates if is_grpc(listener)), None)
+        if grpc is not None:
+            return grpc.name, listeners, explicit
+        protocol = typed.get("security.inter.broker.protocol", "PLAINTEXT")
+        named = next((item for item in candidates if item.security_protocol == protocol), candidates[0] if candidates else None)
+        if named is None:
+            return None, listeners, explicit
+    added = derive_replication(named, listeners)
+    advertised = next((item for item in explicit if item.name == named.name), None)
+    if advertised is not None:
+        explicit = (*explicit, replace(added, host=advertised.host))
+    warnings.append(
+        f"{named.name} speaks Kafka's protocol, and brokers replicate over gRPC: "
+        f"added listener {added.name}://{added.host}:{added.port} for it (set inter.broker.listener.name to a GRPC listener)"
+    )
+    return added.name, (*listeners, added), explicit
+
+
+def _advertised(
+    listeners: Sequence[ListenerInfo],
+    explicit: Sequence[ListenerInfo],
+    has_explicit: bool,
+    controller_names: Names,
+    hostname: Callable[[], str],
+) -> tuple[ListenerInfo, ...]:
+    """What is advertised: what is set, and for controller listeners (or if nothing is set) the listeners themselves."""
+    base = list(explicit)
+    named = {listener.name for listener in base}
+    base.extend(
+        listener
+        for listener in listeners
+        if listener.name not in named and (not has_explicit or listener.name in controller_names)
+    )
+    if any(not listener.host for listener in base):
+        own = hostname()
+        base = [listener if listener.host else replace(listener, host=own) for listener in base]
+    return tuple(base)
+
+
+def _check_controller_listeners(
+    roles: Names,
+    listeners: Sequence[ListenerInfo],
+    explicit: Sequence[ListenerInfo],
+    controller_names: Names,
+    problems: list[str],
+) -> None:
+    names = {listener.name for listener in listeners}
+    if not controller_names:
+        problems.append("controller.listener.names is not set; every node needs the name of the controllers' listener there")
+        return
+    if "controller" in roles:
+        missing = [name for name in controller_names if name not in names]
+        if missing:
+            problems.append(f"controller.listener.names: {', '.join(missing)} is not among the listeners of this controller")
+        others = [listener.name for listener in listeners if listener.name not in controller_names]
+        if "broker" not in roles and others:
+            problems.append(
+                f"listeners: {', '.join(others)} is not in controller.listener.names; "
+                "a node that is only a controller has only controller listeners"
+            )
+        if "broker" not in roles:
+            told = [listener.name for listener in explicit if listener.name not in controller_names]
+            if told:
+                problems.append(
+                    f"advertised.listeners: {', '.join(told)} is not in controller.listener.names; "
+                    "a node that is only a controller advertises only controller listeners"
+                )
+        return
+    wrong = [listener.name for listener in listeners if listener.name in controller_names]
+    if wrong:
+        problems.append(
+            f"listeners: {', '.join(wrong)} is a controller listener (controller.listener.names), and this node is no controller"
+        )
+    told = [listener.name for listener in explicit if listener.name in controller_names]
+    if told:
+        problems.append(f"advertised.listeners: {', '.join(told)} is a controller listener; a broker must not advertise it")
+
+
+def _check_broker_listeners(
+    listeners: Sequence[ListenerInfo],
+    advertised: Sequence[ListenerInfo],
+    inter_broker: str | None,
+    controller_names: Names,
+    problems: list[str],
+) -> None:
+    names = {listener.name for listener in listeners}
+    own = [listener for listener in advertised if listener.name not in controller_names]
+    for listener in own:
+        if listener.name not in names:
+            problems.append(
+                f"advertised.listeners: {listener.name} is not among the listeners; allowed is one of {', '.join(sorted(names))}"
+            )
+        if listener.host in ("0.0.0.0", "::"):
+            problems.append(
+                f"advertised.listeners: {listener.name}://{listener.host}:{listener.port}: {listener.host} is not an address "
+                "that clients can reach; set advertised.listeners to one that they can"
+            )
+    if not any(not is_grpc(listener) for listener in own):
+        problems.append("listeners: a broker needs a listener for clients, for example PLAINTEXT://:9092")
+    if inter_broker is not None and inter_broker in names and all(item.name != inter_broker for item in advertised):
+        problems.append(f"advertised.listeners: the inter-broker listener {inter_broker} must be advertised")
+
+
+def _check_quorum(
+    typed: Typed,
+    node_id: int | None,
+    roles: Names,
+    voters: Sequence[QuorumVoter],
+    listeners: Sequence[ListenerInfo],
+    controller_names: Names,
+    problems: list[str],
+    warnings: list[str],
+) -> None:
+    if not typed.get("controller.quorum.voters"):
+        if typed.get("controller.quorum.bootstrap.servers"):
+            problems.append(
+                "controller.quorum.voters is not set: dynamic quorums (controller.quorum.bootstrap.servers alone) "
+                "are not supported yet; list every controller as id@host:port"
+            )
+        else:
+            problems.append(
+                "controller.quorum.voters is not set (nor controller.quorum.bootstrap.servers): "
+                "list every controller as id@host:port"
+            )
+        return
+    if node_id is None or not voters or not roles:
+        return
+    ids = ", ".join(str(voter.node_id) for voter in voters)
+    own = next((voter for voter in voters if voter.node_id == node_id), None)
+    if "controller" in roles and own is None:
+        problems.append(f"node.id={node_id} is a controller and not among the voters {ids} of controller.quorum.voters")
+    if "controller" not in roles and own is not None:
+        problems.append(
+            f"node.id={node_id} is only a broker, and among the voters {ids} of controller.quorum.voters; voters are controllers"
+        )
+    if "controller" in roles and own is not None and controller_names:
+        listener = next((item for item in listeners if item.name == controller_names[0]), None)
+        if listener is not None and listener.port not in (0, own.endpoint.port):
+            warnings.append(
+                f"controller.quorum.voters has {own.endpoint} for this node, "
+                f"whose listener {listener.name} is on port {listener.port}"
+            )
+
+
+def _check_numbers(typed: Typed, problems: list[str]) -> None:
+    """Limits between two keys. A key whose own value is bad has a problem already, and its default here."""
+
+    def no_more(low: str, high: str, *, equal: bool = True) -> None:
+        a, b = typed[low], typed[high]
+        if a > b or (a == b and not equal):
+            problems.append(f"{low}={a} must {'not exceed' if equal else 'be less than'} {high}={b}")
+
+    no_more("replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
+    no_more("replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
+    no_more("broker.heartbeat.interval.ms", "broker.session.timeout.ms", equal=False)
+    no_more("group.min.session.timeout.ms", "group.max.session.timeout.ms")
+    no_more("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms", equal=False)
+    no_more("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms")
+    needed = typed["log.cleaner.threads"] * MIB
+    if typed["log.cleaner.dedupe.buffer.size"] < needed:
+        problems.append(
+            f"log.cleaner.dedupe.buffer.size={typed['log.cleaner.dedupe.buffer.size']} must be at least {needed}, "
+            f"1 MiB for each of log.cleaner.threads={typed['log.cleaner.threads']}"
+        )

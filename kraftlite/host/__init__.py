@@ -1,0 +1,1 @@
+"""The ports on the real machine: clock, disk, tasks, and the allocator."""

@@ -1,0 +1,193 @@
+"""The real file system."""
+
+# ruff: noqa: PTH102, PTH105, PTH108, PTH116, PTH120, PTH208
+# A port speaks plain strings and file descriptors; Path objects would only be made to be taken apart again.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kraftlite.runtime.ports import DirLock, Disk, File, FileStat
+
+_MAX_IOVECS = 512
+"""Below IOV_MAX (1024) of Linux and macOS."""
+
+_FLUSH_THREADS = 8
+
+_datasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class HostFile(File):
+    """A file descriptor. Not closed under a running flush: that works on its own duplicate."""
+
+    __slots__ = ("_executor", "_fd", "_path")
+
+    def __init__(self, path: str, fd: int, executor: Callable[[], ThreadPoolExecutor]) -> None:
+        self._path = path
+        self._fd = fd
+        self._executor = executor
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def pread(self, length: int, offset: int) -> bytes:
+        data = os.pread(self._fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        read = len(data)
+        while read < length and (data := os.pread(self._fd, length - read, offset + read)):
+            parts.append(data)
+            read += len(data)
+        return b"".join(parts)
+
+    def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
+        total = sum(len(buffer) for buffer in buffers)
+        if len(buffers) <= _MAX_IOVECS and os.pwritev(self._fd, buffers, offset) == total:
+            return total
+        written = 0
+        for buffer in buffers:  # a short write, or more buffers than one call takes: one by one, from the start
+            view = memoryview(buffer)
+            while len(view):
+                count = os.pwrite(self._fd, view, offset + written)
+                written += count
+                view = view[count:]
+        return total
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        _datasync(self._fd)
+
+    async def flush(self) -> None:
+        duplicate = os.dup(self._fd)
+
+        def datasync() -> None:
+            try:
+                _datasync(duplicate)
+            finally:
+                os.close(duplicate)
+
+        # Shielded: a cancelled waiter must not keep the thread from closing the duplicate.
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._executor(), datasync))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class _HostLock(DirLock):
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class HostDisk(Disk):
+    """Files of this machine; errors are the OSErrors that the system gives. `close` ends its flush threads."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_FLUSH_THREADS, thread_name_prefix="flush")
+        return self._threads
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
+            self._threads = None
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return HostFile(path, os.open(path, flags, 0o644), self._executor)
+
+    def stat(self, path: str) -> FileStat | None:
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return FileStat(
+            size=found.st_size, mtime_ms=found.st_mtime_ns // 1_000_000, is_dir=(found.st_mode & 0o170000) == 0o040000
+        )
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def makedirs(self, path: str) -> None:
+        target = Path(path)
+        missing = []
+        while not target.exists():
+            missing.append(target)
+            target = target.parent
+        for directory in reversed(missing):
+            directory.mkdir(exist_ok=True)
+            self.sync_dir(str(directory.parent))
+        if not Path(path).is_dir():
+            raise NotADirectoryError(f"{path} is not a directory")
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def rmtree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_file(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while len(view):
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def lock(self, path: str) -> DirLock | None:
+        """An advisory lock of the open file (flock), which ends with the process whatever way it ends."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+            raise
+        return _HostLock(fd)

@@ -1,0 +1,294 @@
+"""What can be done to a local cluster: up, kill, pause, resume, restart, down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kraftlite.local import process
+from kraftlite.local.layout import plan, write_files
+from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, load, locked, save, update_node
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+LAUNCH_TIMEOUT_S = 60.0
+_STARTING = ".starting"
+DEFAULT_CONTROLLERS = 3
+DEFAULT_BROKERS = 3
+
+
+def up(
+    data_dir: Path,
+    *,
+    controllers: int | None = None,
+    brokers: int | None = None,
+    combined: bool | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> LocalCluster:
+    """Make the cluster, or take the one that is there, and start every node that does not run; returns when all are ready.
+
+    An existing cluster keeps its ids, ports and cluster id; `controllers`, `brokers`, `combined` must agree with it if given.
+    """
+    data_dir = data_dir.absolute()
+    with locked(data_dir / ".up.lock"):
+        if (data_dir / STATE_NAME).exists():
+            cluster = load(data_dir)
+            _check_same(cluster, controllers, brokers, combined)
+            if extra:
+                _rewrite(cluster, extra)
+                check_config(cluster)
+        else:
+            (data_dir / _STARTING).touch()
+            cluster = plan(
+                data_dir,
+                controllers=controllers if controllers is not None else DEFAULT_CONTROLLERS,
+                brokers=brokers if brokers is not None else (controllers if combined and controllers else DEFAULT_BROKERS),
+                combined=bool(combined),
+            )
+            write_files(cluster, extra or {})
+            try:
+                check_config(cluster)
+            except LocalError:
+                _remove_files(data_dir, cluster)
+                raise
+            save(cluster)
+        stopped = [node for node in cluster.nodes if node.state == process.STOPPED]
+        try:
+            # Directories are formatted once. One that is empty later on has lost something, and its node says so.
+            first = (data_dir / _STARTING).exists()
+            started = start(cluster, stopped, format_first=first)
+            (data_dir / _STARTING).unlink(missing_ok=True)
+            return started
+        except LocalError:
+            current = load(data_dir)
+            stop_nodes([current.node(node.id) for node in stopped])
+            raise
+
+
+def check_config(cluster: LocalCluster) -> tuple[str, ...]:
+    """The warnings about the nodes' configurations. Raises LocalError with everything that is wrong with them."""
+    from kraftlite.config.server import ConfigError
+    from kraftlite.config.server import load as load_config
+
+    problems: dict[str, None] = {}
+    warnings: dict[str, None] = {}
+    for node in cluster.nodes:
+        place = f" ({node.config_path}:"
+        try:
+            found = load_config(node.config_path).warnings
+        except ConfigError as error:
+            problems.update(dict.fromkeys(problem.partition(place)[0] for problem in error.problems))
+        else:
+            warnings.update(dict.fromkeys(found))
+    if problems:
+        raise LocalError("the nodes cannot run with this configuration: " + "; ".join(problems))
+    return tuple(warnings)
+
+
+def _check_same(cluster: LocalCluster, controllers: int | None, brokers: int | None, combined: bool | None) -> None:
+    wanted = (
+        cluster.controllers if controllers is None else controllers,
+        cluster.brokers if brokers is None else brokers,
+        cluster.combined if combined is None else combined,
+    )
+    if wanted != (cluster.controllers, cluster.brokers, cluster.combined):
+        kind = "combined " if cluster.combined else ""
+        raise LocalError(
+            f"{cluster.data_dir} has a {kind}cluster of {cluster.controllers} controllers and {cluster.brokers} brokers; "
+            "use another --data-dir, or remove it with: kraftlite down --wipe"
+        )
+
+
+def _rewrite(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
+    if cluster.running:
+        raise LocalError(
+            f"the cluster in {cluster.data_dir} is running; stop it with kraftlite down before changing its --config"
+        )
+    write_files(cluster, extra)
+
+
+def start(cluster: LocalCluster, nodes: Sequence[LocalNode], *, wait: bool = True, format_first: bool = False) -> LocalCluster:
+    """Start these nodes and wait until each is ready. Raises LocalError naming the node that did not make it, and why.
+
+    Without `wait` it returns as soon as the processes exist.
+    """
+    if not nodes:
+        return cluster
+    data_dir = Path(cluster.data_dir)
+    offsets = {node.id: _size(node.log_path) for node in nodes}
+    pids = _launch(cluster, nodes, format_first=format_first)
+    with locked(data_dir / ".cluster.lock"):
+        current = load(data_dir)
+        started = {
+            node_id: replace(current.node(node_id), pid=pid, mark=process.start_mark(pid) or "gone")
+            for node_id, pid in pids.items()
+        }
+        current = replace(current, nodes=tuple(started.get(node.id, node) for node in current.nodes))
+        save(current)
+    if wait:
+        _wait_ready([current.node(node.id) for node in nodes], offsets)
+    return current
+
+
+def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: bool) -> dict[int, int]:
+    request = {
+        "cluster_id": cluster.cluster_id,
+        "format": format_first,
+        "nodes": [{"id": node.id, "config": str(node.config_path), "log": str(node.log_path)} for node in nodes],
+    }
+    # The data directory as working directory, and the package found where it is found here.
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "kraftlite.local.launch"],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            cwd=cluster.data_dir,
+            env=env,
+            timeout=LAUNCH_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LocalError(f"the nodes could not be started within {LAUNCH_TIMEOUT_S:.0f} s") from None
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise LocalError(f"the nodes could not be started: {lines[-1] if lines else 'no reason was given'}")
+    return {int(node_id): int(pid) for node_id, pid in json.loads(done.stdout)["pids"].items()}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _wait_ready(nodes: Sequence[LocalNode], offsets: Mapping[int, int]) -> None:
+    waiting = {node.id: node for node in nodes}
+
+    def settled() -> bool:
+        for node in list(waiting.values()):
+            if _says_started(node, offsets[node.id]):
+                del waiting[node.id]
+            elif node.state == process.STOPPED:
+                raise LocalError(
+                    f"node {node.id} ended while starting: {_last_line(node, offsets[node.id])} (see {node.log_path})"
+                )
+        return not waiting
+
+    if not process.wait_until(settled, READY_TIMEOUT_S):
+        names = ", ".join(str(node_id) for node_id in waiting)
+        why = _without_controllers(Path(next(iter(waiting.values())).directory).parent)
+        raise LocalError(
+            f"after {READY_TIMEOUT_S:.0f} s not ready: node {names}{why} (see {next(iter(waiting.values())).log_path})"
+        )
+
+
+def _without_controllers(data_dir: Path) -> str:
+    """The usual reason why a node waits: nobody elects a leader. Empty when that is not it."""
+    controllers = [node for node in load(data_dir).nodes if node.is_controller]
+    running = sum(node.state == process.RUNNING for node in controllers)
+    if running > len(controllers) // 2:
+        return ""
+    return f"; only {running} of {len(controllers)} controllers run, which is no majority"
+
+
+def _says_started(node: LocalNode, offset: int) -> bool:
+    """The line that testcontainers waits for, too."""
+    return "Kafka Server started" in _log_since(node, offset)
+
+
+def _log_since(node: LocalNode, offset: int) -> str:
+    try:
+        with node.log_path.open("rb") as log:
+            log.seek(offset)
+            return log.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _last_line(node: LocalNode, offset: int) -> str:
+    lines = [line for line in _log_since(node, offset).splitlines() if line.strip()]
+    reasons = [line.removeprefix("kraftlite: ") for line in lines if line.startswith("kraftlite: ")]
+    return ("; ".join(reasons) or lines[-1])[:1000] if lines else "it said nothing"
+
+
+def kill(data_dir: Path, node_id: int, number: signal.Signals) -> LocalNode:
+    """Signal a running (or, with SIGKILL, paused) node. With SIGKILL returns when it is gone; with SIGTERM at once."""
+    node = load(data_dir).node(node_id)
+    if not process.send(node.pid, node.mark, number):
+        raise LocalError(f"node {node_id} is not running")
+    if number == signal.SIGKILL:
+        process.wait_until(lambda: node.state == process.STOPPED, STOP_TIMEOUT_S)
+    return node
+
+
+def pause(data_dir: Path, node_id: int) -> LocalNode:
+    node = load(data_dir).node(node_id)
+    if not process.send(node.pid, node.mark, signal.SIGSTOP):
+        raise LocalError(f"node {node_id} is not running")
+    process.wait_until(lambda: node.state != process.RUNNING, 5)
+    return node
+
+
+def resume(data_dir: Path, node_id: int) -> LocalNode:
+    node = load(data_dir).node(node_id)
+    if not process.send(node.pid, node.mark, signal.SIGCONT):
+        raise LocalError(f"node {node_id} is not running")
+    process.wait_until(lambda: node.state != process.PAUSED, 5)
+    return node
+
+
+def restart(data_dir: Path, node_id: int) -> LocalCluster:
+    """Stop the node gracefully if it runs, then start it, with the same directory and ports; returns when it is ready."""
+    cluster = load(data_dir)
+    stop_nodes([cluster.node(node_id)])
+    return start(cluster, [cluster.node(node_id)])
+
+
+def stop_nodes(nodes: Sequence[LocalNode]) -> list[int]:
+    """SIGTERM, wait, and SIGKILL for those that take too long, whose ids are returned. Paused nodes are resumed first."""
+    for node in nodes:
+        if process.send(node.pid, node.mark, signal.SIGTERM):
+            process.send(node.pid, node.mark, signal.SIGCONT)
+    process.wait_until(lambda: all(node.state == process.STOPPED for node in nodes), STOP_TIMEOUT_S)
+    late = [node for node in nodes if node.state != process.STOPPED]
+    for node in late:
+        process.send(node.pid, node.mark, signal.SIGKILL)
+    process.wait_until(lambda: all(node.state == process.STOPPED for node in late), 5)
+    return [node.id for node in late]
+
+
+def down(data_dir: Path, *, wipe: bool = False) -> list[int]:
+    """Stop brokers, then controllers (which the brokers' controlled shutdown needs). Returns the ids that had to be killed.
+
+    `wipe` removes what `up` and the nodes wrote, and the directory itself when nothing else is in it.
+    """
+    data_dir = data_dir.absolute()
+    cluster = load(data_dir)
+    late = stop_nodes([node for node in cluster.nodes if node.is_broker and not node.is_controller])
+    late += stop_nodes([node for node in cluster.nodes if node.is_controller])
+    if wipe:
+        _remove_files(data_dir, cluster)
+    else:
+        for node in cluster.nodes:
+            update_node(data_dir, node.id, pid=None, mark=None)
+    return late
+
+
+def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
+    for node in cluster.nodes:
+        shutil.rmtree(node.directory, ignore_errors=True)
+    for name in (STATE_NAME, ".cluster.lock", ".up.lock", _STARTING):
+        (data_dir / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        data_dir.rmdir()

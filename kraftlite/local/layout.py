@@ -1,0 +1,113 @@
+"""Which nodes a local cluster has, where they listen, and the `server.properties` of each."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from kraftlite.config.properties import format_properties
+from kraftlite.local.ports import HOST, reserve
+from kraftlite.local.state import LocalCluster, LocalError, LocalNode
+
+KAFKA_BASE = 9092
+REPLICATION_BASE = 9192
+CONTROLLER_BASE = 9292
+MAX_NODES = 100
+
+
+def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool) -> LocalCluster:
+    """A new cluster: controllers 1..N, brokers N+1.. (combined: nodes 1..N are both). Reserves its ports.
+
+    Combined with more brokers than controllers (or the other way round): the first are both, the rest have one role.
+    """
+    if controllers < 1 or brokers < 1:
+        raise LocalError(f"{controllers} controllers and {brokers} brokers: allowed is at least one of each")
+    if controllers + brokers > MAX_NODES:
+        raise LocalError(f"{controllers} controllers and {brokers} brokers: allowed are at most {MAX_NODES} nodes")
+    roles: list[tuple[str, ...]] = []
+    if combined:
+        both = min(controllers, brokers)
+        roles += [("broker", "controller")] * both
+        roles += [("controller",)] * (controllers - both) + [("broker",)] * (brokers - both)
+    else:
+        roles += [("controller",)] * controllers + [("broker",)] * brokers
+    wanted: list[int] = []
+    counts = {"broker": 0, "controller": 0}
+    for node_roles in roles:
+        if "broker" in node_roles:
+            wanted += [KAFKA_BASE + counts["broker"], REPLICATION_BASE + counts["broker"]]
+            counts["broker"] += 1
+        if "controller" in node_roles:
+            wanted.append(CONTROLLER_BASE + counts["controller"])
+            counts["controller"] += 1
+    ports = iter(reserve(data_dir, wanted))
+    nodes = []
+    for node_id, node_roles in enumerate(roles, start=1):
+        kafka = f"{HOST}:{next(ports)}" if "broker" in node_roles else None
+        replication = f"{HOST}:{next(ports)}" if "broker" in node_roles else None
+        controller = f"{HOST}:{next(ports)}" if "controller" in node_roles else None
+        nodes.append(
+            LocalNode(
+                id=node_id,
+                roles=node_roles,
+                kafka=kafka,
+                replication=replication,
+                controller=controller,
+                directory=str(data_dir / f"node-{node_id}"),
+            )
+        )
+    return LocalCluster(
+        data_dir=str(data_dir),
+        cluster_id=_random_cluster_id(),
+        controllers=controllers,
+        brokers=brokers,
+        combined=combined,
+        nodes=tuple(nodes),
+    )
+
+
+def _random_cluster_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode("ascii")
+        if not text.startswith("-"):
+            return text
+
+
+def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, str]) -> dict[str, str]:
+    """The node's configuration; `extra` (`up --config`) has the last word."""
+    listeners = []
+    if node.kafka is not None:
+        listeners += [f"PLAINTEXT://{node.kafka}", f"REPLICATION://{node.replication}"]
+    if node.controller is not None:
+        listeners.append(f"CONTROLLER://{node.controller}")
+    voters = ",".join(f"{other.id}@{other.controller}" for other in cluster.nodes if other.controller is not None)
+    replicas = min(3, sum(other.is_broker for other in cluster.nodes))
+    values = {
+        "process.roles": ",".join(node.roles),
+        "node.id": str(node.id),
+        "controller.quorum.voters": voters,
+        "listeners": ",".join(listeners),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:GRPC,CONTROLLER:GRPC",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "REPLICATION",
+        "log.dirs": node.data_dir,
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min(2, replicas)),
+        "group.initial.rebalance.delay.ms": "0",
+        "kraftlite.trace.file": str(node.trace_path),
+    }
+    if not node.is_broker:
+        del values["inter.broker.listener.name"]
+    return {**values, **extra}
+
+
+def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
+    """Directories and configuration files of all nodes."""
+    for node in cluster.nodes:
+        directory = Path(node.directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        header = f"# Written by kraftlite up for node {node.id} of the local cluster {cluster.data_dir}\n"
+        node.config_path.write_text(header + format_properties(node_properties(cluster, node, extra)))

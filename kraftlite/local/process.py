@@ -1,0 +1,69 @@
+"""Node processes as the operating system sees them: identity, state, signals.
+
+A process is signalled only if its pid still belongs to the process that was started: pids are used again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+RUNNING, PAUSED, STOPPED = "running", "paused", "stopped"
+
+
+def start_mark(pid: int) -> str | None:
+    """What tells this process from a later one with the same pid: its start time. None when there is no live process."""
+    fields = _stat(pid)
+    if fields is not None:
+        return None if fields[0] in "ZX" else fields[19]
+    if sys.platform.startswith("linux"):
+        return None
+    answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    words = answer.stdout.split(maxsplit=1)
+    return None if len(words) < 2 or words[0].startswith("Z") else words[1].strip()
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/<pid>/stat from the state on: [0] state, [19] start time."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def state_of(pid: int | None, mark: str | None) -> str:
+    """running, paused or stopped."""
+    if pid is None or mark is None or start_mark(pid) != mark:
+        return STOPPED
+    fields = _stat(pid)
+    if fields is not None:
+        return PAUSED if fields[0] in "Tt" else RUNNING
+    answer = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return PAUSED if answer.stdout.startswith("T") else RUNNING
+
+
+def send(pid: int | None, mark: str | None, number: signal.Signals) -> bool:
+    """Signal the process if it is still the one; whether it was."""
+    if pid is None or state_of(pid, mark) == STOPPED:
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 0.02) -> bool:
+    """Poll until the condition holds; whether it did before the time was up."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(poll_s)
+    return True

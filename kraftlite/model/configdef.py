@@ -1,0 +1,152 @@
+"""How a configuration key is defined: name, type, default, limits, and whether it may change while a node runs.
+
+Source: Kafka's `ConfigDef`; the type and source numbers are those of DescribeConfigs on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Literal
+
+from kraftlite.model.limits import MAX_INT32, MAX_INT64
+
+
+class ConfigType(IntEnum):
+    """The number is `ConfigType` of a DescribeConfigs response."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value came from, strongest first (CM-49). The number is `ConfigSource` of a DescribeConfigs response."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+UpdateMode = Literal["read-only", "per-broker", "cluster-wide"]
+"""read-only: only in the file. per-broker: dynamically, but for one broker at a time. cluster-wide: for all, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A limit on a parsed value: `check` and the words that say what is allowed."""
+
+    check: Callable[[Any], bool]
+    words: str
+
+
+def at_least(low: int) -> Allowed:
+    return Allowed(lambda value: value >= low, f"a value of at least {low}")
+
+
+def between(low: float, high: float) -> Allowed:
+    return Allowed(lambda value: low <= value <= high, f"a value between {low} and {high}")
+
+
+def one_of(*choices: str) -> Allowed:
+    return Allowed(lambda value: value in choices, "one of " + ", ".join(choices))
+
+
+def each_of(*choices: str) -> Allowed:
+    return Allowed(lambda value: bool(value) and all(item in choices for item in value), "a list of " + ", ".join(choices))
+
+
+def either(value: int, other: Allowed) -> Allowed:
+    return Allowed(lambda found: found == value or other.check(found), f"{value} or {other.words}")
+
+
+_INT_RANGES = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), MAX_INT32),
+    ConfigType.LONG: (-(2**63), MAX_INT64),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigKey:
+    """One configuration key. Keys are compared by name in the maps that hold them.
+
+    `default` is the text of the default, or None when there is none (unset, or required).
+    `server_key` (topic keys): the broker key that supplies the default (CM-49). `parse` raises ValueError, naming the key, the
+    value and what is allowed.
+    """
+
+    name: str
+    type: ConfigType
+    default: str | None
+    doc: str = ""
+    sensitive: bool = False
+    allowed: Allowed | None = None
+    server_key: str | None = None
+    dynamic: UpdateMode = "read-only"
+
+    def parse(self, text: str) -> Any:
+        """The typed value: bool, int, float, str or, for a LIST, a tuple of stripped non-empty strings."""
+        try:
+            value = _parse(self.type, text.strip())
+        except ValueError as error:
+            raise ValueError(f"{self.name}={self._shown(text)}: {error}") from None
+        if self.allowed is not None and not self.allowed.check(value):
+            raise ValueError(f"{self.name}={self._shown(text)}: allowed is {self.allowed.words}")
+        return value
+
+    def _shown(self, text: str) -> str:
+        return "[hidden]" if self.sensitive else text
+
+
+def _parse(kind: ConfigType, text: str) -> Any:
+    if kind is ConfigType.BOOLEAN:
+        lowered = text.lower()
+        if lowered not in ("true", "false"):
+            raise ValueError("allowed is true or false")
+        return lowered == "true"
+    if kind in _INT_RANGES:
+        return _parse_int(kind, text)
+    if kind is ConfigType.DOUBLE:
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError("allowed is a decimal number") from None
+    if kind is ConfigType.LIST:
+        return tuple(item.strip() for item in text.split(",") if item.strip())
+    return text
+
+
+def _parse_int(kind: ConfigType, text: str) -> int:
+    low, high = _INT_RANGES[kind]
+    digits = text[1:] if text[:1] in "+-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"allowed is a whole number from {low} to {high}")
+    value = int(text)
+    if not low <= value <= high:
+        raise ValueError(f"allowed is a whole number from {low} to {high}")
+    return value
+
+
+def by_name(keys: Iterable[ConfigKey]) -> Mapping[str, ConfigKey]:
+    """A read-only map in sorted order. A key defined twice is a bug."""
+    found: dict[str, ConfigKey] = {}
+    for key in sorted(keys, key=lambda key: key.name):
+        assert key.name not in found, f"{key.name} is defined twice"
+        if key.default is not None:
+            key.parse(key.default)
+        found[key.name] = key
+    return MappingProxyType(found)

@@ -1,0 +1,60 @@
+"""The introspection service of every node: what it is and what it holds. Read-only; for the CLI, health checks and tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraftlite.model.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatusRequest:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatusResponse:
+    """One look at a node. Offsets are -1 and roles empty where the node does not have the part in question."""
+
+    node_id: NodeId
+    cluster_id: str
+    roles: tuple[str, ...]
+    broker_state: str | None
+    """NOT_RUNNING, STARTING, RECOVERY, RUNNING, PENDING_CONTROLLED_SHUTDOWN, SHUTTING_DOWN; None on a mere controller."""
+    broker_epoch: int | None
+    raft_state: str
+    """unattached, follower, prospective, candidate, leader, resigned, observer."""
+    raft_epoch: int
+    leader_id: NodeId | None
+    raft_high_watermark: int | None
+    raft_leo: int
+    metadata_offset: int
+    """Offset of the last metadata record in the published image, -1 when none."""
+    active_controller: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaStatesRequest:
+    topics: tuple[str, ...] | None
+    """None: all topics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    topic: str
+    topic_id: UUID
+    partition: int
+    is_leader: bool
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[NodeId, ...]
+    log_start_offset: int
+    hw: int
+    leo: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaStatesResponse:
+    replicas: tuple[ReplicaState, ...]

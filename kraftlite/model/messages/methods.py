@@ -1,0 +1,40 @@
+"""The table of all RPCs between nodes. A transport serves and calls exactly these."""
+
+from __future__ import annotations
+
+from kraftlite.model.messages import controller as c
+from kraftlite.model.messages import introspection as i
+from kraftlite.model.messages import raft as r
+from kraftlite.model.messages import replica as p
+from kraftlite.model.method import Method
+
+VOTE = Method("Raft", "Vote", r.VoteRequest, r.VoteResponse)
+BEGIN_QUORUM_EPOCH = Method("Raft", "BeginQuorumEpoch", r.BeginQuorumEpochRequest, r.BeginQuorumEpochResponse)
+END_QUORUM_EPOCH = Method("Raft", "EndQuorumEpoch", r.EndQuorumEpochRequest, r.EndQuorumEpochResponse)
+RAFT_FETCH = Method("Raft", "Fetch", r.RaftFetchRequest, r.RaftFetchResponse, hot=True)
+FETCH_SNAPSHOT = Method("Raft", "FetchSnapshot", r.FetchSnapshotRequest, r.FetchSnapshotResponse)
+DESCRIBE_QUORUM = Method("Raft", "DescribeQuorum", r.DescribeQuorumRequest, r.DescribeQuorumResponse)
+
+REGISTER_BROKER = Method("Controller", "RegisterBroker", c.BrokerRegistrationRequest, c.BrokerRegistrationResponse)
+BROKER_HEARTBEAT = Method("Controller", "BrokerHeartbeat", c.BrokerHeartbeatRequest, c.BrokerHeartbeatResponse)
+UNREGISTER_BROKER = Method("Controller", "UnregisterBroker", c.UnregisterBrokerRequest, c.Empty)
+REGISTER_CONTROLLER = Method("Controller", "RegisterController", c.ControllerRegistrationRequest, c.Empty)
+ALTER_PARTITION = Method("Controller", "AlterPartition", c.AlterPartitionRequest, c.AlterPartitionResponse)
+ELECT_LEADERS = Method("Controller", "ElectLeaders", c.ElectLeadersRequest, c.ElectLeadersResponse)
+ALLOCATE_PRODUCER_IDS = Method("Controller", "AllocateProducerIds", c.AllocateProducerIdsRequest, c.AllocateProducerIdsResponse)
+CREATE_TOPICS = Method("Controller", "CreateTopics", c.CreateTopicsRequest, c.CreateTopicsResponse)
+DELETE_TOPICS = Method("Controller", "DeleteTopics", c.DeleteTopicsRequest, c.DeleteTopicsResponse)
+CREATE_PARTITIONS = Method("Controller", "CreatePartitions", c.CreatePartitionsRequest, c.CreatePartitionsResponse)
+INCREMENTAL_ALTER_CONFIGS = Method(
+    "Controller", "IncrementalAlterConfigs", c.IncrementalAlterConfigsRequest, c.AlterConfigsResponse
+)
+ALTER_CONFIGS = Method("Controller", "AlterConfigs", c.AlterConfigsRequest, c.AlterConfigsResponse)
+UPDATE_FEATURES = Method("Controller", "UpdateFeatures", c.UpdateFeaturesRequest, c.UpdateFeaturesResponse)
+
+REPLICA_FETCH = Method("Replica", "Fetch", p.ReplicaFetchRequest, p.ReplicaFetchResponse, hot=True)
+REPLICA_OFFSETS = Method("Replica", "Offsets", p.ReplicaOffsetsRequest, p.ReplicaOffsetsResponse)
+
+NODE_STATUS = Method("Introspection", "NodeStatus", i.NodeStatusRequest, i.NodeStatusResponse)
+REPLICA_STATES = Method("Introspection", "ReplicaStates", i.ReplicaStatesRequest, i.ReplicaStatesResponse)
+
+ALL_METHODS: tuple[Method, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Method))

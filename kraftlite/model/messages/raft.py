@@ -1,0 +1,155 @@
+"""The raft service: quorum RPCs between controllers, and metadata fetches by controllers and brokers.
+
+Source: KIP-595, KIP-630 (snapshots), KIP-996 (pre-vote); RF-01 to RF-49, RF-57.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import Endpoint, NodeId
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetAndEpoch:
+    """A position in the metadata log. As a snapshot id: exclusive end offset and the epoch of the record before it.
+
+    Order is by (epoch, offset), as raft compares logs.
+    """
+
+    epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    cluster_id: str | None
+    voter_id: NodeId
+    """The node that is asked; INVALID_VOTER_KEY when that is not us (RF-06)."""
+    voter_directory_id: UUID | None
+    candidate_id: NodeId
+    candidate_directory_id: UUID | None
+    candidate_epoch: int
+    last_epoch: int
+    last_epoch_end_offset: int
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    error: ErrorCode
+    leader_id: NodeId | None
+    leader_epoch: int
+    leader_endpoint: Endpoint | None
+    vote_granted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochRequest:
+    cluster_id: str | None
+    voter_id: NodeId
+    voter_directory_id: UUID | None
+    leader_id: NodeId
+    leader_epoch: int
+    leader_endpoint: Endpoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochResponse:
+    error: ErrorCode
+    leader_id: NodeId | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochRequest:
+    cluster_id: str | None
+    leader_id: NodeId
+    leader_epoch: int
+    preferred_successors: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochResponse:
+    error: ErrorCode
+    leader_id: NodeId | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftFetchRequest:
+    cluster_id: str | None
+    replica_id: NodeId
+    replica_directory_id: UUID | None
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    max_wait_ms: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftFetchResponse:
+    error: ErrorCode
+    leader_id: NodeId | None
+    leader_epoch: int
+    leader_endpoint: Endpoint | None
+    high_watermark: int | None
+    log_start_offset: int
+    diverging_epoch: OffsetAndEpoch | None
+    """Largest epoch the leader knows at or below the fetched one, and its end offset: truncate and retry (RF-30)."""
+    snapshot_id: OffsetAndEpoch | None
+    """Fetch this snapshot instead (RF-43)."""
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotRequest:
+    cluster_id: str | None
+    replica_id: NodeId
+    replica_directory_id: UUID | None
+    current_leader_epoch: int
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotResponse:
+    error: ErrorCode
+    leader_id: NodeId | None
+    leader_epoch: int
+    snapshot_id: OffsetAndEpoch | None
+    size: int
+    position: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuorumRequest:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumReplica:
+    """One line of `quorum describe --replication`. Offsets and times are None before the first fetch (Kafka: -1)."""
+
+    replica_id: NodeId
+    directory_id: UUID | None
+    log_end_offset: int | None
+    last_fetch_timestamp_ms: int | None
+    last_caught_up_timestamp_ms: int | None
+    endpoint: Endpoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuorumResponse:
+    """Only the leader answers; others raise ApiError(NOT_LEADER_OR_FOLLOWER). `high_watermark` None: not yet known."""
+
+    leader_id: NodeId
+    leader_epoch: int
+    high_watermark: int | None
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]

@@ -1,0 +1,1 @@
+"""One process: storage format, composition root, signals and exit codes."""

@@ -1,0 +1,172 @@
+"""The composition root: one node out of a configuration and ports, whatever the ports are made of."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import kraftlite
+from kraftlite.broker.introspection import Introspection
+from kraftlite.config.server import ServerConfig
+from kraftlite.controller.driver import ControllerDriver
+from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.metadata.loader import MetadataLoader
+from kraftlite.metadata.snapshotter import SnapshotGenerator
+from kraftlite.model.errors import Fault
+from kraftlite.model.limits import MAX_INT64
+from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+from kraftlite.node.configs import broker_config, controller_config, quorum_config, replication_config
+from kraftlite.node.listeners import NodeListeners
+from kraftlite.node.storage import Layout, Locks, lock_directories, verify
+from kraftlite.raft.driver import RaftDriver
+from kraftlite.runtime.ports import Ports
+from kraftlite.runtime.trace.node import NodeStarted, NodeStarting, NodeStopped, NodeStopping
+
+if TYPE_CHECKING:
+    from kraftlite.broker.driver import BrokerServer
+
+
+def build_node(config: ServerConfig, ports: Ports, *, serve_clients: bool = True) -> Node:
+    """A node that is not started yet, with its directories locked. Knows nothing of processes and signals.
+
+    Everything goes through the ports but the sockets of Kafka clients; without `serve_clients` there are none, and
+    `node.broker.context` is the way to a broker's data.
+    Raises StorageError when the directories are not this node's (BL-14) or are in use (BL-15), ValueError for a bad value.
+    """
+    layout = verify(ports.disk, config)
+    locks = lock_directories(ports.disk, config.all_log_dirs)
+    try:
+        return Node(config, ports, layout, locks, serve_clients=serve_clients)
+    except BaseException:
+        locks.release()
+        raise
+
+
+class Node:
+    """One node: its share of the metadata quorum, and the controller and broker roles it has.
+
+    `start` returns when the node serves what its roles promise; it may be cancelled. `stop` ends whatever was started, also when
+    `start` did not return, broker role first (BL-24), and releases the directories. Both roles share one raft and one loader.
+    Errors that the node cannot go on with reach `Ports.fault`; whoever made the ports stops the node then.
+    """
+
+    def __init__(self, config: ServerConfig, ports: Ports, layout: Layout, locks: Locks, *, serve_clients: bool) -> None:
+        self._ports = ports
+        self._config = config
+        self._locks = locks
+        self.cluster_id = layout.cluster_id
+        self.raft = RaftDriver(ports, quorum_config(config, layout), MetadataSerde())
+        self.metadata_apply_errors = 0
+        self.loader = MetadataLoader(ports, self.raft, publisher_fault=self._on_publisher_fault)
+        self.snapshotter = SnapshotGenerator(
+            ports,
+            self.raft,
+            max_bytes_between=config.get_int("metadata.log.max.record.bytes.between.snapshots"),
+            max_interval_ms=config.get_int("metadata.log.max.snapshot.interval.ms"),
+        )
+        introspection = Introspection(self.status, self._replica_states)
+        self.listeners = NodeListeners(ports, config, introspection.handlers(), serve_clients=serve_clients)
+        self.controller: ControllerDriver | None = None
+        if config.is_controller:
+            self.controller = ControllerDriver(ports, controller_config(config, layout), self.raft, layout.bootstrap)
+        self.broker: BrokerServer | None = None
+        if config.is_broker:
+            from kraftlite.broker.driver import BrokerServer  # a mere controller does without the data plane
+
+            self.broker = BrokerServer(
+                ports,
+                broker_config(config, layout),
+                replication_config(config, layout),
+                self.raft,
+                self.loader,
+                self.listeners,
+                config.sources,
+            )
+        self._stopped = asyncio.Event()
+        self._stopping = False
+        self._begun = False
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Raises Fault when a part cannot start, OSError when a listener's address cannot be had."""
+        roles = ",".join(self._config.roles)
+        emit = self._ports.tracer.emit
+        emit(NodeStarting(roles=roles, cluster_id=self.cluster_id, version=kraftlite.__version__))
+        limit_ms = self._config.get_int("server.max.startup.time.ms")
+        timer = None
+        if limit_ms < MAX_INT64:
+            late = Fault(f"the node did not start within {limit_ms} ms (server.max.startup.time.ms)")
+            timer = self._ports.clock.call_later(limit_ms, lambda: self._ports.fault(late, "node start"))
+        try:
+            self._begun = True
+            if self.broker is not None:
+                self.listeners.warm_up()
+            await self.raft.start()
+            if self.controller is not None:
+                await self.controller.start()
+                await self.listeners.open_controller({**self.raft.handlers(), **self.controller.handlers()})
+            self.loader.start()
+            self.loader.install_publishers([self.snapshotter])
+            if self.broker is not None:
+                await self.broker.start()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        emit(NodeStarted(roles=roles))
+
+    async def stop(self, *, graceful: bool, reason: str = "asked to") -> None:
+        """Idempotent. Graceful: leaderships of partitions and of the quorum are handed over, logs closed, markers written."""
+        if self._stopping:
+            await self._stopped.wait()
+            return
+        self._stopping = True
+        self._ports.tracer.emit(NodeStopping(reason=reason, graceful=graceful))
+        try:
+            if self._begun:
+                if self.broker is not None:
+                    await self.broker.stop(graceful=graceful)
+                if self.controller is not None:
+                    await self.controller.stop()
+                await self.loader.stop()
+                await self.raft.stop(graceful=graceful)
+            await self._ports.transport.close(0)
+            await self._ports.tasks.cancel_all()
+        finally:
+            self._locks.release()
+            self._ports.tracer.emit(NodeStopped())
+            self._stopped.set()
+
+    async def wait(self) -> None:
+        """Until `stop` is done."""
+        await self._stopped.wait()
+
+    def _on_publisher_fault(self, error: BaseException, where: str) -> None:
+        """ML-07, as Kafka's "metadata publishing" fault handler: traced and counted. The same record reaches every node, and what
+        one part cannot apply must not stop them all; a Fault still does, and so does an error in the first publication."""
+        self.metadata_apply_errors += 1
+        if isinstance(error, Fault):
+            self._ports.fault(error, where)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def status(self) -> NodeStatusResponse:
+        leader = self.raft.leader_and_epoch()
+        lifecycle = None if self.broker is None else self.broker.lifecycle
+        return NodeStatusResponse(
+            node_id=self._config.node_id,
+            cluster_id=self.cluster_id,
+            roles=self._config.roles,
+            broker_state=None if lifecycle is None else lifecycle.state.name,
+            broker_epoch=None if lifecycle is None else lifecycle.broker_epoch,
+            raft_state=self.raft.state_name,
+            raft_epoch=self.raft.raft_epoch,
+            leader_id=leader.leader_id,
+            raft_high_watermark=self.raft.high_watermark(),
+            raft_leo=self.raft.log_end_offset(),
+            metadata_offset=self.loader.last_applied_offset(),
+            active_controller=self.controller is not None and self.controller.active,
+        )
+
+    def _replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
+        return () if self.broker is None else self.broker.replica_states(topics)

@@ -1,0 +1,95 @@
+"""The real ports of a node's process, and what watches it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kraftlite.config.server import ServerConfig
+from kraftlite.host.clock import HostClock
+from kraftlite.host.disk import HostDisk
+from kraftlite.host.loop import host_entropy
+from kraftlite.host.tasks import HostTasks
+from kraftlite.node.build import Node
+from kraftlite.node.faults import FaultSink
+from kraftlite.obs.log import LogSink, capture_python_logging
+from kraftlite.obs.tracer import HostTracer, open_tracer
+from kraftlite.rpc.transport import GrpcTransport
+from kraftlite.runtime.ports import Ports
+from kraftlite.runtime.trace.node import ListenerOpened
+
+if TYPE_CHECKING:
+    from kraftlite.obs.metrics import MetricsServer
+
+TRACE_FILE = "kraftlite-trace.jsonl"
+
+
+@dataclass(slots=True, kw_only=True)
+class Host:
+    """Ports over the machine, with what must be closed after the node."""
+
+    ports: Ports
+    faults: FaultSink
+    disk: HostDisk
+    tracer: HostTracer
+    server: MetricsServer | None = None
+
+    async def open_metrics(self, config: ServerConfig, node: Node) -> None:
+        """The Prometheus page, if `kraftlite.metrics.port` asks for one. Raises OSError when the port is taken."""
+        port = config.get("kraftlite.metrics.port")
+        if port is None:
+            return
+        from kraftlite.node.metrics import register_gauges
+        from kraftlite.obs.metrics import Metrics, MetricsServer
+
+        metrics = Metrics({})
+        register_gauges(metrics, node)
+        self.tracer.add_sink(metrics)
+        self.server = MetricsServer(metrics)
+        endpoint = await self.server.start(config.get_text("kraftlite.metrics.host"), int(port))
+        self.tracer.emit(ListenerOpened(listener="METRICS", endpoint=str(endpoint)))
+
+    async def close(self) -> None:
+        if self.server is not None:
+            await self.server.stop()
+        self.disk.close()
+        self.tracer.close()
+
+
+def open_host(config: ServerConfig) -> Host:
+    """Raises OSError when the trace file cannot be opened."""
+    clock = HostClock()
+    disk = HostDisk()
+    faults = FaultSink()
+    tracer = open_tracer(
+        config.node_id,
+        clock,
+        level=config.get_text("kraftlite.log.level"),
+        log_format=config.get_text("kraftlite.log.format"),
+        timeline_path=_trace_path(config, disk),
+        timeline_max_bytes=config.get_int("kraftlite.trace.max.bytes"),
+    )
+    faults.attach(tracer)
+    capture_python_logging(LogSink(config.node_id, sys.stderr, config.get_text("kraftlite.log.format")))
+    ports = Ports(
+        node_id=config.node_id,
+        clock=clock,
+        disk=disk,
+        transport=GrpcTransport(fault=faults, tracer=tracer),
+        tracer=tracer,
+        tasks=HostTasks(faults),
+        entropy=host_entropy(),
+        fault=faults,
+    )
+    return Host(ports=ports, faults=faults, disk=disk, tracer=tracer)
+
+
+def _trace_path(config: ServerConfig, disk: HostDisk) -> str | None:
+    """Beside the metadata log, once its directory exists: a node that is not formatted must not create it."""
+    if not config.get_bool("kraftlite.trace.enable"):
+        return None
+    path = config.get("kraftlite.trace.file")
+    if path is not None:
+        return str(path)
+    return f"{config.metadata_log_dir}/{TRACE_FILE}" if disk.stat(config.metadata_log_dir) is not None else None

@@ -1,0 +1,107 @@
+"""The sockets of a node: which listener serves what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kraftlite.config.server import ServerConfig
+from kraftlite.model.ids import Endpoint
+from kraftlite.model.messages.controller import ListenerInfo
+from kraftlite.model.method import Method
+from kraftlite.runtime.ports import Handler, Ports, TaskHandle
+from kraftlite.runtime.trace.node import ListenerOpened
+
+if TYPE_CHECKING:
+    from kraftlite.broker.handlers.context import BrokerContext
+    from kraftlite.wire.listener import KafkaListener, ListenerConfig
+
+
+def import_client_side() -> None:
+    """Everything that is imported late for the sake of nodes without clients."""
+    import kraftlite.wire.apis
+    import kraftlite.wire.cold_codec
+    import kraftlite.wire.listener  # noqa: F401
+
+
+class NodeListeners:
+    """Opens a node's listeners one by one, as its parts become ready. Implements `BrokerListeners`.
+
+    The controller listener serves the quorum, the controller and introspection; the inter-broker listener serves replicas and
+    introspection; every other listener speaks Kafka. Raises OSError when an address cannot be had.
+    """
+
+    def __init__(
+        self, ports: Ports, config: ServerConfig, introspection: Mapping[Method, Handler], *, serve_clients: bool
+    ) -> None:
+        self._ports = ports
+        self._config = config
+        self._introspection = introspection
+        self._serve_clients = serve_clients
+        self._clients: list[KafkaListener] = []
+        self._warming: TaskHandle | None = None
+
+    def warm_up(self) -> None:
+        """Import what clients' requests need, off the loop, while the node starts: the first request must not wait for it, and
+        neither must a heartbeat behind that request."""
+        if self._serve_clients and self._warming is None:
+            tasks = self._ports.tasks
+            self._warming = tasks.spawn(tasks.run_blocking(import_client_side), name="warm-up")
+
+    async def open_controller(self, handlers: Mapping[Method, Handler]) -> None:
+        for listener in self._config.listeners:
+            if listener.name in self._config.controller_listener_names:
+                await self._serve(listener, handlers)
+
+    async def open_replication(self, handlers: Mapping[Method, Handler]) -> None:
+        for listener in self._config.listeners:
+            if listener.name == self._config.inter_broker_listener_name:
+                await self._serve(listener, handlers)
+
+    async def open_clients(self, context: BrokerContext) -> None:
+        if not self._serve_clients:
+            return
+        if self._warming is not None:
+            await self._warming
+        from kraftlite.wire.apis import KafkaApis
+        from kraftlite.wire.listener import KafkaListener
+
+        for listener in self._config.listeners:
+            if (
+                listener.name in self._config.controller_listener_names
+                or listener.name == self._config.inter_broker_listener_name
+            ):
+                continue
+            client = KafkaListener(self._ports, self._client_config(listener), KafkaApis(context, listener.name))
+            await client.start()
+            self._clients.append(client)
+
+    async def close_clients(self, grace_ms: int) -> None:
+        clients, self._clients = self._clients, []
+        for client in clients:
+            await client.stop(grace_ms)
+
+    @property
+    def connection_count(self) -> int:
+        return sum(client.connection_count for client in self._clients)
+
+    async def _serve(self, listener: ListenerInfo, handlers: Mapping[Method, Handler]) -> None:
+        wanted = Endpoint(listener.host, listener.port)
+        bound = await self._ports.transport.serve(wanted, {**handlers, **self._introspection})
+        self._ports.tracer.emit(ListenerOpened(listener=listener.name, endpoint=str(bound)))
+
+    def _client_config(self, listener: ListenerInfo) -> ListenerConfig:
+        def setting(name: str) -> Any:
+            return self._config.get(name)
+
+        from kraftlite.wire.listener import ListenerConfig
+
+        return ListenerConfig(
+            name=listener.name,
+            host=listener.host,
+            port=listener.port,
+            max_request_bytes=setting("socket.request.max.bytes"),
+            max_idle_ms=setting("connections.max.idle.ms"),
+            max_connections=setting("max.connections"),
+            max_connections_per_ip=setting("max.connections.per.ip"),
+        )

@@ -1,0 +1,46 @@
+"""Gauges of a node, under the names that Kafka's stock boards expect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraftlite.node.build import Node
+from kraftlite.obs.metrics import Metrics
+from kraftlite.obs.stock import register_controller
+
+if TYPE_CHECKING:
+    from kraftlite.broker.driver import BrokerServer
+
+
+def register_gauges(metrics: Metrics, node: Node) -> None:
+    """Read at scrape time, on the node's loop; once the node's parts are made. Source: CE-30."""
+    gauge = metrics.gauge
+    raft, loader, controller = node.raft, node.loader, node.controller
+    gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the metadata quorum.", lambda: raft.raft_epoch)
+    gauge("kafka_server_raftmetrics_current_leader", "Leader of the quorum, -1: unknown.", lambda: _leader(node))
+    gauge("kafka_server_raftmetrics_high_watermark", "HW of the metadata log.", raft.high_watermark)
+    gauge("kafka_server_raftmetrics_log_end_offset", "LEO of the metadata log.", raft.log_end_offset)
+    gauge("kafka_server_broker_metadata_metrics_last_applied_record_offset", "Last record applied.", loader.last_applied_offset)
+    errors = "Errors while metadata was applied."
+    metrics.counter("kafka_server_broker_metadata_metrics_metadata_apply_error_count", errors, lambda: node.metadata_apply_errors)
+    if controller is not None:
+        register_controller(metrics, controller.metrics)
+    if node.broker is not None:
+        _broker_gauges(metrics, node.broker)
+        gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
+
+
+def _leader(node: Node) -> int:
+    leader_id = node.raft.leader_and_epoch().leader_id
+    return -1 if leader_id is None else leader_id
+
+
+def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
+    gauge, replicas = metrics.gauge, broker.replicas
+    gauge("kafka_server_kafkaserver_brokerstate", "BrokerState.", lambda: broker.lifecycle.state.value)
+    gauge("kafka_server_replicamanager_partitioncount", "Partitions here.", replicas.partition_count)
+    gauge("kafka_server_replicamanager_leadercount", "Partitions led here.", replicas.leader_count)
+    gauge("kafka_server_replicamanager_underreplicatedpartitions", "Led here, ISR smaller.", replicas.under_replicated_count)
+    gauge("kafka_server_replicamanager_underminisrpartitioncount", "Led here, below minISR.", replicas.under_min_isr_count)
+    gauge("kafka_server_replicamanager_offlinereplicacount", "Replicas in failed directories.", replicas.offline_count)
+    gauge("kafka_log_logmanager_offlinelogdirectorycount", "Failed.", lambda: len(broker.log_dirs.offline_directories()))

@@ -1,0 +1,321 @@
+"""The storage of a node: formatting, describing, verifying and locking its directories.
+
+What formatting writes: `meta.properties` in every directory; on a controller, before it, the bootstrap snapshot
+`__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`, whose first record is the `metadata.version`.
+Source: KIP-631, KIP-858; BL-14, BL-15, TO-01 to TO-06.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from kraftlite.config.server import ServerConfig
+from kraftlite.host.clock import HostClock
+from kraftlite.host.loop import host_entropy
+from kraftlite.log.batch import check_crc, iter_batches, iter_records
+from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.metadata.features import (
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    SUPPORTED_FEATURES,
+    MetadataVersion,
+    metadata_version_from_name,
+    supported_range,
+)
+from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord
+from kraftlite.model.errors import ApiError, Fault
+from kraftlite.model.ids import METADATA_TOPIC, random_uuid
+from kraftlite.node.meta_properties import MetaProperties, path_in, read_meta_properties
+from kraftlite.raft.snapshots import BOOTSTRAP_SNAPSHOT_ID, read_snapshot_file, snapshot_name, write_snapshot_file
+from kraftlite.runtime.ports import DirLock, Disk
+
+LOCK_FILE: Final = ".lock"
+LEGACY_BOOTSTRAP: Final = "bootstrap.checkpoint"
+
+
+class StorageError(Exception):
+    """A user's mistake or a damaged directory: one clear line, nothing was changed (but for directories already reported)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Formatted directories that belong together: what a node may start with."""
+
+    cluster_id: str
+    directory_ids: Mapping[str, UUID]
+    """By path, the metadata directory included."""
+    metadata_log_dir: str
+    """Where `__cluster_metadata-0` is."""
+    bootstrap: tuple[MetadataRecord, ...] | None
+    """The first records of a new cluster; None on a node without the controller role."""
+
+    @property
+    def metadata_dir(self) -> str:
+        return metadata_partition_dir(self.metadata_log_dir)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageInfo:
+    """What `storage info` prints (TO-06)."""
+
+    directories: tuple[str, ...]
+    metadata: Mapping[str, str]
+    problems: tuple[str, ...]
+
+
+def metadata_partition_dir(metadata_log_dir: str) -> str:
+    return f"{metadata_log_dir}/{METADATA_TOPIC}-0"
+
+
+# --- format -----------------------------------------------------------------------------------------------------------
+
+
+def format_directories(
+    disk: Disk,
+    config: ServerConfig,
+    cluster_id: str,
+    *,
+    release_version: str | None = None,
+    features: Mapping[str, int] | None = None,
+    ignore_formatted: bool = False,
+    entropy: random.Random | None = None,
+    wall_ms: int | None = None,
+) -> list[str]:
+    """Format this node's directories; returns the lines to print (TO-02, TO-03, TO-05). Raises StorageError or OSError.
+
+    All checks come before the first write. With `ignore_formatted`, directories formatted for this cluster and node are skipped.
+    """
+    if not cluster_id or cluster_id.strip() != cluster_id or any(c.isspace() or c in "=#" for c in cluster_id):
+        raise StorageError(f"cluster id {cluster_id!r}: allowed is a non-empty id without spaces, such as random-uuid prints")
+    level = _release(release_version, features or {})
+    records = bootstrap_records(level, features or {})
+    empty = _unformatted(disk, config, cluster_id, ignore_formatted)
+    if not empty:
+        return ["All of the log directories are already formatted."]
+    rng = host_entropy() if entropy is None else entropy
+    now_ms = HostClock().wall_ms() if wall_ms is None else wall_ms
+    lines: list[str] = []
+    for directory in empty:
+        is_metadata = directory == config.metadata_log_dir
+        disk.makedirs(directory)
+        if is_metadata and config.is_controller:
+            _write_bootstrap(disk, directory, records, now_ms)
+        properties = MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=random_uuid(rng))
+        # Last: a directory without it counts as not formatted, so that a torn format is simply repeated.
+        disk.write_file_atomically(path_in(directory), properties.encode())
+        kind = "metadata directory" if is_metadata else "data directory"
+        lines.append(f"Formatting {kind} {directory} with {METADATA_VERSION} {level.name}.")
+    return lines
+
+
+def _release(release_version: str | None, features: Mapping[str, int]) -> MetadataVersion:
+    if METADATA_VERSION in features:
+        if release_version is not None:
+            raise StorageError(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
+        release_version = str(features[METADATA_VERSION])
+    if release_version is None:
+        return METADATA_VERSIONS[LATEST_METADATA_VERSION]
+    try:
+        return metadata_version_from_name(release_version)
+    except ValueError as error:
+        raise StorageError(str(error)) from None
+
+
+def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tuple[MetadataRecord, ...]:
+    """The records a new cluster begins with, `metadata.version` first. Raises StorageError for an unsupported feature."""
+    records: list[MetadataRecord] = [FeatureLevelRecord(name=METADATA_VERSION, level=level.level)]
+    for name in sorted(features):
+        wanted = features[name]
+        supported = supported_range(name)
+        if supported is None:
+            known = ", ".join(feature.name for feature in SUPPORTED_FEATURES)
+            raise StorageError(f"Unsupported feature: {name}. Supported features are: {known}")
+        if name != METADATA_VERSION and not supported.min_level <= wanted <= supported.max_level:
+            raise StorageError(f"{name}={wanted}: allowed is a level from {supported.min_level} to {supported.max_level}")
+        if name not in (METADATA_VERSION, KRAFT_VERSION) and wanted > 0:
+            records.append(FeatureLevelRecord(name=name, level=wanted))
+    return tuple(records)
+
+
+def _unformatted(disk: Disk, config: ServerConfig, cluster_id: str, ignore_formatted: bool) -> list[str]:
+    """The directories to format. Raises StorageError for one that is formatted, or belongs to somebody else."""
+    empty: list[str] = []
+    for directory in config.all_log_dirs:
+        stat = disk.stat(directory)
+        if stat is not None and not stat.is_dir:
+            raise StorageError(f"{directory} is not a directory")
+        found = _read(disk, directory)
+        if found is None:
+            empty.append(directory)
+            continue
+        if found.cluster_id != cluster_id:
+            raise StorageError(f"Log directory {directory} belongs to cluster {found.cluster_id}, not to {cluster_id}")
+        if found.node_id != config.node_id:
+            raise StorageError(f"Log directory {directory} belongs to node {found.node_id}, not to {config.node_id}")
+        if not ignore_formatted:
+            raise StorageError(
+                f"Log directory {directory} is already formatted. "
+                "Use --ignore-formatted to ignore this directory and format the others."
+            )
+    return empty
+
+
+def _read(disk: Disk, directory: str) -> MetaProperties | None:
+    try:
+        return read_meta_properties(disk, directory)
+    except ValueError as error:
+        raise StorageError(str(error)) from None
+
+
+def _write_bootstrap(disk: Disk, directory: str, records: Sequence[MetadataRecord], wall_ms: int) -> None:
+    partition_dir = metadata_partition_dir(directory)
+    disk.makedirs(partition_dir)
+    write_snapshot_file(disk, partition_dir, BOOTSTRAP_SNAPSHOT_ID, [records], MetadataSerde(), wall_ms)
+
+
+# --- info -------------------------------------------------------------------------------------------------------------
+
+
+def info(disk: Disk, config: ServerConfig) -> StorageInfo:
+    """What is there and what is wrong with it (TO-06)."""
+    found: list[str] = []
+    problems: list[str] = []
+    first: MetaProperties | None = None
+    for directory in sorted(config.all_log_dirs):
+        stat = disk.stat(directory)
+        if stat is None:
+            problems.append(f"{directory} does not exist")
+            continue
+        if not stat.is_dir:
+            problems.append(f"{directory} is not a directory")
+            continue
+        found.append(directory)
+        try:
+            properties = read_meta_properties(disk, directory)
+        except ValueError as error:
+            problems.append(f"Error loading {error}")
+            continue
+        if properties is None:
+            problems.append(f"{directory} is not formatted.")
+        elif first is None:
+            first = properties
+        elif properties.cluster_id != first.cluster_id:
+            problems.append(f"Mismatched cluster IDs between storage directories: {first.cluster_id}, {properties.cluster_id}.")
+        elif properties.node_id != first.node_id:
+            problems.append(f"Mismatched node IDs between storage directories: {first.node_id}, {properties.node_id}.")
+    return StorageInfo(directories=tuple(found), metadata={} if first is None else first.to_map(), problems=tuple(problems))
+
+
+# --- start ------------------------------------------------------------------------------------------------------------
+
+
+def verify(disk: Disk, config: ServerConfig) -> Layout:
+    """Check that every directory is formatted, for this node and one cluster (BL-14). Raises StorageError naming the culprit."""
+    ids: dict[str, UUID] = {}
+    seen: dict[UUID, str] = {}
+    cluster_id = config.cluster_id
+    said_by = "CLUSTER_ID"
+    for directory in config.all_log_dirs:
+        stat = disk.stat(directory)
+        if stat is not None and not stat.is_dir:
+            raise StorageError(f"{directory} is not a directory")
+        properties = _read(disk, directory)
+        if properties is None:
+            raise StorageError(
+                f"{directory} is not formatted: there is no {path_in(directory)}. "
+                "Format it first: kraftlite format --config FILE --cluster-id ID"
+            )
+        if properties.node_id != config.node_id:
+            raise StorageError(f"{path_in(directory)}: node.id={properties.node_id}, but this node has node.id={config.node_id}")
+        if cluster_id is None:
+            cluster_id, said_by = properties.cluster_id, path_in(directory)
+        elif properties.cluster_id != cluster_id:
+            raise StorageError(f"{path_in(directory)}: cluster.id={properties.cluster_id}, but {said_by} says {cluster_id}")
+        if properties.directory_id in seen:
+            other = seen[properties.directory_id]
+            raise StorageError(f"{directory} and {other} have the same directory.id; one is a copy of the other")
+        seen[properties.directory_id] = directory
+        ids[directory] = properties.directory_id
+    assert cluster_id is not None, "a node has at least one directory"
+    _check_metadata_home(disk, config)
+    home = metadata_partition_dir(config.metadata_log_dir)
+    if config.is_controller and disk.stat(home) is None and disk.stat(f"{config.metadata_log_dir}/{LEGACY_BOOTSTRAP}") is None:
+        raise StorageError(
+            f"{config.metadata_log_dir} is formatted, but its metadata log {home} is gone: restore it; where other controllers "
+            "have the metadata, remove meta.properties and format the directory anew"
+        )
+    bootstrap = read_bootstrap(disk, config.metadata_log_dir) if config.is_controller else None
+    return Layout(cluster_id=cluster_id, directory_ids=ids, metadata_log_dir=config.metadata_log_dir, bootstrap=bootstrap)
+
+
+def _check_metadata_home(disk: Disk, config: ServerConfig) -> None:
+    for directory in config.log_dirs:
+        path = metadata_partition_dir(directory)
+        if directory != config.metadata_log_dir and disk.stat(path) is not None:
+            raise StorageError(f"{path} exists, but the metadata log belongs into metadata.log.dir={config.metadata_log_dir}")
+
+
+def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, ...]:
+    """The bootstrap records of a controller; of a directory without any, those of the latest version. Raises StorageError."""
+    partition_dir = metadata_partition_dir(metadata_log_dir)
+    candidates = (f"{partition_dir}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}", f"{metadata_log_dir}/{LEGACY_BOOTSTRAP}")
+    path = next((candidate for candidate in candidates if disk.stat(candidate) is not None), None)
+    if path is None:
+        return bootstrap_records(METADATA_VERSIONS[LATEST_METADATA_VERSION], {})
+    try:
+        records = _snapshot_records(disk, path)
+    except (Fault, ApiError, ValueError) as error:
+        what = str(error).removeprefix(f"{path} is damaged: ").partition(". ")[0]
+        raise StorageError(
+            f"{path} is damaged: {what}. It says how the cluster begins: remove it if this controller has run before, "
+            "or format the directory anew"
+        ) from None
+    first = records[0] if records else None
+    if not isinstance(first, FeatureLevelRecord) or first.name != METADATA_VERSION:
+        raise StorageError(f"{path}: the first record must be the level of {METADATA_VERSION}")
+    return records
+
+
+def _snapshot_records(disk: Disk, path: str) -> tuple[MetadataRecord, ...]:
+    """Of a snapshot by its usual name or by the name that it had in older formats."""
+    serde = MetadataSerde()
+    if not path.endswith(LEGACY_BOOTSTRAP):
+        return tuple(record for batch in read_snapshot_file(disk, path, serde).batches() for record in batch)
+    records: list[MetadataRecord] = []
+    for header, batch in iter_batches(disk.read_file(path)):
+        if not check_crc(batch, header):
+            raise ValueError(f"the batch at offset {header.base_offset} is damaged")
+        if not header.is_control:
+            records.extend(serde.decode(record.value) for record in iter_records(batch) if record.value is not None)
+    return tuple(records)
+
+
+@dataclass(slots=True)
+class Locks:
+    """The locks of a node's directories, held while it runs (BL-15)."""
+
+    held: list[DirLock] = field(default_factory=list)
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        for lock in held:
+            lock.release()
+
+
+def lock_directories(disk: Disk, directories: Sequence[str]) -> Locks:
+    """Take the lock file of every directory, or of none. Raises StorageError naming the one that another process holds."""
+    locks = Locks()
+    for directory in directories:
+        path = f"{directory}/{LOCK_FILE}"
+        lock = disk.lock(path)
+        if lock is None:
+            locks.release()
+            raise StorageError(f"{path} is locked: another process is using this directory")
+        locks.held.append(lock)
+    return locks

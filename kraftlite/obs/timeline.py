@@ -1,0 +1,83 @@
+"""The trace as a file of JSON lines, from which tools tell what happened across nodes.
+
+One line per event: `{"ts": wall ms, "node": id, "event": name, …facts}`. The file is bounded: at half of its limit it
+becomes `<name>.1` and a new one begins, so that the last half is always there. A line is written before `emit` returns:
+SIGKILL loses none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from kraftlite.model.ids import NodeId
+from kraftlite.runtime.trace import TraceEvent
+
+TIMELINE_NAME: Final = "kraftlite-trace.jsonl"
+_encode = json.JSONEncoder(default=str, separators=(",", ":"), ensure_ascii=False).encode
+
+
+class TimelineFile:
+    """A sink. Creates the directory if need be; an I/O error ends the writing and nothing else."""
+
+    def __init__(self, path: str, node_id: NodeId, max_bytes: int = 32 << 20) -> None:
+        self._path = Path(path)
+        self._node_id = node_id
+        self._limit = max(max_bytes // 2, 1)
+        self._fd: int | None = None
+        self._size = 0
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._open()
+        except OSError:
+            self.close()
+
+    def _open(self) -> int:
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(self._fd).st_size
+        return self._fd
+
+    def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, Any]) -> None:
+        fd = self._fd
+        if fd is None:
+            return
+        line = (_encode({"ts": wall_ms, "node": self._node_id, "event": event.event, **facts}) + "\n").encode()
+        try:
+            if self._size + len(line) > self._limit and self._size:
+                self.close()
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
+                fd = self._open()
+            self._size += os.write(fd, line)
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            os.close(fd)
+
+
+def read_timeline(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The events of one file, the older half first. A line cut off by a crash, or damaged, is left out."""
+    path = Path(path)
+    for part in (path.with_name(path.name + ".1"), path):
+        try:
+            lines = part.read_bytes().splitlines()
+        except FileNotFoundError:
+            continue
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and "ts" in event and "event" in event:
+                yield event
+
+
+def merge_timelines(paths: Iterable[str | Path], *, since_ms: int = 0) -> list[dict[str, Any]]:
+    """The events of several nodes by wall time; the nodes of a local cluster share one clock."""
+    events = [event for path in paths for event in read_timeline(path) if event["ts"] >= since_ms]
+    return sorted(events, key=lambda event: int(event["ts"]))

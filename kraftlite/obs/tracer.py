@@ -1,0 +1,65 @@
+"""The tracer of a node's process: stamps each typed event and hands it to the log, the timeline file and the counters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TextIO
+
+from kraftlite.model.ids import NodeId
+from kraftlite.obs.log import LogSink
+from kraftlite.obs.timeline import TimelineFile
+from kraftlite.runtime.ports import Clock, Tracer
+from kraftlite.runtime.trace import TraceEvent
+
+LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+Sink = Callable[[int, TraceEvent, dict[str, Any]], None]
+"""sink(wall_ms, event, facts). Must not raise and must not block."""
+
+
+class HostTracer(Tracer):
+    """Bound to one node. Events below `level` are dropped before their facts are collected."""
+
+    def __init__(self, node_id: NodeId, clock: Clock, sinks: Sequence[Sink], level: str = "info") -> None:
+        self.node_id = node_id
+        self._clock = clock
+        self._sinks = list(sinks)
+        self._least = LEVELS[level]
+
+    def emit(self, event: TraceEvent) -> None:
+        if LEVELS[event.level] < self._least:
+            return
+        wall_ms = self._clock.wall_ms()
+        facts = event.facts()
+        for sink in self._sinks:
+            sink(wall_ms, event, facts)
+
+    def add_sink(self, sink: Sink) -> None:
+        self._sinks.append(sink)
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            close = getattr(sink, "close", None)
+            if close is not None:
+                close()
+
+
+def open_tracer(
+    node_id: NodeId,
+    clock: Clock,
+    *,
+    level: str = "info",
+    log_format: str = "auto",
+    stream: TextIO | None = None,
+    timeline_path: str | None = None,
+    timeline_max_bytes: int = 32 << 20,
+) -> HostTracer:
+    """The usual tracer: log lines on `stream` (standard error) and, with a path, the timeline file.
+
+    Source: `kraftlite.log.level`, `kraftlite.log.format`, `kraftlite.trace.file`, `kraftlite.trace.max.bytes`.
+    """
+    sinks: list[Sink] = [LogSink(node_id, stream or sys.stderr, log_format)]
+    if timeline_path is not None:
+        sinks.append(TimelineFile(timeline_path, node_id, timeline_max_bytes))
+    return HostTracer(node_id, clock, sinks, level)

@@ -1,0 +1,1 @@
+"""What a driver runs on: ports, the trace vocabulary, and the actor loop."""

@@ -1,0 +1,196 @@
+"""The ports: everything outside a core, as Protocols. The host implements them with the real machine, the simulator with a fake.
+
+Cores see only `Disk`/`File` (synchronous, page cache) and a `random.Random`; drivers see all of them.
+Times are integer milliseconds. A port's error is an `OSError` (disk) or a `TransportError` (transport), never anything else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.method import Method
+from kraftlite.runtime.trace import TraceEvent
+
+T = TypeVar("T")
+
+
+class TimerHandle(Protocol):
+    """A callback that has been scheduled; cancelling it twice or too late is harmless."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Local monotonic and wall time of one node. All waiting of a driver goes through its node's clock."""
+
+    def now_ms(self) -> int:
+        """Monotonic; meaningful only as differences on this node."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch; may jump."""
+        ...
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
+        """Run `callback` on the loop after `delay_ms` (at least; late after a pause)."""
+        ...
+
+    async def sleep(self, delay_ms: int) -> None: ...
+
+
+class File(Protocol):
+    """An open file. Reads and writes are positional and go to the page cache; durability needs `sync` or `flush`."""
+
+    @property
+    def path(self) -> str: ...
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """Up to `length` bytes; shorter only at the end of the file."""
+        ...
+
+    def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
+        """Write all buffers one behind the other at `offset`; returns the bytes written, which is all of them."""
+        ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """fdatasync, blocking. For small files and at rare moments (votes, checkpoints, roll, shutdown)."""
+        ...
+
+    async def flush(self) -> None:
+        """fdatasync off the loop. What was written before the call is durable when it returns."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DirLock(Protocol):
+    """An exclusive hold on a directory, until released or until the process ends."""
+
+    def release(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStat:
+    size: int
+    mtime_ms: int
+    is_dir: bool
+
+
+class Disk(Protocol):
+    """A file system as a node sees it. Paths are absolute strings. Raises OSError (FileNotFoundError included)."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError unless it exists or `create` is set."""
+        ...
+
+    def stat(self, path: str) -> FileStat | None:
+        """None when there is no such file."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in sorted order; an absent directory raises FileNotFoundError."""
+        ...
+
+    def makedirs(self, path: str) -> None:
+        """Create the directory and its parents if missing, and make their entries durable."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """Create one directory; FileExistsError when there is one. Not durable until `sync_dir` of the parent."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic replace; not durable until `sync_dir` of the parent."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def rmtree(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        """Temp file, fsync, rename, fsync of the directory: after return either the old or the new content, durably new."""
+        ...
+
+    def lock(self, path: str) -> DirLock | None:
+        """Take an exclusive lock file (`.lock`, BL-15); None when another process (or node) holds it."""
+        ...
+
+
+class TransportError(Exception):
+    """The peer could not be reached, or did not answer in time. Says nothing about whether it acted."""
+
+
+Handler = Callable[[Any], Awaitable[Any]]
+"""async (request) -> response. Raises ApiError for an expected refusal: the caller's `call` raises the same ApiError."""
+
+
+class Transport(Protocol):
+    """Request and response between nodes. At most once: a lost answer is a TransportError and is never retried here."""
+
+    async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
+        """Raises TransportError, or the ApiError that the handler raised."""
+        ...
+
+    async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
+        """Start answering on `listen` (port 0 picks one); returns the bound endpoint. One call per listener."""
+        ...
+
+    async def close(self, grace_ms: int = 0) -> None: ...
+
+
+class Tracer(Protocol):
+    """Where typed events go. Bound to one node; stamps node id and time itself. Must not raise and must not block."""
+
+    def emit(self, event: TraceEvent) -> None: ...
+
+
+@runtime_checkable
+class TaskHandle(Protocol):
+    """A spawned task. Cancel it and await it; awaiting raises what it raised."""
+
+    def cancel(self) -> object: ...
+
+    def done(self) -> bool: ...
+
+    def __await__(self) -> Any: ...
+
+
+class Tasks(Protocol):
+    """Owned tasks. An owned task that ends with an exception other than CancelledError calls the node's fault handler."""
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> TaskHandle: ...
+
+    async def run_blocking(self, function: Callable[[], T]) -> T:
+        """Run a slow, self-contained file operation off the loop (host: a thread; simulator: inline with a delay)."""
+        ...
+
+    async def cancel_all(self) -> None:
+        """Cancel and await every task spawned here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What `node/build` hands to every driver of one node."""
+
+    node_id: NodeId
+    clock: Clock
+    disk: Disk
+    transport: Transport
+    tracer: Tracer
+    tasks: Tasks
+    entropy: random.Random
+    fault: Callable[[BaseException, str], None]
+    """fault(error, where): classify and act: log, stop the node with a non-zero exit. The only catch-all of the house."""

@@ -1,0 +1,109 @@
+"""Events of the broker: lifecycle, log directories, metadata application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kraftlite.runtime.trace import TraceEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStateChanged(TraceEvent):
+    event: ClassVar[str] = "broker.state_changed"
+    previous: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistered(TraceEvent):
+    event: ClassVar[str] = "broker.registered"
+    broker_epoch: int
+    incarnation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationRefused(TraceEvent):
+    event: ClassVar[str] = "broker.registration_refused"
+    level: ClassVar[str] = "warning"
+    reason: str
+    retry_in_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeatFailed(TraceEvent):
+    event: ClassVar[str] = "broker.heartbeat_failed"
+    level: ClassVar[str] = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFenced(TraceEvent):
+    """The controller's answer says that this running broker is fenced, or no longer is."""
+
+    event: ClassVar[str] = "broker.fenced_changed"
+    level: ClassVar[str] = "warning"
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstPublishDone(TraceEvent):
+    event: ClassVar[str] = "broker.first_publish_done"
+    metadata_offset: int
+    logs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsLoaded(TraceEvent):
+    event: ClassVar[str] = "broker.logs_loaded"
+    log_dir: str
+    logs: int
+    clean: bool
+    elapsed_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayLogSetAside(TraceEvent):
+    event: ClassVar[str] = "broker.stray_log_set_aside"
+    level: ClassVar[str] = "warning"
+    partition: str
+    topic_id: str | None
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectoryIgnored(TraceEvent):
+    """A directory in a log directory that is no partition of ours: reported and left alone (LG-33)."""
+
+    event: ClassVar[str] = "broker.log_directory_ignored"
+    level: ClassVar[str] = "warning"
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDeleted(TraceEvent):
+    event: ClassVar[str] = "broker.log_deleted"
+    partition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirFailed(TraceEvent):
+    event: ClassVar[str] = "broker.log_dir_failed"
+    level: ClassVar[str] = "error"
+    log_dir: str
+    directory_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanShutdownMarked(TraceEvent):
+    event: ClassVar[str] = "broker.clean_shutdown_marked"
+    log_dir: str
+    broker_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlockReceived(TraceEvent):
+    event: ClassVar[str] = "broker.producer_id_block_received"
+    first_producer_id: int
+    count: int

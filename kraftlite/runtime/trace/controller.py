@@ -1,0 +1,103 @@
+"""Events of the controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kraftlite.model.ids import NodeId
+from kraftlite.runtime.trace import TraceEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerClaimed(TraceEvent):
+    """This node became the active controller."""
+
+    event: ClassVar[str] = "controller.claimed"
+    raft_epoch: int
+    write_offset: int
+    stable_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerActivated(TraceEvent):
+    """The activation records were applied; periodic tasks run from here on."""
+
+    event: ClassVar[str] = "controller.activated"
+    raft_epoch: int
+    records: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRenounced(TraceEvent):
+    event: ClassVar[str] = "controller.renounced"
+    level: ClassVar[str] = "warning"
+    raft_epoch: int
+    reverted_to: int
+    failed_operations: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordAppended(TraceEvent):
+    """A record was applied on the active controller and given to raft; `detail` says what it changes."""
+
+    event: ClassVar[str] = "controller.record_appended"
+    record: str
+    offset: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsAppended(TraceEvent):
+    """Many records of one operation; those that follow the first ones are not traced one by one."""
+
+    event: ClassVar[str] = "controller.records_appended"
+    operation: str
+    count: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StableAdvanced(TraceEvent):
+    event: ClassVar[str] = "controller.stable_advanced"
+    level: ClassVar[str] = "debug"
+    stable_offset: int
+    committed_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationFailed(TraceEvent):
+    event: ClassVar[str] = "controller.operation_failed"
+    level: ClassVar[str] = "warning"
+    operation: str
+    error: str
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSessionExpired(TraceEvent):
+    event: ClassVar[str] = "controller.broker_session_expired"
+    level: ClassVar[str] = "warning"
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStateChanged(TraceEvent):
+    """A heartbeat moved a broker: fenced, unfenced, controlled_shutdown, shutdown_now."""
+
+    event: ClassVar[str] = "controller.broker_state_changed"
+    broker_id: NodeId
+    broker_epoch: int
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotLoaded(TraceEvent):
+    event: ClassVar[str] = "controller.snapshot_loaded"
+    end_offset: int
+    raft_epoch: int
+    records: int

@@ -1,0 +1,62 @@
+"""Events of the client listeners. Nothing here is emitted per request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kraftlite.runtime.trace import TraceEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerStarted(TraceEvent):
+    event: ClassVar[str] = "wire.listener_started"
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerStopped(TraceEvent):
+    event: ClassVar[str] = "wire.listener_stopped"
+    listener: str
+    port: int
+    unanswered: int
+    """Requests in flight whose connections were cut when the grace was over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionClosed(TraceEvent):
+    """The broker closed a connection because of what came over it, or did not (CP-02, CP-06, RP-01)."""
+
+    event: ClassVar[str] = "wire.connection_closed"
+    level: ClassVar[str] = "warning"
+    listener: str
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionRefused(TraceEvent):
+    """One connection too many (CP-06)."""
+
+    event: ClassVar[str] = "wire.connection_refused"
+    level: ClassVar[str] = "warning"
+    listener: str
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoTopicCreationRequested(TraceEvent):
+    event: ClassVar[str] = "wire.auto_topic_creation_requested"
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoTopicCreationFailed(TraceEvent):
+    event: ClassVar[str] = "wire.auto_topic_creation_failed"
+    level: ClassVar[str] = "warning"
+    topics: tuple[str, ...]
+    error: str
+    reason: str | None
