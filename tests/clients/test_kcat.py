@@ -1,0 +1,35 @@
+"""kcat: list, produce, consume."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from tests.harness.local import Cluster
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.xdist_group("clients"),
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed"),
+]
+
+
+def kcat(cluster: Cluster, *args: str, stdin: str | None = None) -> str:
+    done = subprocess.run(
+        ["kcat", "-b", cluster.bootstrap, *args], input=stdin, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_produce_consume_list(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic)
+    kcat(cluster, "-P", "-t", topic, "-K", ":", stdin="".join(f"k{n}:v{n}\n" for n in range(50)))
+    lines = kcat(cluster, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%o %k %s\n").splitlines()
+    assert lines == [f"{n} k{n} v{n}" for n in range(50)]
+    listed = json.loads(kcat(cluster, "-L", "-J"))
+    assert {broker["id"] for broker in listed["brokers"]} == set(cluster.brokers)
+    assert topic in {found["topic"] for found in listed["topics"]}

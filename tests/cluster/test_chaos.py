@@ -1,0 +1,41 @@
+"""Any fault at any time, drawn from a seed: nothing acknowledged is lost, nothing read changes, everything recovers.
+
+`KRAFTLITE_CHAOS_SEEDS=7,20-29 pytest -m slow tests/cluster/test_chaos.py` runs those seeds; the schedule of a seed is always the
+same, the moments at which it hits are not. `KRAFTLITE_CHAOS_KEEP=DIR` keeps the cluster's files of a run that failed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.harness.chaos import run_seed
+
+
+def _seeds() -> list[int]:
+    seeds: list[int] = []
+    for part in os.environ.get("KRAFTLITE_CHAOS_SEEDS", "").split(","):
+        first, _, last = part.strip().partition("-")
+        if first:
+            seeds += range(int(first), int(last or first) + 1)
+    return seeds
+
+
+def _keep() -> Path | None:
+    folder = os.environ.get("KRAFTLITE_CHAOS_KEEP")
+    return Path(folder) if folder else None
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("seed", [1, 4])
+def test_chaos(seed: int) -> None:
+    run_seed(seed, duration_s=10, keep=_keep())
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", _seeds())
+def test_chaos_more(seed: int) -> None:
+    run_seed(seed, duration_s=25, keep=_keep())

@@ -1,0 +1,274 @@
+"""Files of every kind are damaged while their node is down: it heals without losing a record, or says which file is bad."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kraftlite.cli.main import cli
+from kraftlite.local.state import LocalError
+from tests.harness.damage import IN_A_PARTITION, REFUSED, UNMENDABLE_CONTROLLER, Damage, around_the_partitions, logs
+from tests.harness.local import Cluster, running, wait_for
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("damage")]
+
+RECORDS, RECORD_BYTES = 115, 20_000
+"""Per partition: three segments of the smallest size that Kafka allows."""
+SEEN_BY_READERS = ("last-segment-bit-flipped", "page-zeroed")
+"""Inside a batch that was closed in order: nobody looks there until somebody reads it."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running(controllers=1, brokers=3) as found:
+        yield found
+
+
+def value_of(partition: int, number: int) -> bytes:
+    seed = hashlib.sha256(f"{partition}/{number}".encode()).digest()
+    return (seed * (RECORD_BYTES // len(seed) + 1))[:RECORD_BYTES]
+
+
+def fill(cluster: Cluster, topic: str, victim: int, partitions: int) -> None:
+    """A topic that the victim leads, every record acknowledged by all three replicas."""
+    others = [broker for broker in cluster.brokers if broker != victim]
+    cluster.create_topic(
+        topic,
+        assignment=[[victim, *others]] * partitions,
+        config={"segment.bytes": str(1 << 20), "min.insync.replicas": "2"},
+    )
+    failed: list[str] = []
+    producer = cluster.producer(**{"enable.idempotence": True, "batch.size": 50_000, "linger.ms": 50})
+    for number in range(RECORDS):
+        for partition in range(partitions):
+            producer.produce(
+                topic,
+                value_of(partition, number),
+                partition=partition,
+                on_delivery=lambda error, _: failed.append(str(error)) if error is not None else None,
+            )
+            producer.poll(0)
+    assert producer.flush(60) == 0
+    assert not failed
+
+
+def folders(cluster: Cluster, topic: str, partition: int) -> dict[int, Path]:
+    return {broker: Path(cluster.node(broker).data_dir) / f"{topic}-{partition}" for broker in cluster.brokers}
+
+
+def log_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in logs(folder))
+
+
+def lead_again(cluster: Cluster, topic: str, victim: int) -> None:
+    """The victim is the preferred leader of everything: let it answer for what it has."""
+    result = CliRunner().invoke(cli, ["elect-leaders", "--topic", topic, "-b", cluster.bootstrap])
+    assert result.exit_code == 0, result.output
+    wait_for("the victim leads", lambda: all(view.leader == victim for view in cluster.partitions(topic).values()))
+
+
+def read_all(cluster: Cluster, topic: str, partition: int) -> list[bytes]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "t",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "enable.partition.eof": True,
+        }
+    )
+    found: list[bytes] = []
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        while True:
+            message = consumer.poll(10)
+            assert message is not None, f"{topic}-{partition} stalls behind {len(found)} records"
+            if message.error() is not None:
+                assert message.error().name() == "_PARTITION_EOF", message.error()
+                return found
+            found.append(message.value())
+    finally:
+        consumer.close()
+
+
+def end_and_damage(cluster: Cluster, topic: str, victim: int, *, clean: bool) -> None:
+    """Partition i suffers the i-th damage."""
+    fill(cluster, topic, victim, len(IN_A_PARTITION))
+    if clean:
+        stop(cluster, victim)
+        assert (Path(cluster.node(victim).data_dir) / ".kafka_cleanshutdown").exists()
+    else:
+        cluster.kill(victim)
+    for index, damage in enumerate(IN_A_PARTITION.values()):
+        damage(folders(cluster, topic, index)[victim])
+    cluster.restart(victim)
+    cluster.wait_whole(topic)
+    lead_again(cluster, topic, victim)
+
+
+def stop(cluster: Cluster, node_id: int) -> None:
+    cluster.terminate(node_id)
+    cluster.wait_stopped(node_id)
+
+
+def wrong_partitions(cluster: Cluster, topic: str, indexes: list[int]) -> list[str]:
+    """The victim leads and must have every record; the replicas must be byte-identical."""
+    wrong = []
+    names = list(IN_A_PARTITION)
+    for index in indexes:
+        replicas = {broker: log_bytes(folder) for broker, folder in folders(cluster, topic, index).items()}
+        if len(set(replicas.values())) != 1:
+            wrong.append(f"{names[index]}: replicas differ: { {broker: len(data) for broker, data in replicas.items()} }")
+        found = read_all(cluster, topic, index)
+        if found != [value_of(index, number) for number in range(RECORDS)]:
+            wrong.append(f"{names[index]}: read {len(found)} of {RECORDS} records")
+    return wrong
+
+
+def refuses(cluster: Cluster, node_id: int, damage: Damage, words: str) -> str | None:
+    """What is wrong with how the stopped node refuses to start with this damage; its directory is put back."""
+    node = cluster.node(node_id)
+    data, backup = Path(node.data_dir), Path(node.directory) / "backup"
+    shutil.copytree(data, backup)
+    said = node.log_path.stat().st_size
+    try:
+        damage(data)
+        cluster.restart(node_id)
+    except LocalError as error:
+        text = str(error)
+        log = node.log_path.read_bytes()[said:].decode()
+        if "Traceback" in log or len([line for line in log.splitlines() if line.startswith("kraftlite: ")]) != 1:
+            return f"not one line: {log}"
+        if words not in text or str(data) not in text or "ended while starting" not in text:
+            return text
+        return None
+    else:
+        stop(cluster, node_id)
+        return "it started"
+    finally:
+        if data.is_dir():
+            shutil.rmtree(data)
+        else:
+            data.unlink(missing_ok=True)
+        backup.rename(data)
+
+
+def test_bl_14_rf_12_what_cannot_heal_is_refused_by_name(cluster: Cluster) -> None:
+    victim = cluster.brokers[2]
+    cluster.create_topic("solo", assignment=[[victim]])
+    assert cluster.produce("solo", ["kept"]) == []
+    stop(cluster, victim)
+    wrong = {name: found for name, (damage, words) in REFUSED.items() if (found := refuses(cluster, victim, damage, words))}
+    assert not wrong
+    cluster.restart(victim)
+    cluster.wait_leader("solo")
+    assert cluster.consume("solo", at_least=1) == ["kept"]
+
+
+def test_rf_46_the_only_controller_does_not_forget(cluster: Cluster) -> None:
+    """Nobody else has the metadata: what a crash cannot have done is refused, and a torn end is not."""
+    cluster.create_topic("remembered")
+    (controller,) = cluster.controllers
+    cluster.kill(controller)
+    wrong = {
+        name: found
+        for name, (damage, words) in UNMENDABLE_CONTROLLER.items()
+        if (found := refuses(cluster, controller, damage, words))
+    }
+    assert not wrong
+    log = logs(Path(cluster.node(controller).data_dir) / "__cluster_metadata-0")[-1]
+    log.write_bytes(log.read_bytes() + b"half a batch")
+    cluster.restart(controller)
+    wait_for("brokers are there", lambda: len(cluster.admin().list_topics(timeout=10).brokers) == 3)
+    assert "remembered" in cluster.admin().list_topics(timeout=10).topics
+
+
+def test_lg_07_lg_29_files_around_the_partitions_heal(cluster: Cluster) -> None:
+    victim = cluster.brokers[1]
+    fill(cluster, "around", victim, 2)
+    stop(cluster, victim)
+    data = Path(cluster.node(victim).data_dir)
+    around_the_partitions(data, "around-0")
+    cluster.restart(victim)
+    cluster.wait_whole("around")
+    lead_again(cluster, "around", victim)
+    for partition in range(2):
+        assert len({log_bytes(folder) for folder in folders(cluster, "around", partition).values()}) == 1
+        assert read_all(cluster, "around", partition) == [value_of(partition, number) for number in range(RECORDS)]
+    names = {
+        path.name.partition(".")[0] + ("-" + path.name.rpartition("-")[2] if "." in path.name else "") for path in data.iterdir()
+    }
+    assert {"gone-0-stray", "unknown-7-stray", "lost+found", "nonsense"} <= names
+    assert not [path for path in data.iterdir() if path.name.endswith("-delete")]
+
+
+@pytest.mark.slow
+def test_lg_26_a_killed_broker_heals_every_damage(cluster: Cluster) -> None:
+    end_and_damage(cluster, "killed", cluster.brokers[0], clean=False)
+    wrong = wrong_partitions(cluster, "killed", list(range(len(IN_A_PARTITION))))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_lg_27_a_clean_shutdown_does_not_vouch_for_what_is_missing(cluster: Cluster) -> None:
+    """The marker saves the scan, so a bit that flips inside a batch is found when it is read, as in Kafka: never silently.
+
+    Without the partition's directory the broker fetches it anew.
+    """
+    victim = cluster.brokers[0]
+    end_and_damage(cluster, "stopped", victim, clean=True)
+    unseen = [index for index, name in enumerate(IN_A_PARTITION) if name in SEEN_BY_READERS]
+    wrong = wrong_partitions(cluster, "stopped", [index for index in range(len(IN_A_PARTITION)) if index not in unseen])
+    assert not wrong, "\n".join(wrong)
+    for index in unseen:
+        with pytest.raises(AssertionError, match="CRC"):
+            read_all(cluster, "stopped", index)
+        dumped = CliRunner().invoke(cli, ["log", "dump", "--batches-only", str(folders(cluster, "stopped", index)[victim])])
+        assert dumped.exit_code == 1
+        assert "wrong CRC" in dumped.output
+    stop(cluster, victim)
+    for index in unseen:
+        shutil.rmtree(folders(cluster, "stopped", index)[victim])
+    cluster.restart(victim)
+    cluster.wait_whole("stopped")
+    lead_again(cluster, "stopped", victim)
+    wrong = wrong_partitions(cluster, "stopped", unseen)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_lg_34_a_full_disk_takes_one_broker_out_and_no_record(cluster: Cluster) -> None:
+    victim = cluster.brokers[0]
+    stop(cluster, victim)
+    data, aside = Path(cluster.node(victim).data_dir), Path(cluster.node(victim).directory) / "aside"
+    data.rename(aside)
+    data.mkdir()
+    size = sum(path.stat().st_size for path in aside.rglob("*") if path.is_file()) + (3 << 20)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(data)], capture_output=True, check=False)
+    try:
+        if mounted.returncode != 0:
+            pytest.skip("no file system can be mounted here")
+        shutil.copytree(aside, data, dirs_exist_ok=True)
+        cluster.restart(victim)
+        fill(cluster, "full", victim, 4)
+        wait_for("the broker has stopped", lambda: cluster.node(victim).state == "stopped")
+        said = [line for line in cluster.node(victim).log_path.read_text().splitlines() if line.startswith("kraftlite: ")]
+        assert "No space left on device" in said[-1]
+        assert str(data) in said[-1]
+        for partition in range(4):
+            assert read_all(cluster, "full", partition) == [value_of(partition, number) for number in range(RECORDS)]
+    finally:
+        if cluster.node(victim).state != "stopped":
+            cluster.kill(victim)
+        subprocess.run(["umount", str(data)], capture_output=True, check=False)
+        data.rmdir()
+        aside.rename(data)
+    cluster.restart(victim)
+    cluster.wait_whole("full")

@@ -1,0 +1,256 @@
+"""What a metadata image makes the broker do, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kraftlite.broker.dynamic_configs import DynamicConfigs
+from kraftlite.broker.log_dirs import LogDirs
+from kraftlite.broker.metadata_cache import MetadataCache
+from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.log.config import LogConfig
+from kraftlite.metadata.delta import MetadataDelta
+from kraftlite.metadata.image import MetadataImage, MetadataProvenance
+from kraftlite.metadata.publisher import Manifest
+from kraftlite.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from kraftlite.metadata.topics_delta import TopicsDelta
+from kraftlite.model.errors import Fault
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import ConfigResourceType
+from kraftlite.model.topic_partition import TopicPartition
+from tests.harness.broker_logs import ORDERS, PAYMENTS, Logs
+
+ME = NodeId(1)
+
+
+def topic(name: str, topic_id: UUID, *replicas: int) -> list[MetadataRecord]:
+    nodes = tuple(NodeId(replica) for replica in replicas)
+    return [
+        TopicRecord(name=name, topic_id=topic_id),
+        PartitionRecord(
+            topic_id=topic_id, partition=0, replicas=nodes, isr=nodes, leader=nodes[0], leader_epoch=0, partition_epoch=0
+        ),
+    ]
+
+
+def topic_config(name: str, key: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=name, name=key, value=value)
+
+
+def broker_config(name: str, key: str, value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=ConfigResourceType.BROKER, resource_name=name, name=key, value=value)
+
+
+class Replicas:
+    """Writes down what it is told."""
+
+    def __init__(self, said: list[str], logs: LogDirs, cache: MetadataCache) -> None:
+        self.said = said
+        self.logs = logs
+        self.cache = cache
+        self.configs: list[tuple[str, LogConfig]] = []
+
+    def start(self) -> None:
+        self.said.append(f"start with {len(self.logs.logs())} logs")
+
+    def apply_delta(self, delta: TopicsDelta, image: MetadataImage) -> None:
+        changes = delta.local_changes(ME)
+        assert self.cache.image is image
+        self.said.append(f"apply leaders={[str(tp) for tp in changes.leaders]} at {image.offset}")
+
+    def handle_image(self, image: MetadataImage) -> None:
+        self.said.append(f"image {image.offset}")
+
+    def update_log_config(self, topic: str, config: LogConfig) -> None:
+        self.said.append(f"configure {topic}")
+        self.configs.append((topic, config))
+
+    def start_hw_checkpoints(self) -> None:
+        self.said.append("hw checkpoints")
+
+
+class Scene:
+    def __init__(self, logs: Logs | None = None) -> None:
+        self.said: list[str] = []
+        self.configs = DynamicConfigs(ME, {"log.segment.bytes": "1000000", "log.retention.hours": "168"})
+        self.logs = logs or Logs()
+        self.logs.dirs.read_markers()
+        self.cache = MetadataCache("cluster")
+        self.replicas = Replicas(self.said, self.logs.dirs, self.cache)
+        self.resent = 0
+        self.publisher = BrokerMetadataPublisher(
+            self.logs.bed.ports,
+            ME,
+            cache=self.cache,
+            configs=self.configs,
+            log_dirs=self.logs.dirs,
+            replicas=self.replicas,
+            resend_registration=self._resend,
+        )
+        self.image = MetadataImage.EMPTY
+        self.offset = 0
+
+    def _resend(self) -> None:
+        self.resent += 1
+
+    def publish(self, *records: MetadataRecord | Sequence[MetadataRecord]) -> None:
+        delta = MetadataDelta(self.image)
+        for item in records:
+            for record in item if isinstance(item, list) else [item]:
+                delta.replay(record)  # type: ignore[arg-type]
+                self.offset += 1
+        provenance = MetadataProvenance(
+            last_contained_offset=self.offset, last_contained_epoch=1, last_contained_log_time_ms=0, is_offset_batch_aligned=True
+        )
+        self.image = delta.apply(provenance)
+        self.publisher.on_metadata_update(delta, self.image, Manifest(kind="log", provenance=provenance))
+
+    async def settle(self) -> None:
+        await self.logs.bed.clock.settle(60)
+
+
+async def with_logs(*topics: tuple[str, UUID]) -> Logs:
+    """A broker that stopped cleanly with these logs."""
+    logs = Logs()
+    await logs.load()
+    for name, topic_id in topics:
+        logs.create(TopicPartition(name, 0), "x", topic_id=topic_id)
+    await logs.dirs.close(1)
+    return logs.restart()
+
+
+async def test_ml_21_first_image_in_order() -> None:
+    scene = Scene(await with_logs(("orders", ORDERS)))
+    scene.publish(topic("orders", ORDERS, 1), topic_config("orders", "segment.bytes", "2000"))
+    assert scene.said == []
+    await scene.settle()
+    await scene.publisher.wait_first_publish()
+    assert scene.said == [
+        "start with 1 logs",
+        "apply leaders=['orders-0'] at 3",
+        "configure orders",
+        "image 3",
+        "hw checkpoints",
+    ]
+    assert [event.logs for event in scene.logs.bed.events("broker.first_publish_done")] == [1]
+
+
+async def test_ml_21_updates_during_recovery_wait_and_keep_their_order() -> None:
+    scene = Scene(await with_logs(("orders", ORDERS)))
+    recovering = asyncio.Event()
+    plain = scene.logs.bed.tasks.run_blocking
+
+    async def slow(function: Any) -> Any:
+        await recovering.wait()
+        return await plain(function)
+
+    scene.logs.bed.tasks.run_blocking = slow  # type: ignore[method-assign]
+    scene.publish(topic("orders", ORDERS, 1))
+    await scene.settle()
+    scene.publish(topic("payments", PAYMENTS, 1))
+    scene.publish(topic_config("payments", "retention.ms", "5"))
+    await scene.settle()
+    waiting = asyncio.ensure_future(scene.publisher.wait_first_publish())
+    await scene.settle()
+    assert scene.said == [] and not waiting.done()
+    recovering.set()
+    await scene.settle()
+    assert waiting.done()
+    assert [line for line in scene.said if not line.startswith("image")] == [
+        "start with 1 logs",
+        "apply leaders=['orders-0'] at 2",
+        "apply leaders=['payments-0'] at 4",
+        "configure payments",
+        "hw checkpoints",
+    ]
+    assert scene.cache.image is scene.image
+    scene.publish(topic("later", UUID(int=7000), 1))
+    assert scene.said[-2:] == ["apply leaders=['later-0'] at 7", "image 7"]
+
+
+@pytest.mark.parametrize(
+    ("records", "kept"),
+    [
+        (topic("orders", ORDERS, 1, 2), True),
+        (topic("orders", ORDERS, 2, 3), False),
+        (topic("orders", PAYMENTS, 1), False),
+        (topic("renamed", ORDERS, 1), False),
+        (topic("payments", PAYMENTS, 1), False),
+    ],
+    ids=["ours", "replica moved away", "created anew", "another name", "deleted"],
+)
+async def test_ml_23_the_first_image_says_which_logs_are_strays(records: list[MetadataRecord], kept: bool) -> None:
+    scene = Scene(await with_logs(("orders", ORDERS)))
+    scene.publish(records)
+    await scene.settle()
+    assert (scene.logs.dirs.get(TopicPartition("orders", 0)) is not None) is kept
+    assert bool(scene.logs.bed.events("broker.stray_log_set_aside")) is not kept
+
+
+async def test_cm_52_configs_reach_the_logs_topic_over_broker_over_cluster_over_file() -> None:
+    scene = Scene()
+    scene.publish(topic("orders", ORDERS, 1))
+    await scene.settle()
+    assert scene.configs.log_config_for("orders").segment_bytes == 1_000_000
+
+    def segment_bytes() -> int:
+        name, config = scene.replicas.configs[-1]
+        assert name == "orders"
+        return config.segment_bytes
+
+    scene.logs.create(TopicPartition("orders", 0), topic_id=ORDERS)
+    scene.publish(broker_config("", "log.segment.bytes", "900000"))
+    assert segment_bytes() == 900_000
+    scene.publish(broker_config("1", "log.segment.bytes", "800000"))
+    assert segment_bytes() == 800_000
+    scene.publish(topic_config("orders", "segment.bytes", "700000"))
+    assert segment_bytes() == 700_000
+    scene.publish(topic_config("orders", "segment.bytes", None))
+    assert segment_bytes() == 800_000
+    count = len(scene.replicas.configs)
+    scene.publish(broker_config("2", "log.segment.bytes", "600000"))
+    assert len(scene.replicas.configs) == count, "another broker's"
+
+
+async def test_ml_25_a_registration_without_directories_is_sent_again() -> None:
+    scene = Scene()
+    registration = RegisterBrokerRecord(
+        broker_id=ME,
+        incarnation_id=UUID(int=9),
+        broker_epoch=1,
+        listeners=(),
+        features=(),
+        rack=None,
+        fenced=True,
+        in_controlled_shutdown=False,
+        log_dirs=(),
+    )
+    scene.publish(FeatureLevelRecord(name="metadata.version", level=14), registration)
+    await scene.settle()
+    assert scene.resent == 0
+    scene.publish(FeatureLevelRecord(name="metadata.version", level=17))
+    assert scene.resent == 1
+
+
+async def test_a_closed_publisher_lets_nobody_wait() -> None:
+    scene = Scene()
+    waiting = asyncio.ensure_future(scene.publisher.wait_first_publish())
+    await scene.settle()
+    scene.publisher.close()
+    with pytest.raises(Fault, match="stopped"):
+        await waiting
+    scene.publish(topic("orders", ORDERS, 1))
+    await scene.settle()
+    assert scene.said == []

@@ -1,0 +1,135 @@
+"""random-uuid, format, storage info and config explain, as a user types them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kraftlite.cli.main import cli
+
+Run = Callable[..., Result]
+ID = "xAnarm01TwSKb6sp_r7iNQ"
+
+
+@pytest.fixture
+def run() -> Run:
+    def invoke(*arguments: object, env: dict[str, str] | None = None) -> Result:
+        return CliRunner().invoke(cli, [str(argument) for argument in arguments], env=env)
+
+    return invoke
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
+        "listeners=PLAINTEXT://localhost:9092,REPLICATION://localhost:9192,CONTROLLER://localhost:9093\n"
+        "controller.listener.names=CONTROLLER\ninter.broker.listener.name=REPLICATION\n"
+        f"log.dirs={tmp_path}/a,{tmp_path}/b\n"
+    )
+    return path
+
+
+def test_to_01_random_uuid(run: Run) -> None:
+    seen = set()
+    for _ in range(1000):
+        result = run("random-uuid")
+        text = result.output.rstrip("\n")
+        assert result.exit_code == 0
+        assert result.output == text + "\n"
+        assert len(text) == 22
+        assert not text.startswith("-")
+        raw = base64.urlsafe_b64decode(text + "==")
+        assert len(raw) == 16
+        assert int.from_bytes(raw) >= 100
+        seen.add(text)
+    assert len(seen) == 1000
+
+
+def test_to_02_format_prints_a_line_for_each_directory(run: Run, config: Path, tmp_path: Path) -> None:
+    result = run("format", "--config", config, "--cluster-id", ID)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert len(lines) == 2
+    for line, name in zip(sorted(lines, key=lambda line: f"{tmp_path}/b" in line), "ab", strict=True):
+        assert line.startswith("Formatting ")
+        assert f"{tmp_path}/{name} with metadata.version" in line
+        assert (tmp_path / name / "meta.properties").exists()
+
+
+def test_to_02_what_is_missing_is_a_usage_error(run: Run, config: Path) -> None:
+    for arguments in (("format", "--cluster-id", ID), ("format", "--config", config), ("storage", "info")):
+        result = run(*arguments)
+        assert result.exit_code != 0
+        assert "is missing" in result.output
+
+
+def test_to_03_formatting_twice(run: Run, config: Path, tmp_path: Path) -> None:
+    assert run("format", "-c", config, "-t", ID).exit_code == 0
+    twice = run("format", "-c", config, "-t", ID)
+    assert twice.exit_code == 1
+    assert "already formatted" in twice.output
+    assert "--ignore-formatted" in twice.output
+    assert str(tmp_path) in twice.output
+    ignored = run("format", "-c", config, "-t", ID, "--ignore-formatted")
+    assert ignored.exit_code == 0
+    assert "already formatted" in ignored.output
+    (tmp_path / "b" / "meta.properties").unlink()
+    half = run("format", "-c", config, "-t", ID, "-g")
+    assert half.exit_code == 0
+    assert half.output.count("Formatting") == 1
+    other = run("format", "-c", config, "-t", "AAAAAAAAAAAAAAAAAAAAbQ", "-g")
+    assert other.exit_code == 1
+    assert ID in other.output
+
+
+def test_to_05_an_unsupported_release_writes_nothing(run: Run, config: Path, tmp_path: Path) -> None:
+    result = run("format", "-c", config, "-t", ID, "--release-version", "1.0-IV0")
+    assert result.exit_code == 1
+    assert "1.0-IV0" in result.output
+    assert not (tmp_path / "a").exists()
+
+
+def test_to_06_storage_info(run: Run, config: Path, tmp_path: Path) -> None:
+    unformatted = run("storage", "info", "-c", config)
+    assert unformatted.exit_code == 1
+    assert "Found problem" in unformatted.output
+    run("format", "-c", config, "-t", ID)
+    found = run("storage", "info", "-c", config)
+    assert found.exit_code == 0
+    assert f"Found log directories:\n  {tmp_path}/a\n  {tmp_path}/b\n" in found.output
+    assert f"Found metadata: {{cluster.id={ID}, directory.id=" in found.output
+    as_json = json.loads(run("storage", "info", "-c", config, "-o", "json").output)
+    assert as_json["directories"] == [f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert as_json["problems"] == []
+
+
+def test_to_08_a_configuration_that_cannot_work_ends_with_all_its_problems(run: Run, config: Path) -> None:
+    result = run("start", "-c", config, "--override", "node.id=7", "--override", "num.partitions=none")
+    assert result.exit_code == 1
+    assert "2 problems" in result.output
+    assert "num.partitions=none" in result.output
+    assert "node.id=7" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_config_explain_says_where_values_come_from(run: Run, config: Path) -> None:
+    result = run("config", "explain", "-c", config, "--override", "num.partitions=4", env={"KAFKA_LOG_RETENTION_HOURS": "5"})
+    assert result.exit_code == 0
+    lines = {line.split()[0]: line for line in result.output.splitlines()}
+    assert "flag --override" in lines["num.partitions"]
+    assert "environment KAFKA_LOG_RETENTION_HOURS" in lines["log.retention.hours"]
+    assert f"{config}:2" in lines["node.id"]
+    assert "num.io.threads" not in lines
+    everything = run("config", "explain", "-c", config, "--all", "-o", "json")
+    values = {item["key"]: item for item in json.loads(everything.output)["values"]}
+    assert values["num.io.threads"] == {"key": "num.io.threads", "value": "8", "source": "default", "known": True}
+    broken = run("config", "explain", "-c", config, "--override", "num.partitions=x")
+    assert broken.exit_code == 1
+    assert "problem: num.partitions=x" in broken.output

@@ -1,0 +1,223 @@
+"""CM-47, CM-48, CM-50 to CM-55: configs, features, producer ids."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftlite.metadata.features import METADATA_VERSION
+from kraftlite.metadata.records import FeatureLevelRecord
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages import controller as m
+from tests.harness.controller_world import World
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.start_brokers(1)
+    world.create("t")
+    return world
+
+
+def change(world: World, kind: int, name: str, *changes: tuple[str, int, str | None]) -> ErrorCode:
+    code: ErrorCode = world.set_config(kind, name, *changes).value.resources[0].error
+    return code
+
+
+def configs(world: World, kind: int = TOPIC, name: str = "t") -> dict[str, str]:
+    return dict(world.state.configs.get((kind, name)))
+
+
+def test_cm_47_operations(world: World) -> None:
+    assert change(world, TOPIC, "t", ("retention.ms", SET, "5"), ("segment.bytes", SET, "1048576")) is ErrorCode.NONE
+    assert change(world, TOPIC, "t", ("retention.ms", DELETE, None)) is ErrorCode.NONE
+    assert configs(world) == {"segment.bytes": "1048576"}
+    assert change(world, TOPIC, "t", ("cleanup.policy", APPEND, "compact,delete")) is ErrorCode.NONE
+    assert configs(world)["cleanup.policy"] == "delete,compact", "starts from the default, adds what is new"
+    assert change(world, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")) is ErrorCode.NONE
+    assert configs(world)["cleanup.policy"] == "compact"
+    for op in (APPEND, SUBTRACT):
+        assert change(world, TOPIC, "t", ("retention.ms", op, "5")) is ErrorCode.INVALID_CONFIG
+    assert change(world, TOPIC, "t", ("retention.ms", 9, "5")) is ErrorCode.INVALID_REQUEST
+    assert change(world, TOPIC, "t", ("retention.ms", SET, None)) is ErrorCode.INVALID_REQUEST
+
+
+def test_cm_47_a_bad_key_stops_its_resource_only(world: World) -> None:
+    world.create("u")
+    request = m.IncrementalAlterConfigsRequest(
+        resources=tuple(
+            m.ConfigResourceChange(
+                resource_type=TOPIC,
+                resource_name=name,
+                changes=tuple(m.ConfigChange(name=key, op=SET, value=value) for key, value in pairs),
+            )
+            for name, pairs in (
+                ("t", [("retention.ms", "5"), ("retention.bytes", "lots")]),
+                ("u", [("retention.ms", "6")]),
+            )
+        ),
+        validate_only=False,
+        timeout_ms=1_000,
+    )
+    answer = world.submit("alter", lambda _now: world.state.configs.incremental_alter(request))
+    assert [r.error for r in answer.value.resources] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+    assert configs(world) == {}
+    assert configs(world, TOPIC, "u") == {"retention.ms": "6"}
+
+
+def test_cm_48_resources(world: World) -> None:
+    assert change(world, TOPIC, "no", ("retention.ms", SET, "5")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert change(world, BROKER, "one", ("log.retention.ms", SET, "5")) is ErrorCode.INVALID_REQUEST
+    assert change(world, BROKER, "9", ("log.retention.ms", SET, "5")) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert change(world, BROKER, "1", ("log.retention.ms", SET, "5")) is ErrorCode.NONE
+    assert change(world, BROKER, "", ("log.retention.ms", SET, "6")) is ErrorCode.NONE
+    assert change(world, 77, "x", ("a", SET, "b")) is ErrorCode.INVALID_REQUEST
+    assert configs(world, BROKER, "") == {"log.retention.ms": "6"}
+
+
+def test_cm_50_a_current_value_writes_nothing_except_for_brokers(world: World) -> None:
+    change(world, TOPIC, "t", ("retention.ms", SET, "5"))
+    change(world, BROKER, "1", ("log.retention.ms", SET, "5"))
+    end = world.quorum.leo
+    assert change(world, TOPIC, "t", ("retention.ms", SET, "5"), ("segment.ms", DELETE, None)) is ErrorCode.NONE
+    assert world.quorum.leo == end
+    assert change(world, BROKER, "1", ("log.retention.ms", SET, "5")) is ErrorCode.NONE
+    assert world.quorum.leo == end + 1
+
+
+def test_cm_50_legacy_alter_replaces_the_whole_set(world: World) -> None:
+    change(world, TOPIC, "t", ("retention.ms", SET, "5"), ("segment.ms", SET, "7"))
+    resource = m.LegacyConfigResource(
+        resource_type=TOPIC, resource_name="t", configs=(m.ConfigPair(name="segment.ms", value="8"),)
+    )
+    request = m.AlterConfigsRequest(resources=(resource,), validate_only=False, timeout_ms=1_000)
+    _ = world.submit("alter", lambda _now: world.state.configs.legacy_alter(request)).value
+    assert configs(world) == {"segment.ms": "8"}
+
+
+def test_cm_51_broker_keys_that_cannot_change_are_refused(world: World) -> None:
+    assert change(world, BROKER, "1", ("node.id", SET, "5")) is ErrorCode.INVALID_REQUEST
+    assert change(world, BROKER, "1", ("log.retention.ms", SET, "soon")) is ErrorCode.INVALID_CONFIG
+    from kraftlite.model.broker_configs import BROKER_CONFIGS
+
+    per_broker = [key.name for key in BROKER_CONFIGS.values() if key.dynamic == "per-broker"]
+    assert per_broker
+    assert change(world, BROKER, "", (per_broker[0], SET, "5")) is ErrorCode.INVALID_REQUEST
+
+
+def test_cm_52_changed_values_decide_the_next_election(world: World) -> None:
+    state = world.state
+    assert state.configs.min_isr("t", 3) == 1
+    change(world, BROKER, "", ("min.insync.replicas", SET, "3"))
+    assert state.configs.min_isr("t", 3) == 3
+    assert state.configs.min_isr("t", 2) == 2, "capped at the replication factor"
+    change(world, TOPIC, "t", ("min.insync.replicas", SET, "2"))
+    assert state.configs.min_isr("t", 3) == 2
+
+
+def update(world: World, *updates: tuple[str, int, int], validate_only: bool = False) -> ErrorCode:
+    request = m.UpdateFeaturesRequest(
+        updates=tuple(m.FeatureUpdate(name=name, level=level, upgrade_type=kind) for name, level, kind in updates),
+        validate_only=validate_only,
+        timeout_ms=1_000,
+    )
+    code = world.submit("update_features", lambda _now: world.state.features.update(request)).code
+    assert code is not None
+    return code
+
+
+UP, SAFE, UNSAFE = 1, 2, 3
+
+
+def at_level(level: int) -> World:
+    return World(bootstrap=(FeatureLevelRecord(name=METADATA_VERSION, level=level),))
+
+
+@pytest.mark.parametrize(
+    ("current", "name", "level", "kind", "code"),
+    [
+        (20, METADATA_VERSION, 21, UP, ErrorCode.NONE),
+        (20, METADATA_VERSION, 31, UP, ErrorCode.INVALID_UPDATE_VERSION),
+        (20, METADATA_VERSION, -1, UP, ErrorCode.INVALID_UPDATE_VERSION),
+        (20, METADATA_VERSION, 6, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (20, METADATA_VERSION, 0, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (20, METADATA_VERSION, 19, UP, ErrorCode.INVALID_UPDATE_VERSION),
+        (20, METADATA_VERSION, 19, SAFE, ErrorCode.NONE),
+        (20, METADATA_VERSION, 16, SAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (20, METADATA_VERSION, 16, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (20, METADATA_VERSION, 21, SAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (20, METADATA_VERSION, 21, 0, ErrorCode.INVALID_REQUEST),
+        (20, "no.such.feature", 1, UP, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_cm_53_feature_rules(current: int, name: str, level: int, kind: int, code: ErrorCode) -> None:
+    world = at_level(current)
+    assert update(world, (name, level, kind)) is code
+    assert world.state.features.metadata_version == (level if code is ErrorCode.NONE else current)
+
+
+def test_cm_53_every_broker_must_support_the_level() -> None:
+    world = at_level(20)
+    narrow = (m.FeatureRange(name=METADATA_VERSION, min_level=7, max_level=20),)
+    assert world.register(1, features=narrow).code is ErrorCode.NONE
+    assert update(world, (METADATA_VERSION, 21, UP)) is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_cm_53_all_or_nothing_and_dry_run() -> None:
+    world = at_level(20)
+    end = world.quorum.leo
+    assert update(world, (METADATA_VERSION, 21, UP), ("nope", 1, UP)) is ErrorCode.INVALID_UPDATE_VERSION
+    assert update(world, (METADATA_VERSION, 21, UP), validate_only=True) is ErrorCode.NONE
+    assert world.quorum.leo == end
+    assert world.state.features.metadata_version == 20
+
+
+def test_cm_54_finalized_features_can_be_read_at_the_stable_state() -> None:
+    world = at_level(20)
+    world.commit_at_once = False
+    update_request = (METADATA_VERSION, 21, UP)
+    request = m.UpdateFeaturesRequest(
+        updates=(m.FeatureUpdate(name=update_request[0], level=21, upgrade_type=UP),), validate_only=False, timeout_ms=1
+    )
+    world.submit("update", lambda _now: world.state.features.update(request))
+    core = world.active.core
+    assert core.state.features.finalized_at(core.offsets.read_epoch) == {METADATA_VERSION: 20}
+    world.commit()
+    assert core.state.features.finalized_at(core.offsets.read_epoch) == {METADATA_VERSION: 21}
+
+
+def test_cm_55_blocks_never_overlap_across_a_failover() -> None:
+    world = World(2)
+    world.start_brokers(1, 2)
+
+    def allocate(broker: int, epoch: int | None = None):  # type: ignore[no-untyped-def]
+        request = m.AllocateProducerIdsRequest(
+            broker_id=NodeId(broker), broker_epoch=world.epochs[broker] if epoch is None else epoch
+        )
+        return world.submit("allocate", lambda _now: world.state.producer_ids.allocate(request))
+
+    blocks = [allocate(1).value, allocate(2).value]
+    assert allocate(1, epoch=77).code is ErrorCode.STALE_BROKER_EPOCH
+    world.commit_at_once = False
+    lost = allocate(1)
+    world.quorum.elect(101)
+    world.commit_at_once = True
+    world.settle()
+    assert lost.code is ErrorCode.NOT_CONTROLLER
+    blocks.append(allocate(2).value)
+    assert [(block.first_producer_id, block.count) for block in blocks] == [(0, 1_000), (1_000, 1_000), (2_000, 1_000)]
+
+
+def test_cm_51_secrets_do_not_reach_the_trace(world: World) -> None:
+    assert change(world, BROKER, "1", ("listener.name.x.ssl.key.password", SET, "hunter2")) in set(ErrorCode)
+    assert change(world, BROKER, "1", ("my.plugin.token", SET, "hunter2")) is ErrorCode.NONE
+    assert configs(world, BROKER, "1")["my.plugin.token"] == "hunter2"
+    assert change(world, TOPIC, "t", ("retention.ms", SET, "55555")) is ErrorCode.NONE
+    traced = " ".join(str(event) for event in world.active.tracer.events)
+    assert "my.plugin.token" in traced
+    assert "55555" in traced
+    assert "hunter2" not in traced

@@ -1,0 +1,234 @@
+"""CM-15 to CM-25: topics, partitions, placement."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from uuid import UUID
+
+import pytest
+
+from kraftlite.controller.placement import StripedPlacer, UsableBroker
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages import controller as m
+from tests.harness.controller_world import World
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.start_brokers(1, 2, 3)
+    return world
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "ä", "a/b", "a:b"])
+def test_cm_15_illegal_names(world: World, name: str) -> None:
+    assert world.create(name).error is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_cm_15_collisions_and_existing(world: World) -> None:
+    assert world.create("a" * 249).error is ErrorCode.NONE
+    assert world.create("x.y_z-1").error is ErrorCode.NONE
+    assert world.create("x.y_z-1").error is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert world.create("x_y.z-1").error is ErrorCode.INVALID_TOPIC_EXCEPTION
+    both = world.create_many(world.topic("p.q"), world.topic("p_q")).value.topics
+    assert [topic.error for topic in both] == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    world.delete("x.y_z-1")
+    assert world.create("x_y.z-1").error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("partitions", "rf", "error"),
+    [
+        (0, 1, ErrorCode.INVALID_PARTITIONS),
+        (-2, 1, ErrorCode.INVALID_PARTITIONS),
+        (1, 0, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (1, -2, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (1, 4, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (-1, -1, ErrorCode.NONE),
+    ],
+)
+def test_cm_16_counts(world: World, partitions: int, rf: int, error: ErrorCode) -> None:
+    assert world.create("t", partitions, rf).error is error
+
+
+def test_cm_16_minus_one_is_the_cluster_default() -> None:
+    world = World(default_num_partitions=4, default_replication_factor=2)
+    world.start_brokers(1, 2)
+    result = world.create("t", -1, -1)
+    assert (result.num_partitions, result.replication_factor) == (4, 2)
+
+
+def test_cm_17_all_fenced_is_explained() -> None:
+    world = World()
+    world.register(1)
+    result = world.create("t")
+    assert result.error is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "fenced" in str(result.message)
+
+
+def test_cm_17_rf_may_exceed_the_unfenced_brokers(world: World) -> None:
+    world.fence(2)
+    assert world.create("t", 1, 3).error is ErrorCode.NONE
+    assert sorted(world.partition().replicas) == [1, 2, 3]
+    assert sorted(world.partition().isr) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "error"),
+    [
+        ([[1, 2], [2, 3]], ErrorCode.NONE),
+        ([[1, 2], [3]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1, 9]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1], []], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_cm_18_manual_assignments(world: World, assignments: list[list[int]], error: ErrorCode) -> None:
+    assert world.create("t", assignments=assignments).error is error
+
+
+def test_cm_18_manual_assignment_shape(world: World) -> None:
+    def create(partitions: int, rf: int, *indexes: int) -> ErrorCode:
+        manual = tuple(m.ReplicaAssignment(partition=index, broker_ids=(NodeId(1),)) for index in indexes)
+        topic = m.CreatableTopic(name="t", num_partitions=partitions, replication_factor=rf, assignments=manual, configs=())
+        code: ErrorCode = world.create_many(topic).value.topics[0].error
+        return code
+
+    assert create(1, -1, 0) is ErrorCode.INVALID_REQUEST
+    assert create(-1, 1, 0) is ErrorCode.INVALID_REQUEST
+    assert create(-1, -1, 0, 2) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert create(-1, -1, 1, 0, 1) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    world.fence(1)
+    assert create(-1, -1, 0) is ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no live replica"
+
+
+def test_cm_19_new_partition(world: World) -> None:
+    world.fence(3)
+    world.create("t", assignments=[[3, 2, 1]])
+    partition = world.partition()
+    assert (partition.isr, partition.leader) == ((2, 1), 2)
+    assert (partition.leader_epoch, partition.partition_epoch, partition.recovering) == (0, 0, False)
+
+
+def usable(count: int, racks: int = 1, fenced: tuple[int, ...] = ()) -> list[UsableBroker]:
+    return [
+        UsableBroker(broker_id=NodeId(i), rack=f"r{i % racks}" if racks > 1 else None, fenced=i in fenced) for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("brokers", "racks", "rf"), [(3, 1, 3), (6, 3, 3), (7, 2, 2), (9, 3, 4), (5, 5, 1)])
+def test_cm_20_placement_spreads(seed: int, brokers: int, racks: int, rf: int) -> None:
+    placed = StripedPlacer(random.Random(seed)).place(600, rf, usable(brokers, racks))
+    assert all(len(set(replicas)) == rf for replicas in placed)
+    for replicas in placed:
+        assert len({b % racks for b in replicas}) == min(rf, racks), "racks first"
+    if brokers % racks == 0:
+        leaders = Counter(replicas[0] for replicas in placed)
+        assert max(leaders.values()) - min(leaders[NodeId(b)] for b in range(brokers)) <= 600 // brokers // 5
+        load = Counter(broker for replicas in placed for broker in replicas)
+        assert max(load.values()) - min(load.values()) <= 600 * rf // brokers // 5
+
+
+def test_cm_20_the_preferred_leader_is_live() -> None:
+    placed = StripedPlacer(random.Random(1)).place(200, 3, usable(6, 3, fenced=(0, 3, 4)))
+    assert all(replicas[0] not in (0, 3, 4) for replicas in placed)
+    with pytest.raises(ApiError):
+        StripedPlacer(random.Random(1)).place(1, 1, usable(2, fenced=(0, 1)))
+
+
+def test_cm_21_ids_are_random_and_never_reused(world: World) -> None:
+    first = world.create("t").topic_id
+    world.delete("t")
+    second = world.create("t").topic_id
+    assert isinstance(first, UUID)
+    assert first != second
+    assert first is not None
+    assert first.version == 4
+
+
+def test_cm_22_a_bad_config_creates_nothing(world: World) -> None:
+    end = world.quorum.leo
+    for configs in ({"retention.ms": "soon"}, {"no.such.key": "1"}, {"retention.ms": None}):
+        assert world.create("t", configs=configs).error is ErrorCode.INVALID_CONFIG
+    assert world.quorum.leo == end
+    assert world.create("t", configs={"retention.ms": "5"}).error is ErrorCode.NONE
+    assert world.state.configs.get((2, "t")) == {"retention.ms": "5"}
+    batch = world.quorum.batches[-1]
+    assert len(batch.records) == 3, "one batch for the topic, its config and its partition"
+
+
+def test_cm_22_effective_configs_are_reported(world: World) -> None:
+    configs = {value.name: value for value in world.create("t", configs={"retention.ms": "5"}).configs}
+    assert (configs["retention.ms"].value, configs["retention.ms"].source) == ("5", 1)
+    assert (configs["cleanup.policy"].value, configs["cleanup.policy"].source) == ("delete", 5)
+
+
+def delete(world: World, *selectors: tuple[str | None, UUID | None]) -> list[ErrorCode]:
+    request = m.DeleteTopicsRequest(
+        topics=tuple(m.TopicSelector(name=name, topic_id=topic_id) for name, topic_id in selectors), timeout_ms=1_000
+    )
+    answer = world.submit("delete", lambda _now: world.state.topics.delete(request))
+    return [topic.error for topic in answer.value.topics]
+
+
+def test_cm_23_delete_by_name_or_id_with_configs(world: World) -> None:
+    world.create("a", configs={"retention.ms": "5"})
+    topic_id = world.create("b", 3, 3).topic_id
+    assert delete(world, ("a", None), (None, topic_id), ("no", None), (None, UUID(int=12345))) == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
+    assert world.state.configs.get((2, "a")) == {}
+    assert world.active.core.metrics.global_partition_count == 0
+    world.check()
+
+
+def test_cm_23_deletion_may_be_disabled() -> None:
+    world = World(delete_topic_enable=False)
+    world.start_brokers(1)
+    world.create("t")
+    assert world.delete("t").code is ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def grow(world: World, count: int, assignments: list[list[int]] | None = None, name: str = "t") -> ErrorCode:
+    manual = (
+        None
+        if assignments is None
+        else tuple(
+            m.ReplicaAssignment(partition=i, broker_ids=tuple(NodeId(b) for b in brokers))
+            for i, brokers in enumerate(assignments)
+        )
+    )
+    topic = m.CreatePartitionsTopic(name=name, count=count, assignments=manual)
+    request = m.CreatePartitionsRequest(topics=(topic,), validate_only=False, timeout_ms=1_000)
+    code: ErrorCode = world.submit("grow", lambda _now: world.state.topics.create_partitions(request)).value.topics[0].error
+    return code
+
+
+def test_cm_24_create_partitions(world: World) -> None:
+    world.create("t", 2, 2)
+    before = [world.partition("t", index) for index in (0, 1)]
+    assert grow(world, 2) is grow(world, 1) is ErrorCode.INVALID_PARTITIONS
+    assert grow(world, 4, [[1, 2]]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert grow(world, 3, [[1, 2, 3]]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert grow(world, 3, name="no") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert grow(world, 4) is ErrorCode.NONE
+    assert grow(world, 5, [[3, 1]]) is ErrorCode.NONE
+    assert [world.partition("t", index) for index in (0, 1)] == before
+    assert world.partition("t", 4).replicas == (3, 1)
+    assert all(len(world.partition("t", index).replicas) == 2 for index in range(5))
+
+
+def test_cm_25_duplicates_fail_alone(world: World) -> None:
+    topic_id = world.create("a").topic_id
+    world.create("b")
+    bad = ErrorCode.INVALID_REQUEST
+    assert delete(world, ("a", topic_id), (None, None)) == [bad, bad]
+    assert delete(world, ("a", None), (None, topic_id), ("no", None), ("no", None)) == [bad] * 4
+    assert delete(world, ("a", None), ("a", None), ("b", None)) == [bad, bad, ErrorCode.NONE]
+    assert "a" in world.state.replication.topic_ids

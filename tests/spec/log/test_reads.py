@@ -1,0 +1,176 @@
+"""LG-38, LG-41, LG-49 to LG-52: reading, and deleting while reading."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kraftlite.log.batch import iter_batches, parse_header
+from kraftlite.log.config import LogConfig
+from kraftlite.log.log import Log, TimestampOffset
+from kraftlite.model.errors import ApiError, ErrorCode
+from tests.harness.disk import MemDisk
+from tests.harness.log_support import DIR, NOW, append, batch, open_log, values
+
+SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
+
+
+def offsets(data: bytes) -> list[tuple[int, int]]:
+    return [(header.base_offset, header.next_offset) for header, _ in iter_batches(data)]
+
+
+def filled(config: LogConfig = SMALL, *, reopen: bool = False) -> Log:
+    """30 batches of 2 records; with `reopen` a log that knows its positions only from the indexes."""
+    disk = MemDisk()
+    log = open_log(disk, config)
+    for number in range(30):
+        append(log, "x" * (number % 7 * 10), "y", ts=NOW + number)
+    if reopen:
+        log.close()
+        log = open_log(disk, config, clean=True)
+    log.update_hw(log.leo)
+    return log
+
+
+def test_lg_38_deleted_files_are_renamed_now_and_unlinked_later() -> None:
+    disk = MemDisk()
+    log = open_log(disk, LogConfig(segment_bytes=300, file_delete_delay_ms=60_000))
+    for _ in range(10):
+        append(log, "x" * 60)
+    log.update_hw(log.leo)
+    before = log.read(0, 1 << 20, up_to=log.leo)
+    assert log.delete_segments_before(log.segment_base_offsets[1] + 1) == 1
+    assert before, "what was read stays"
+    names = [path.rpartition("/")[2] for path in disk.tree(DIR)]
+    assert f"{0:020d}.log.deleted" in names and f"{0:020d}.log" not in names
+    assert log.log_start_offset == log.segment_base_offsets[0] > 0
+    assert log.purge_deleted(1000) == 1 and log.purge_deleted(60_999) == 1
+    assert log.purge_deleted(61_000) == 0
+    assert not [path for path in disk.tree(DIR) if path.endswith(".deleted")]
+    assert log.delete_segments_before(10**9) == log.segment_count or log.segment_count == 1, "never the active one"
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_lg_41_out_of_range_and_at_the_end(reopen: bool) -> None:
+    log = filled(reopen=reopen)
+    log.increment_log_start(5, "asked")
+    for offset in (4, -1, 61):
+        with pytest.raises(ApiError) as caught:
+            log.read(offset, 1000, up_to=60)
+        assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.read(60, 1000, up_to=60) == b"" == log.read(40, 1000, up_to=40)
+    with pytest.raises(ApiError):
+        log.increment_log_start(61, "beyond the HW")
+    assert not log.increment_log_start(3, "back")
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_lg_49_an_offset_inside_a_batch_returns_the_whole_batch(reopen: bool) -> None:
+    log = filled(reopen=reopen)
+    for offset in range(60):
+        assert offsets(log.read(offset, 1, up_to=60)) == [(offset // 2 * 2, offset // 2 * 2 + 2)]
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_lg_49_gaps_lead_to_the_next_batch_and_the_next_segment(reopen: bool) -> None:
+    disk, config = MemDisk(), LogConfig(segment_bytes=300, cleanup_policy=("compact",))
+    log = open_log(disk, config)
+    starts = [0, 7, 8, 30, 31, 32, 90, 91]
+    for start in starts:
+        log.append_as_follower(batch("x" * 60, base_offset=start, epoch=0))
+    assert log.segment_count > 2
+    if reopen:
+        log.close()
+        log = open_log(disk, config, clean=True)
+    for offset in range(92):
+        expected = min(start for start in starts if start >= offset)
+        assert offsets(log.read(offset, 1, up_to=92))[0][0] == expected
+    assert log.read(9, 1000, up_to=30) == b""
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_lg_50_max_bytes_and_at_least_one_batch(reopen: bool) -> None:
+    log = filled(LogConfig(index_interval_bytes=100), reopen=reopen)
+    rng = random.Random(1)
+    ends = [0]
+    for header, _ in iter_batches(log.read(0, 1 << 20, up_to=60)):
+        ends.append(ends[-1] + header.size_bytes)
+    for _ in range(300):
+        first, limit, up_to = rng.randrange(30), rng.randrange(2500), rng.randrange(61)
+        min_one = rng.random() < 0.5
+        got = log.read(first * 2, limit, up_to=up_to, min_one=min_one)
+        allowed = [last for last in range(first, up_to // 2 + 1) if ends[last] - ends[first] <= limit]
+        last = max(allowed, default=first)
+        if last == first and min_one and first * 2 + 2 <= up_to:
+            last = first + 1
+        assert len(got) == ends[last] - ends[first], (first, limit, up_to, min_one)
+        assert [base for base, _ in offsets(got)] == list(range(first * 2, last * 2, 2))
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+@pytest.mark.parametrize("append_time", [False, True])
+def test_lg_51_offset_by_timestamp_with_times_out_of_order(reopen: bool, append_time: bool) -> None:
+    rng = random.Random(7)
+    config = LogConfig(
+        segment_bytes=600, index_interval_bytes=100, message_timestamp_type="LogAppendTime" if append_time else "CreateTime"
+    )
+    disk = MemDisk()
+    log = open_log(disk, config)
+    times: list[int] = []
+    for number in range(40):
+        base, delta = rng.randrange(1000), rng.randrange(100)
+        append(log, "a", "b", "c", ts=base, deltas=(0, delta, delta // 2), codec=number % 5, wall_ms=NOW + number)
+        times += [NOW + number] * 3 if append_time else [base, base + delta, base + delta // 2]
+    if reopen:
+        log.close()
+        log = open_log(disk, config, clean=True)
+    log.update_hw(log.leo)
+    for start in (0, 50):
+        log.increment_log_start(start, "asked")
+        for target in [0, *rng.sample(times, 30), max(times), max(times) + 1]:
+            for up_to in (120, 61, 70):
+                found = log.offset_for_timestamp(target, up_to=up_to)
+                matching = [offset for offset in range(start, up_to) if times[offset] >= target]
+                assert (found.offset if found else None) == (matching[0] if matching else None), (target, up_to)
+                assert found is None or found == TimestampOffset(times[found.offset], found.offset, 0)
+        for up_to in (120, 61, 90):
+            highest = max(times[start:up_to])
+            top = log.offset_of_max_timestamp(up_to=up_to)
+            assert top == TimestampOffset(highest, times.index(highest, start), 0)
+
+
+def test_lg_51_nothing_to_find() -> None:
+    log = open_log()
+    assert log.offset_for_timestamp(0, up_to=0) is None and log.offset_of_max_timestamp() is None
+    append(log, "a", ts=-1)
+    assert log.offset_for_timestamp(0, up_to=1) is None and log.offset_of_max_timestamp() is None
+
+
+def test_lg_52_reading_while_rolling_and_deleting_gives_growing_offsets() -> None:
+    log = open_log(config=LogConfig(segment_bytes=400))
+    rng = random.Random(3)
+    position, seen = 0, []
+    for number in range(400):
+        append(log, f"{number}", "x" * rng.randrange(80))
+        log.update_hw(log.leo)
+        if rng.random() < 0.1:
+            log.delete_segments_before(rng.randrange(log.log_start_offset, log.leo + 1))
+            log.purge_deleted(number, force=True)
+        if rng.random() < 0.4:
+            position = max(position, log.log_start_offset)
+            data = log.read(position, rng.randrange(1, 1000), up_to=log.hw)
+            for header, _ in iter_batches(data):
+                seen.append(header.base_offset)
+                position = header.next_offset
+    assert len(seen) > 50 and seen == sorted(set(seen))
+
+
+def test_reads_near_the_end_use_exact_positions_and_survive_trimming_of_them() -> None:
+    log = open_log()
+    for number in range(10_000):
+        append(log, str(number))
+    for offset in (0, 1, 1807, 1808, 1809, 4096, 8191, 8192, 9999):
+        data = log.read(offset, 200, up_to=10_000)
+        assert parse_header(data).base_offset == offset and len(data) <= 200
+    assert len(values(log)) == 10_000

@@ -1,0 +1,268 @@
+"""Formatting, describing, verifying and locking a node's directories."""
+
+from __future__ import annotations
+
+import base64
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kraftlite.config.server import ServerConfig, load
+from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION
+from kraftlite.metadata.records import FeatureLevelRecord
+from kraftlite.model.ids import random_uuid, uuid_from_str, uuid_to_str
+from kraftlite.node import storage
+from kraftlite.node.meta_properties import read_meta_properties
+from kraftlite.node.storage import StorageError
+from kraftlite.raft.snapshots import read_snapshot_file
+from tests.harness.disk import MemDisk
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+BOOTSTRAP = "/m/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+
+
+def config(
+    tmp_path: Path, *, roles: str = "broker,controller", node_id: int = 1, dirs: str = "/d1,/d2", **extra: str
+) -> ServerConfig:
+    listeners = []
+    if "broker" in roles:
+        listeners += ["PLAINTEXT://localhost:9092", "REPLICATION://localhost:9192"]
+    if "controller" in roles:
+        listeners.append("CONTROLLER://localhost:9093")
+    voter = node_id if "controller" in roles else 100
+    values = {
+        "process.roles": roles,
+        "node.id": str(node_id),
+        "listeners": ",".join(listeners),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"{voter}@localhost:9093",
+        "log.dirs": dirs,
+        "metadata.log.dir": "/m",
+        **{key.replace("_", "."): value for key, value in extra.items()},
+    }
+    if "broker" in roles:
+        values["inter.broker.listener.name"] = "REPLICATION"
+    path = tmp_path / f"server-{node_id}.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    return load(path)
+
+
+def formatted(disk: MemDisk, server: ServerConfig, cluster_id: str = CLUSTER, **options: object) -> list[str]:
+    return storage.format_directories(
+        disk,
+        server,
+        cluster_id,
+        entropy=random.Random(7),
+        wall_ms=1_700_000_000_000,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_to_01_random_ids_are_22_characters_of_16_bytes_and_never_start_with_a_dash() -> None:
+    rng = random.Random(3)
+    for _ in range(1_000):
+        text = uuid_to_str(random_uuid(rng))
+        assert len(text) == 22 and not text.startswith("-")
+        assert len(base64.urlsafe_b64decode(text + "==")) == 16 and uuid_from_str(text).int >= 100
+
+
+def test_to_02_one_line_per_directory_and_bl_14_what_is_written(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    assert formatted(disk, server) == [
+        "Formatting metadata directory /m with metadata.version 4.3-IV0.",
+        "Formatting data directory /d1 with metadata.version 4.3-IV0.",
+        "Formatting data directory /d2 with metadata.version 4.3-IV0.",
+    ]
+    found = [read_meta_properties(disk, path) for path in ("/m", "/d1", "/d2")]
+    assert all(item is not None and item.cluster_id == CLUSTER and item.node_id == 1 for item in found)
+    assert len({item.directory_id for item in found if item is not None}) == 3
+    lines = disk.read_file("/d1/meta.properties").decode().splitlines()
+    assert {"version=1", f"cluster.id={CLUSTER}", "node.id=1"} < set(lines)
+
+
+def test_to_02_the_bootstrap_snapshot_begins_with_the_metadata_version(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server, release_version="3.9")
+    records = [record for batch in read_snapshot_file(disk, BOOTSTRAP, MetadataSerde()).batches() for record in batch]
+    assert records == [FeatureLevelRecord(name=METADATA_VERSION, level=21)]
+    assert storage.verify(disk, server).bootstrap == tuple(records)
+
+
+def test_to_02_formatting_survives_a_crash_right_after_it(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.crash()
+    assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),)
+
+
+def test_to_02_a_broker_has_no_bootstrap_snapshot(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path, roles="broker", node_id=4)
+    formatted(disk, server)
+    assert disk.stat("/m/__cluster_metadata-0") is None
+    assert storage.verify(disk, server).bootstrap is None
+
+
+def test_to_03_a_formatted_directory_is_named_and_the_flag_suggested(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    before = {path: disk.read_file(path) for path in disk.tree()}
+    with pytest.raises(StorageError, match=r"/m is already formatted.*--ignore-formatted"):
+        formatted(disk, server)
+    assert {path: disk.read_file(path) for path in disk.tree()} == before
+
+
+def test_to_03_with_the_flag_only_empty_directories_are_formatted(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    kept = disk.read_file("/d1/meta.properties")
+    disk.unlink("/d2/meta.properties")
+    lines = formatted(disk, server, ignore_formatted=True)
+    assert lines == ["Formatting data directory /d2 with metadata.version 4.3-IV0."]
+    assert disk.read_file("/d1/meta.properties") == kept
+    assert formatted(disk, server, ignore_formatted=True) == ["All of the log directories are already formatted."]
+
+
+@pytest.mark.parametrize("ignore", [False, True])
+def test_to_03_somebody_elses_directory_is_an_error_even_with_the_flag(tmp_path: Path, ignore: bool) -> None:
+    disk = MemDisk()
+    formatted(disk, config(tmp_path))
+    with pytest.raises(StorageError, match=f"cluster {CLUSTER}"):
+        formatted(disk, config(tmp_path), "another-cluster", ignore_formatted=ignore)
+    with pytest.raises(StorageError, match="belongs to node 1, not to 2"):
+        formatted(disk, config(tmp_path, node_id=2), ignore_formatted=ignore)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"release_version": "9.9"}, "9.9"),
+        ({"release_version": "4.0", "features": {"metadata.version": 25}}, "avoid ambiguity"),
+        ({"features": {"share.version": 1}}, "Unsupported feature: share.version"),
+        ({"features": {"kraft.version": 1}}, "kraft.version=1"),
+        ({"features": {"metadata.version": 3}}, "metadata.version 3"),
+    ],
+)
+def test_to_05_an_unsupported_version_writes_nothing(tmp_path: Path, options: dict[str, object], words: str) -> None:
+    disk = MemDisk()
+    with pytest.raises(StorageError, match=words):
+        formatted(disk, config(tmp_path), **options)
+    assert disk.tree() == []
+
+
+def test_to_02_an_impossible_cluster_id_is_refused(tmp_path: Path) -> None:
+    for text in ("", " ", "a b", "a=b"):
+        with pytest.raises(StorageError, match="cluster id"):
+            formatted(MemDisk(), config(tmp_path), text)
+
+
+def test_to_06_info_lists_directories_metadata_and_problems(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    found = storage.info(disk, server)
+    assert found.directories == ("/d1", "/d2", "/m") and found.problems == ()
+    assert sorted(found.metadata) == ["cluster.id", "directory.id", "node.id", "version"]
+    disk.unlink("/d1/meta.properties")
+    disk.rmtree("/d2")
+    problems = storage.info(disk, server).problems
+    assert problems == ("/d1 is not formatted.", "/d2 does not exist")
+
+
+def test_to_06_mismatches_are_problems(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    text = disk.read_file("/d2/meta.properties").decode()
+    disk.write_file_atomically("/d2/meta.properties", text.replace(CLUSTER, "other").encode())
+    disk.write_file_atomically("/m/meta.properties", b"version=1\nnode.id=1\n")
+    problems = storage.info(disk, server).problems
+    assert any("Mismatched cluster IDs" in problem for problem in problems)
+    assert any("/m/meta.properties: cluster.id is missing" in problem for problem in problems)
+
+
+def edited(disk: MemDisk, path: str, old: str, new: str) -> None:
+    text = disk.read_file(path).decode()
+    assert old in text
+    disk.write_file_atomically(path, text.replace(old, new).encode())
+
+
+def test_bl_14_a_start_finds_what_formatting_left(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    layout = storage.verify(disk, server)
+    assert layout.cluster_id == CLUSTER and sorted(layout.directory_ids) == ["/d1", "/d2", "/m"]
+    assert layout.metadata_dir == "/m/__cluster_metadata-0"
+
+
+@pytest.mark.parametrize("missing", ["/m", "/d1", "/d2"])
+def test_bl_14_an_unformatted_directory_is_refused_by_name(tmp_path: Path, missing: str) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.unlink(f"{missing}/meta.properties")
+    with pytest.raises(StorageError, match=f"{missing} is not formatted"):
+        storage.verify(disk, server)
+
+
+def test_bl_14_mismatches_are_refused_naming_file_and_value(tmp_path: Path) -> None:
+    cases = [
+        ("node.id=1", "node.id=8", r"/d2/meta\.properties: node\.id=8.*node\.id=1"),
+        (f"cluster.id={CLUSTER}", "cluster.id=other", r"/d2/meta\.properties: cluster\.id=other.*" + CLUSTER),
+        ("version=1", "version=0", r"/d2/meta\.properties: version=0"),
+        ("node.id=1", "node.id=x", r"/d2/meta\.properties: node\.id=x"),
+    ]
+    for old, new, words in cases:
+        disk, server = MemDisk(), config(tmp_path)
+        formatted(disk, server)
+        edited(disk, "/d2/meta.properties", old, new)
+        with pytest.raises(StorageError, match=words):
+            storage.verify(disk, server)
+
+
+def test_bl_14_a_copied_directory_is_refused(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.write_file_atomically("/d2/meta.properties", disk.read_file("/d1/meta.properties"))
+    with pytest.raises(StorageError, match=r"/d2 and /d1 have the same directory\.id"):
+        storage.verify(disk, server)
+
+
+def test_bl_14_another_cluster_in_the_environment_is_refused(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    with pytest.raises(StorageError, match="CLUSTER_ID says elsewhere"):
+        storage.verify(disk, replace(server, cluster_id="elsewhere"))
+
+
+def test_bl_14_a_metadata_log_in_a_data_directory_is_refused(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.makedirs("/d1/__cluster_metadata-0")
+    with pytest.raises(StorageError, match=r"/d1/__cluster_metadata-0.*metadata\.log\.dir=/m"):
+        storage.verify(disk, server)
+
+
+def test_to_02_an_older_bootstrap_file_is_read_too(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server, release_version="4.0")
+    disk.rename(BOOTSTRAP, "/m/bootstrap.checkpoint")
+    assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=25),)
+
+
+def test_to_02_a_torn_bootstrap_snapshot_is_refused(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.write_file_atomically(BOOTSTRAP, disk.read_file(BOOTSTRAP)[:-5])
+    with pytest.raises(StorageError, match="checkpoint"):
+        storage.verify(disk, server)
+
+
+def test_bl_15_a_directory_in_use_is_refused_and_nothing_stays_locked(tmp_path: Path) -> None:
+    disk = MemDisk()
+    for path in ("/a", "/b"):
+        disk.makedirs(path)
+    held = storage.lock_directories(disk, ["/b"])
+    with pytest.raises(StorageError, match=r"/b/\.lock is locked"):
+        storage.lock_directories(disk, ["/a", "/b"])
+    held.release()
+    storage.lock_directories(disk, ["/a", "/b"]).release()

@@ -1,0 +1,108 @@
+"""RP-42 to RP-45: what a client may rely on, and where it ends. The random versions are in tests/sim/replication."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kraftlite.log.config import LogConfig
+from kraftlite.model.errors import ErrorCode
+from tests.harness.replication_cluster import StepCluster, log_values, read_values
+
+
+def safe_cluster() -> StepCluster:
+    c = StepCluster(log_config=LogConfig(min_insync_replicas=2))
+    c.create()
+    c.replicate()
+    return c
+
+
+@pytest.mark.parametrize(("victim", "kind"), list(itertools.product((1, 2, 3), ("crash", "power", "pause"))))
+def test_rp_42_one_failure_loses_no_acknowledged_record(victim: int, kind: str) -> None:
+    c = safe_cluster()
+    first = c[1].produce(["a"], acks=-1)
+    c.replicate()
+    assert first[0].error is ErrorCode.NONE
+    c[1].produce(["unacknowledged"], acks=-1)
+    if kind in ("crash", "power"):
+        c[victim].crash(lose_page_cache=kind == "power")
+    c[victim].up = False
+    c.controller.set_fenced(c[victim].id, True)
+    c.publish()
+    c.replicate()
+    c.settle_isr()
+    leader = c.leader()
+    assert leader.id != victim
+    second = leader.produce(["b"], acks=-1)
+    c.replicate()
+    assert second[0].error is ErrorCode.NONE
+    if kind in ("crash", "power"):
+        c.restart(victim)
+    else:
+        c[victim].up = True
+        c.publish()
+        c.controller.set_fenced(c[victim].id, False)
+        c.publish()
+    for _ in range(3):
+        c.replicate()
+        c.settle_isr()
+    logs = [log_values(node.log()) for node in c.nodes.values()]
+    assert logs[0] == logs[1] == logs[2]
+    values = [value for _, value in logs[0]]
+    assert values.index("a") < values.index("b") and len(values) == len(set(values))
+    assert sorted(c.controller.registration().isr) == [1, 2, 3]
+
+
+def test_rp_43_what_was_read_stays() -> None:
+    c = safe_cluster()
+    c[1].produce(["a"], acks=-1)
+    c.replicate()
+    c[1].produce(["never committed"], acks=1)
+    seen = read_values(c[1].consume(0).records)
+    assert seen == [(0, "a")]
+    c[1].up = False
+    c.controller.set_fenced(c[1].id, True)
+    c.publish()
+    c[2].produce(["b"], acks=-1)
+    c.replicate()
+    c[1].up = True
+    c.publish()
+    c.replicate()
+    for node in c.nodes.values():
+        assert read_values(node.consume(0).records)[:1] == seen
+        assert "never committed" not in [value for _, value in log_values(node.log())]
+
+
+def test_rp_44_a_member_that_lost_its_page_cache_joins_only_after_it_has_everything_again() -> None:
+    """What ELR adds (a former member as the cleanly elected leader) is the controller's; the replicas owe this part."""
+    c = safe_cluster()
+    c[1].produce(["a"], acks=-1)
+    c.replicate()
+    c[3].crash()
+    c.restart(3)
+    assert c[3].log().leo == 0 and 3 not in c.controller.registration().isr
+    c.fetch(3)
+    c.settle_isr()
+    assert 3 not in c.controller.registration().isr
+    c.fetch(3)
+    c.settle_isr()
+    assert 3 in c.controller.registration().isr and log_values(c[3].log()) == [(0, "a")]
+
+
+def test_rp_45_without_elr_the_last_member_takes_its_lost_tail_with_it() -> None:
+    c = StepCluster(2)
+    c.create((1, 2))
+    c.replicate()
+    c[1].produce(["a"], acks=-1)
+    c.replicate()
+    c.controller.set_fenced(c[2].id, True)
+    c.publish()
+    c[1].crash()
+    c.controller.set_fenced(c[1].id, True)
+    c.publish()
+    c.restart(1)
+    c.controller.set_fenced(c[2].id, False)
+    c.publish()
+    c.replicate()
+    assert c.leader().id == 1 and log_values(c[1].log()) == log_values(c[2].log()) == []

@@ -1,0 +1,257 @@
+"""RP-19 to RP-26: who is in sync, and how the ISR changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import AlterPartitionResponse, AlterPartitionResult
+from kraftlite.replication.leader import FollowerProgress
+from tests.harness.replication_cluster import TOPIC_ID, StepCluster
+
+
+def answer(error: ErrorCode, **fields: object) -> AlterPartitionResponse:
+    result = AlterPartitionResult(topic_id=TOPIC_ID, partition=0, error=error, **fields)  # type: ignore[arg-type]
+    return AlterPartitionResponse(partitions=(result,))
+
+
+def proposing(**options: object) -> StepCluster:
+    """2 has caught up and its joining is proposed; the request is with the controller."""
+    c = StepCluster(2)
+    c.create((1, 2), isr=(1,), leader_epoch=3, partition_epoch=5)
+    c.fetch(2)
+    assert c[1].alter_request() is not None
+    return c
+
+
+def test_rp_19_a_replica_is_caught_up_at_the_leo_or_for_the_allowed_lag_after() -> None:
+    follower = FollowerProgress(NodeId(2), 1_000)
+    follower.fetched(5, 0, 1, 5, 2_000)
+    assert follower.is_caught_up(5, 999_999, 10_000)
+    assert follower.is_caught_up(6, 12_000, 10_000)
+    assert not follower.is_caught_up(6, 12_001, 10_000)
+
+
+def test_rp_19_a_laggard_leaves_and_an_idle_follower_stays() -> None:
+    c = StepCluster()
+    c.create()
+    c.replicate()
+    c.tick(100_000)
+    c.settle_isr()
+    assert c.controller.registration().isr == (1, 2, 3), "nothing to fetch: everyone has everything"
+    c.fetch(2)
+    c.fetch(3)
+    c[1].produce(["a"], acks=1)
+    c.fetch(2)
+    c.fetch(2)
+    c.tick(10_000)
+    c.settle_isr()
+    assert c.controller.registration().isr == (1, 2, 3)
+    c.tick(1)
+    c.settle_isr()
+    assert c.controller.registration().isr == (1, 2)
+
+
+def test_rp_19_an_idle_session_fetch_counts_as_caught_up_at_its_time() -> None:
+    """A follower that names nothing says that it is where it was; the append that comes later starts its clock from there."""
+    c = StepCluster()
+    c.create()
+    c.replicate()
+    c.clock.advance(50_000)
+    c.fetch(2)
+    c[1].produce(["a"], acks=1)
+    assert c[1].partition().leader.followers[c[2].id].last_caught_up_ms == 50_000
+    assert c[1].partition().leader.followers[c[3].id].last_caught_up_ms == 0
+
+
+def test_rp_20_a_follower_that_keeps_pace_stays() -> None:
+    follower = FollowerProgress(NodeId(2), 0)
+    for step in range(10):
+        follower.fetched(step * 10, 0, 1, (step + 1) * 10, step * 5_000)
+    assert follower.last_caught_up_ms == 8 * 5_000
+    assert follower.is_caught_up(110, 49_000, 10_000)
+    lagging = FollowerProgress(NodeId(3), 0)
+    for step in range(10):
+        lagging.fetched(step * 5, 0, 1, (step + 1) * 10, step * 5_000)
+    assert not lagging.is_caught_up(110, 49_000, 10_000)
+
+
+def test_rp_21_who_is_below_the_hw_does_not_join() -> None:
+    c = StepCluster(2)
+    c.create((1, 2), isr=(1,))
+    c[1].produce(["a"], acks=1)
+    c.fetch(2)
+    assert c[1].alter_request() is None
+    c.fetch(2)
+    assert c[1].alter_request() is not None
+
+
+@pytest.mark.parametrize("why", ["fenced", "shutting down", "another incarnation", "not registered"])
+def test_rp_21_who_may_not_lead_does_not_join(why: str) -> None:
+    c = StepCluster(2)
+    c.create((1, 2), isr=(1,))
+    if why == "fenced":
+        c.controller.set_fenced(c[2].id, True)
+        c.publish()
+    elif why == "another incarnation":
+        c[2].broker_epoch = 999
+    elif why == "shutting down":
+        from kraftlite.metadata.records import BrokerRegistrationChangeRecord
+
+        c.controller.write(
+            BrokerRegistrationChangeRecord(broker_id=c[2].id, broker_epoch=c[2].broker_epoch, in_controlled_shutdown=True)
+        )
+        c.publish()
+    else:
+        from kraftlite.metadata.records import UnregisterBrokerRecord
+
+        c.controller.write(UnregisterBrokerRecord(broker_id=c[2].id, broker_epoch=c[2].broker_epoch))
+        c.publish()
+    c.fetch(2)
+    c.fetch(2)
+    assert c[1].alter_request() is None
+
+
+def test_rp_21_an_idle_follower_joins_when_it_is_unfenced() -> None:
+    c = StepCluster(2)
+    c.create((1, 2), isr=(1,))
+    c.controller.set_fenced(c[2].id, True)
+    c.publish()
+    c.fetch(2)
+    c.controller.set_fenced(c[2].id, False)
+    c.publish()
+    assert c[1].alter_request() is not None
+
+
+def test_rp_21_progress_of_an_older_leader_epoch_is_forgotten() -> None:
+    """Also when a replica is removed and added again and the leader learns both at once: see remove_and_add.scn."""
+    c = StepCluster()
+    c.create()
+    c.replicate()
+    c.controller.elect(c[1].id)
+    c[1].catch_up()
+    assert all(follower.leo is None for follower in c[1].partition().leader.followers.values())
+
+
+def test_rp_22_one_change_per_partition_and_one_request_per_broker() -> None:
+    c = proposing()
+    partition = c[1].partition()
+    pending = partition.pending_isr
+    c[1].produce(["a"], acks=1)
+    c.tick(60_000)
+    c.fetch(2)
+    assert partition.pending_isr is pending and c[1].alter_request() is None
+    c[1].take_alter(None)
+    again = c[1].alter_request()
+    assert again is not None and again.partitions == (pending.item,)
+
+
+def test_rp_23_success_commits() -> None:
+    c = proposing()
+    c[1].take_alter(answer(ErrorCode.NONE, leader_id=c[1].id, leader_epoch=3, isr=(c[1].id, c[2].id), partition_epoch=6))
+    isr = c[1].partition().leader.isr
+    assert isr.committed == (1, 2) and isr.pending is None and c[1].partition().partition_epoch == 6
+
+
+def test_rp_23_an_equal_partition_epoch_commits() -> None:
+    """The controller had nothing to change."""
+    c = proposing()
+    pending = c[1].partition().pending_isr
+    c.controller.set_fenced(c[2].id, True)
+    c.publish()
+    c[1].take_alter(answer(ErrorCode.NONE, leader_id=c[1].id, leader_epoch=3, isr=(c[1].id,), partition_epoch=5))
+    isr = c[1].partition().leader.isr
+    assert pending is not None and isr.pending is None
+    assert isr.committed == isr.maximal == (1,) and c[1].partition().partition_epoch == 5
+
+
+@pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(3, 4), (4, 6), (2, 6)])
+def test_rp_23_answers_about_another_time_are_ignored(leader_epoch: int, partition_epoch: int) -> None:
+    c = proposing()
+    pending = c[1].partition().pending_isr
+    c[1].take_alter(answer(ErrorCode.NONE, leader_epoch=leader_epoch, isr=(c[1].id, c[2].id), partition_epoch=partition_epoch))
+    assert c[1].partition().pending_isr is pending
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_rp_23_a_change_that_was_not_made_is_reverted(error: ErrorCode) -> None:
+    c = proposing()
+    c[1].take_alter(answer(error))
+    isr = c[1].partition().leader.isr
+    assert isr.pending is None and isr.maximal == (1,) and c[1].alter_request() is None
+    c.fetch(2)
+    assert c[1].alter_request() is not None, "the next fetch asks again, although it names nothing"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    ],
+)
+def test_rp_23_what_metadata_will_settle_stays_pending(error: ErrorCode) -> None:
+    c = proposing()
+    pending = c[1].partition().pending_isr
+    c[1].take_alter(answer(error))
+    assert c[1].partition().pending_isr is pending and c[1].alter_request() is None
+
+
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT, None])
+def test_rp_23_anything_else_is_tried_again(error: ErrorCode | None) -> None:
+    """None: the answer does not mention the partition."""
+    c = proposing()
+    c[1].take_alter(AlterPartitionResponse(partitions=()) if error is None else answer(error))
+    assert c[1].alter_request() is not None
+
+
+def test_rp_24_newer_metadata_overrides_what_is_pending_and_older_is_ignored() -> None:
+    c = proposing()
+    partition = c[1].partition()
+    before = c.controller.registration()
+    c.controller._change(TOPIC_ID, 0, isr=(c[1].id,))
+    c[1].catch_up()
+    assert partition.partition_epoch == 6 and partition.leader.leader_epoch == 3
+    c[1].take_alter(answer(ErrorCode.NONE, leader_epoch=3, isr=(c[1].id, c[2].id), partition_epoch=7))
+    assert partition.leader.isr.committed == (1,), "the answer belongs to a proposal that is settled"
+    assert not partition.become_leader(before, 0) and partition.partition_epoch == 6
+    assert partition.pending_isr is not None and partition.pending_isr.item.partition_epoch == 6
+
+
+def test_rp_24_metadata_that_says_what_is_known_leaves_a_newer_proposal_alone() -> None:
+    c = proposing()
+    partition = c[1].partition()
+    pending = partition.pending_isr
+    partition.become_leader(c.controller.registration(), 0)
+    assert partition.pending_isr is pending
+
+
+def test_rp_25_isr_members_get_a_fresh_clock_and_others_none() -> None:
+    c = StepCluster()
+    c.create(isr=(1, 2))
+    c.clock.advance(77_000)
+    c.controller.elect(c[2].id)
+    c.publish()
+    followers = c[2].partition().leader.followers
+    assert followers[c[1].id].last_caught_up_ms == 77_000 and followers[c[3].id].last_caught_up_ms is None
+
+
+def test_rp_26_recovered_goes_out_with_the_first_expansion() -> None:
+    c = StepCluster(2)
+    c.create((1, 2), isr=(1,))
+    c.controller.set_fenced(c[1].id, True)
+    c.controller.elect_unclean(leader=c[2].id)
+    c.publish()
+    assert c[2].partition().leader.isr.recovering
+    c.controller.set_fenced(c[1].id, False)
+    c.publish()
+    c.replicate()
+    request = c[2].alter_request()
+    assert request is not None and not request.partitions[0].recovering and len(request.partitions[0].new_isr) == 2
+    c[2].take_alter(c.controller.alter_partition(request))
+    assert not c[2].partition().leader.isr.recovering

@@ -1,0 +1,88 @@
+"""The event queue by itself."""
+
+from __future__ import annotations
+
+from kraftlite.controller.queue import EventQueue, QueueClosed, QueueTimeout
+
+
+class Note:
+    def __init__(self, name: str, log: list[str], *, error: Exception | None = None) -> None:
+        self.name, self.log, self.error = name, log, error
+
+    def run(self, now_ms: int) -> None:
+        self.log.append(f"run {self.name}")
+        if self.error is not None:
+            raise self.error
+
+    def fail(self, error: BaseException, now_ms: int) -> None:
+        self.log.append(f"fail {self.name} {type(error).__name__}")
+
+
+def drain(queue: EventQueue, now_ms: int) -> None:
+    while queue.run_one(now_ms):
+        pass
+
+
+def test_append_prepend_and_deferred_order() -> None:
+    queue, log = EventQueue(), list[str]()
+    queue.append(Note("tail", log), 0)
+    queue.prepend(Note("head", log), 0)
+    queue.schedule_deferred("t", Note("later", log), 10, 0)
+    queue.schedule_deferred("u", Note("due", log), 5, 0)
+    drain(queue, 5)
+    assert log == ["run due", "run head", "run tail"]
+    assert queue.next_deadline_ms() == 10
+    drain(queue, 10)
+    assert log[-1] == "run later"
+    assert queue.next_deadline_ms() is None
+
+
+def test_a_tag_replaces_its_predecessor_and_can_be_cancelled() -> None:
+    queue, log = EventQueue(), list[str]()
+    queue.schedule_deferred("t", Note("first", log), 5, 0)
+    queue.schedule_deferred("t", Note("second", log), 8, 0)
+    queue.schedule_deferred("t", Note("third", log), 9, 0, keep_earlier=True)
+    drain(queue, 100)
+    assert log == ["run second"]
+    queue.schedule_deferred("t", Note("never", log), 5, 0)
+    assert queue.cancel_deferred("t")
+    assert not queue.cancel_deferred("t")
+    drain(queue, 100)
+    assert log == ["run second"]
+
+
+def test_an_expired_event_fails_first_and_never_runs() -> None:
+    queue, log = EventQueue(), list[str]()
+    queue.append(Note("patient", log), 0, deadline_ms=100)
+    queue.append(Note("hasty", log), 0, deadline_ms=10)
+    drain(queue, 50)
+    assert log == [f"fail hasty {QueueTimeout.__name__}", "run patient"]
+    assert len(queue) == 0
+
+
+def test_an_error_goes_to_the_event_and_the_loop_goes_on() -> None:
+    queue, log = EventQueue(), list[str]()
+    queue.append(Note("bad", log, error=RuntimeError("x")), 0)
+    queue.append(Note("good", log), 0)
+    drain(queue, 0)
+    assert log == ["run bad", "fail bad RuntimeError", "run good"]
+
+
+def test_closing_rejects_deferred_and_later_events_but_runs_what_waits() -> None:
+    queue, log = EventQueue(), list[str]()
+    queue.append(Note("waiting", log), 0)
+    queue.schedule_deferred("t", Note("deferred", log), 5, 0)
+    queue.close(0)
+    queue.append(Note("late", log), 0)
+    drain(queue, 10)
+    closed = QueueClosed.__name__
+    assert log == [f"fail deferred {closed}", f"fail late {closed}", "run waiting"]
+
+
+def test_a_full_queue_refuses_events_with_a_deadline_only() -> None:
+    queue, log = EventQueue(limit=1), list[str]()
+    queue.append(Note("one", log), 0, deadline_ms=5)
+    queue.append(Note("two", log), 0, deadline_ms=5)
+    queue.append(Note("internal", log), 0)
+    drain(queue, 0)
+    assert log == ["fail two QueueFull", "run one", "run internal"]

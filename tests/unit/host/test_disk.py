@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraftlite.host.disk import HostDisk
+
+
+@pytest.fixture
+def disk() -> HostDisk:
+    return HostDisk()
+
+
+def test_positional_reads_and_writes(disk: HostDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "log"), create=True)
+    assert file.pwritev([b"abc", memoryview(b"def"), bytearray(b"")], 2) == 6
+    assert file.size() == 8
+    assert file.pread(100, 2) == b"abcdef"
+    assert file.pread(3, 4) == b"cde"
+    assert file.pread(5, 8) == b""
+    file.truncate(3)
+    assert file.pread(10, 0) == b"\0\0a"
+    file.sync()
+    file.close()
+    file.close()
+
+
+def test_more_buffers_than_one_call_takes(disk: HostDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "log"), create=True)
+    buffers = [bytes([i % 256]) * 3 for i in range(2000)]
+    assert file.pwritev(buffers, 10) == 6000
+    assert file.pread(6000, 10) == b"".join(buffers)
+    file.close()
+
+
+def test_open_without_create_needs_the_file(disk: HostDisk, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.open(str(tmp_path / "absent"))
+
+
+async def test_a_file_may_be_closed_during_a_flush(disk: HostDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "log"), create=True)
+    file.pwritev([b"x" * 100_000], 0)
+    flushing = asyncio.ensure_future(file.flush())
+    await asyncio.sleep(0)
+    file.close()
+    await flushing
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        await file.flush()
+    disk.close()
+
+
+async def test_a_cancelled_flush_leaves_no_descriptor_behind(disk: HostDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "log"), create=True)
+    before = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+    flushing = asyncio.ensure_future(file.flush())
+    await asyncio.sleep(0)
+    flushing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await flushing
+    disk.close()  # waits for its threads
+    if before:
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    file.close()
+
+
+def test_directories(disk: HostDisk, tmp_path: Path) -> None:
+    deep = str(tmp_path / "a" / "b" / "c")
+    disk.makedirs(deep)
+    disk.makedirs(deep)
+    disk.write_file_atomically(deep + "/z", b"1")
+    disk.write_file_atomically(deep + "/a", b"2")
+    disk.write_file_atomically(deep + "/z", b"3")
+    assert disk.listdir(deep) == ["a", "z"]
+    assert disk.read_file(deep + "/z") == b"3"
+    stat = disk.stat(deep)
+    assert stat is not None
+    assert stat.is_dir
+    assert disk.stat(deep + "/nothing") is None
+    assert disk.stat(deep + "/z/below-a-file") is None
+    disk.rename(deep + "/a", deep + "/z")
+    disk.sync_dir(deep)
+    assert disk.read_file(deep + "/z") == b"2"
+    disk.unlink(deep + "/z")
+    disk.rmtree(str(tmp_path / "a"))
+    with pytest.raises(FileNotFoundError):
+        disk.listdir(deep)
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError):
+        disk.makedirs(str(tmp_path / "file"))
+
+
+def test_bl_15_a_lock_is_held_once_and_ends_with_its_release(disk: HostDisk, tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    held = disk.lock(path)
+    assert held is not None
+    assert HostDisk().lock(path) is None
+    held.release()
+    held.release()
+    again = disk.lock(path)
+    assert again is not None
+    again.release()

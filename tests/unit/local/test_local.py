@@ -1,0 +1,193 @@
+"""The local cluster's bookkeeping: nodes, ports, files, and whom it may signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kraftlite.config.properties import parse_properties
+from kraftlite.config.server import load as load_config
+from kraftlite.local import cluster as local
+from kraftlite.local import process
+from kraftlite.local.layout import plan, write_files
+from kraftlite.local.ports import reserve
+from kraftlite.local.state import LocalCluster, LocalError, default_data_dir, load, save, update_node
+
+
+@pytest.fixture(autouse=True)
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ports are reserved in a file of this test."""
+    import tempfile
+
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setitem(tempfile.__dict__, "tempdir", str(tmp_path / "tmp"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> LocalCluster:
+    data_dir = tmp_path / "cluster"
+    data_dir.mkdir()
+    made = plan(data_dir, controllers=3, brokers=3, combined=False)
+    save(made)
+    return made
+
+
+def test_controllers_come_first(cluster: LocalCluster) -> None:
+    assert [(node.id, node.roles) for node in cluster.nodes] == [
+        (1, ("controller",)),
+        (2, ("controller",)),
+        (3, ("controller",)),
+        (4, ("broker",)),
+        (5, ("broker",)),
+        (6, ("broker",)),
+    ]
+    ports = [address for node in cluster.nodes for address in (node.kafka, node.replication, node.controller) if address]
+    assert len(set(ports)) == 9
+
+
+@pytest.mark.parametrize(
+    ("controllers", "brokers", "roles"), [(3, 3, ["bc"] * 3), (1, 3, ["bc", "b", "b"]), (3, 1, ["bc", "c", "c"])]
+)
+def test_combined(tmp_path: Path, controllers: int, brokers: int, roles: list[str]) -> None:
+    made = plan(tmp_path, controllers=controllers, brokers=brokers, combined=True)
+    assert ["".join(role[0] for role in node.roles) for node in made.nodes] == roles
+
+
+def test_too_few_and_too_many(tmp_path: Path) -> None:
+    for controllers, brokers in ((0, 1), (1, 0), (50, 51)):
+        with pytest.raises(LocalError, match="allowed"):
+            plan(tmp_path, controllers=controllers, brokers=brokers, combined=False)
+
+
+def test_the_files_are_configurations_that_a_node_accepts(cluster: LocalCluster) -> None:
+    write_files(cluster, {"num.partitions": "7"})
+    for node in cluster.nodes:
+        config = load_config(node.config_path)
+        assert config.node_id == node.id
+        assert config.roles == node.roles
+        assert config.log_dirs == (node.data_dir,)
+        assert config.get_int("num.partitions") == 7
+        assert config.warnings == ()
+        keys = [item.key for item in parse_properties(node.config_path.read_text())]
+        assert len(keys) == len(set(keys))
+
+
+def test_what_is_saved_is_loaded(cluster: LocalCluster) -> None:
+    found = load(Path(cluster.data_dir))
+    assert found == cluster
+    assert found.bootstrap_servers.count(",") == 2
+    with pytest.raises(LocalError, match="no node 9"):
+        found.node(9)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"nodes": [1]}', '{"nodes": [], "data_dir": "x", "surplus": 1}'])
+def test_a_damaged_state_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(LocalError, match=r"cluster\.json cannot be used"):
+        load(tmp_path)
+
+
+def test_no_cluster(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match="kraftlite up"):
+        load(tmp_path)
+
+
+def test_the_default_directory() -> None:
+    assert default_data_dir({"KRAFTLITE_DATA_DIR": "/x"}) == Path("/x")
+    assert default_data_dir({}) == Path.home() / ".kraftlite" / "local"
+
+
+def test_ps_has_the_shape_that_tools_read(cluster: LocalCluster) -> None:
+    broker = cluster.node(4).describe()
+    assert list(broker) == ["id", "roles", "pid", "state", "data_dir", "addresses"]
+    assert broker["state"] == "stopped"
+    assert broker["pid"] is None
+    assert list(broker["addresses"]) == ["kafka", "grpc"]
+    assert cluster.node(1).describe()["addresses"]["kafka"] is None
+
+
+def test_a_second_cluster_gets_other_ports_and_a_removed_one_gives_its_ports_back(cluster: LocalCluster, tmp_path: Path) -> None:
+    mine = {node.kafka for node in cluster.nodes}
+    other = tmp_path / "other"
+    other.mkdir()
+    second = plan(other, controllers=1, brokers=1, combined=False)
+    assert not mine & {node.kafka for node in second.nodes if node.kafka}
+    (Path(cluster.data_dir) / "cluster.json").unlink()
+    third = plan(other, controllers=1, brokers=1, combined=False)
+    assert third.node(2).kafka == cluster.node(4).kafka
+
+
+def test_a_port_in_use_is_not_taken(tmp_path: Path) -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        assert reserve(tmp_path, [port]) != [port]
+
+
+@pytest.fixture
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+
+def test_only_the_process_that_was_started_is_signalled(cluster: LocalCluster, sleeper: subprocess.Popen[bytes]) -> None:
+    data_dir = Path(cluster.data_dir)
+    mark = process.start_mark(sleeper.pid)
+    assert mark is not None
+    try:
+        update_node(data_dir, 4, pid=sleeper.pid, mark="another")
+        assert load(data_dir).node(4).state == "stopped"
+        with pytest.raises(LocalError, match="node 4 is not running"):
+            local.kill(data_dir, 4, signal.SIGKILL)
+        assert sleeper.poll() is None
+        update_node(data_dir, 4, pid=sleeper.pid, mark=mark)
+        local.pause(data_dir, 4)
+        assert load(data_dir).node(4).state == "paused"
+        local.resume(data_dir, 4)
+        assert load(data_dir).node(4).describe()["pid"] == sleeper.pid
+        local.kill(data_dir, 4, signal.SIGKILL)
+        assert load(data_dir).node(4).state == "stopped"
+        assert sleeper.wait(5) == -signal.SIGKILL
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_zombie_and_a_pid_of_nobody_are_stopped() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    mark = process.start_mark(child.pid)
+    process.wait_until(lambda: process.start_mark(child.pid) is None, 10)
+    assert process.state_of(child.pid, mark) == "stopped"
+    child.wait()
+    assert process.state_of(2**22 + 5, "1") == "stopped"
+    assert process.state_of(None, None) == "stopped"
+    assert process.start_mark(os.getpid()) is not None
+
+
+def test_down_wipes_what_up_wrote_and_nothing_else(cluster: LocalCluster) -> None:
+    data_dir = Path(cluster.data_dir)
+    write_files(cluster, {})
+    (data_dir / "mine.txt").touch()
+    local.down(data_dir, wipe=True)
+    assert [path.name for path in data_dir.iterdir()] == ["mine.txt"]
+
+
+def test_an_existing_cluster_is_not_reshaped(cluster: LocalCluster) -> None:
+    with pytest.raises(LocalError, match="3 controllers and 3 brokers"):
+        local.up(Path(cluster.data_dir), brokers=5)
+    with pytest.raises(LocalError, match="down --wipe"):
+        local.up(Path(cluster.data_dir), combined=True)
+
+
+def test_replacing_a_value_keeps_the_rest(cluster: LocalCluster) -> None:
+    changed = update_node(Path(cluster.data_dir), 5, pid=1, mark="x")
+    assert changed.node(5) == replace(cluster.node(5), pid=1, mark="x")
+    assert changed.node(4) == cluster.node(4)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftlite.model.errors import Fault
+from kraftlite.node import serve
+from kraftlite.node.faults import FaultSink
+from kraftlite.runtime.trace import ListTracer
+
+
+async def test_the_first_fault_decides_and_a_fault_is_one_line() -> None:
+    sink, tracer = FaultSink(), ListTracer()
+    sink.attach(tracer)
+    assert sink.reason is None
+    sink(Fault("the disk is gone"), "log dirs")
+    sink(RuntimeError("a consequence"), "raft")
+    assert await sink.wait() == "log dirs: the disk is gone"
+    first, second = tracer.events
+    assert first.facts() == {"where": "log dirs", "reason": "the disk is gone"}
+    assert "RuntimeError" in second.facts()["trace"], "a bug is traced with its stack"
+
+
+@pytest.fixture
+def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("KAFKA_") or name == "CLUSTER_ID":
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("quiet_environment")
+def test_to_08_all_problems_of_the_configuration_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("process.roles=broker\nnum.partitions=none\n")
+    assert serve.run(str(path)) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert any("num.partitions=none" in line for line in lines) and any("node.id" in line for line in lines)
+    assert all(line.startswith("kraftlite: configuration: ") for line in lines)
+
+
+@pytest.mark.usefixtures("quiet_environment")
+def test_to_08_an_unformatted_directory_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://localhost:0\ncontroller.listener.names=CONTROLLER\n"
+        f"controller.quorum.voters=1@localhost:19093\nlog.dirs={tmp_path / 'data'}\nkraftlite.malloc.tuning=false\n"
+    )
+    assert serve.run(str(path), {}) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("kraftlite: ") and str(tmp_path / "data") in line and "not formatted" in line
+    assert not (tmp_path / "data").exists(), "a refused start leaves nothing behind"

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from uuid import UUID
+
+import pytest
+
+from kraftlite.model.ids import NodeId
+from kraftlite.obs.log import LogSink, capture_python_logging
+from kraftlite.obs.metrics import Metrics, MetricsServer
+from kraftlite.obs.stock import register_controller
+from kraftlite.obs.timeline import TimelineFile, merge_timelines, read_timeline
+from kraftlite.obs.tracer import HostTracer, open_tracer
+from kraftlite.runtime.trace import TraceEvent
+from tests.harness.clock import FakeClock
+
+NODE = NodeId(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved(TraceEvent):
+    event: ClassVar[str] = "partition.moved"
+    partition: str
+    replicas: tuple[int, ...] = ()
+    topic_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whispered(TraceEvent):
+    event: ClassVar[str] = "partition.whispered"
+    level: ClassVar[str] = "debug"
+
+
+def test_a_log_line_is_json_off_a_terminal() -> None:
+    stream = io.StringIO()
+    tracer = open_tracer(NODE, FakeClock(), stream=stream)
+    tracer.emit(Moved(partition="t-0", replicas=(1, 2), topic_id=UUID(int=5), cause="record@7"))
+    tracer.emit(Whispered())
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 1
+    found = json.loads(lines[0])
+    assert found["event"] == "partition.moved"
+    assert (found["node"], found["level"], found["partition"], found["replicas"]) == (4, "info", "t-0", [1, 2])
+    assert found["cause"] == "record@7"
+    assert found["timestamp"].endswith("Z")
+
+
+def test_text_for_people() -> None:
+    stream = io.StringIO()
+    open_tracer(NODE, FakeClock(), stream=stream, log_format="text").emit(Moved(partition="t-0"))
+    assert "partition.moved" in stream.getvalue()
+    assert "partition=t-0" in stream.getvalue()
+
+
+def test_a_stream_that_is_gone_breaks_nothing() -> None:
+    stream = io.StringIO()
+    tracer = open_tracer(NODE, FakeClock(), stream=stream)
+    stream.close()
+    tracer.emit(Moved(partition="t-0"))
+    tracer.emit(Moved(partition="t-1"))
+
+
+def test_pythons_own_logging_goes_the_same_way() -> None:
+    stream = io.StringIO()
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        capture_python_logging(LogSink(NODE, stream, "json"))
+        logging.getLogger("grpc").warning("odd %s", "thing")
+        logging.getLogger("grpc").info("chatter")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["event"], line["level"], line["logger"]) for line in found] == [("odd thing", "warning", "grpc")]
+
+
+def test_the_timeline_keeps_at_least_its_last_half(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "trace.jsonl"
+    clock = FakeClock()
+    sink = TimelineFile(str(path), NODE, max_bytes=4000)
+    tracer = HostTracer(NODE, clock, [sink])
+    for number in range(200):
+        tracer.emit(Moved(partition=f"t-{number}"))
+    total = sum(file.stat().st_size for file in path.parent.iterdir())
+    events = list(read_timeline(path))
+    assert total <= 4000
+    assert events[-1]["partition"] == "t-199"
+    numbers = [int(event["partition"][2:]) for event in events]
+    assert numbers == list(range(numbers[0], 200))
+    tracer.close()
+    tracer.emit(Moved(partition="t-200"))
+
+
+def test_a_torn_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(b'{"ts":1,"node":1,"event":"a"}\n\xff\xfe\n[]\n{"ts":2,"no')
+    assert [event["event"] for event in read_timeline(path)] == ["a"]
+    assert list(read_timeline(tmp_path / "absent")) == []
+
+
+def test_timelines_merge_by_time(tmp_path: Path) -> None:
+    (tmp_path / "1").write_text('{"ts":5,"event":"b"}\n{"ts":1,"event":"a"}\n')
+    (tmp_path / "2").write_text('{"ts":6,"event":"c"}\n')
+    merged = merge_timelines([tmp_path / "1", tmp_path / "2"], since_ms=2)
+    assert [event["event"] for event in merged] == ["b", "c"]
+
+
+def test_a_directory_that_cannot_be_written_breaks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    sink = TimelineFile(str(tmp_path / "file" / "trace.jsonl"), NODE)
+    HostTracer(NODE, FakeClock(), [sink]).emit(Moved(partition="t-0"))
+
+
+async def fetch(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_the_metrics_page() -> None:
+    metrics = Metrics({"node": "4"})
+    value: float | None = 1
+    metrics.gauge("kafka_controller_kafkacontroller_activecontrollercount", "One on the active controller.", lambda: value)
+    metrics.gauge("kraftlite_lag", "By partition.", lambda: 5, labels={"partition": "t-0"})
+    metrics.gauge("kraftlite_lag", "By partition.", lambda: 6, labels={"partition": "t-1"})
+    metrics.gauge("kraftlite_absent", "Not now.", lambda: None)
+    metrics.counter("kraftlite_elections", "Rises.", lambda: 3)
+    tracer = HostTracer(NODE, FakeClock(), [metrics])
+    tracer.emit(Moved(partition="t-0"))
+    server = MetricsServer(metrics)
+    endpoint = await server.start("127.0.0.1", 0)
+    page = (await fetch(endpoint.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).decode()
+    assert page.startswith("HTTP/1.1 200 OK")
+    assert 'kafka_controller_kafkacontroller_activecontrollercount{node="4"} 1.0' in page
+    assert 'kraftlite_lag{node="4",partition="t-1"} 6.0' in page
+    assert 'kraftlite_elections_total{node="4"} 3.0' in page
+    assert 'kraftlite_trace_events_total{event="partition.moved",node="4"} 1.0' in page
+    assert "kraftlite_absent" not in page
+    assert (await fetch(endpoint.port, b"GET /other HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
+    assert (await fetch(endpoint.port, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
+    assert (await fetch(endpoint.port, b"\r\n\r\n")).startswith(b"HTTP/1.1 405")
+    await server.stop()
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 2), ("info", 1), ("error", 0)])
+def test_levels(level: str, count: int) -> None:
+    seen: list[str] = []
+    tracer = HostTracer(NODE, FakeClock(), [lambda wall_ms, event, facts: seen.append(event.event)], level)
+    tracer.emit(Moved(partition="t-0"))
+    tracer.emit(Whispered())
+    assert len(seen) == count
+
+
+class Numbers:
+    """A controller that has counted."""
+
+    last_applied_record_offset = 40
+    last_applied_record_timestamp_ms = 1000
+    new_active_controllers_count = 2
+    timed_out_broker_heartbeat_count = 1
+    event_queue_time_ms_total = 30
+    event_queue_time_ms_max = 20
+    event_count = 5
+    event_processing_time_ms_total = 7
+    event_processing_time_ms_max = 4
+    active_controller_count = 1
+    last_committed_record_offset = 39
+    event_queue_size = 3
+    fenced_broker_count = 1
+    active_broker_count = 2
+    global_topic_count = 6
+    global_partition_count = 12
+    offline_partitions_count = 0
+    preferred_replica_imbalance_count = 4
+
+
+def test_ce_30_the_controllers_numbers_have_kafkas_names() -> None:
+    metrics = Metrics()
+    numbers = Numbers()
+    register_controller(metrics, numbers)
+    page = metrics.render().decode()
+    for line in (
+        "kafka_controller_kafkacontroller_activecontrollercount 1.0",
+        "kafka_controller_kafkacontroller_newactivecontrollerscount 2.0",
+        "kafka_controller_kafkacontroller_lastappliedrecordoffset 40.0",
+        "kafka_controller_kafkacontroller_lastcommittedrecordoffset 39.0",
+        "kafka_controller_kafkacontroller_timedoutbrokerheartbeatcount 1.0",
+        "kafka_controller_kafkacontroller_fencedbrokercount 1.0",
+        "kafka_controller_kafkacontroller_activebrokercount 2.0",
+        "kafka_controller_kafkacontroller_offlinepartitionscount 0.0",
+        "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 4.0",
+        "kafka_controller_kafkacontroller_globaltopiccount 6.0",
+        "kafka_controller_kafkacontroller_globalpartitioncount 12.0",
+        "kafka_controller_controllereventmanager_eventqueuetimems_sum_total 30.0",
+        "kafka_controller_controllereventmanager_eventqueueprocessingtimems_max 4.0",
+    ):
+        assert line in page.splitlines(), line
+    numbers.active_controller_count = 0
+    assert "activecontrollercount 0.0" in metrics.render().decode()

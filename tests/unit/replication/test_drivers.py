@@ -1,0 +1,267 @@
+"""The drivers, on a loop: long polls, sessions, retries, and what ends a wait."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from kraftlite.log.config import LogConfig
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.messages.methods import REPLICA_FETCH
+from kraftlite.model.messages.replica import ReplicaFetchRequest
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import FetchEntry, FetchParams
+from tests.harness.replication_cluster import TP, log_values
+from tests.harness.replication_loop import LoopCluster
+
+
+def fetches(c: LoopCluster, source: str) -> int:
+    return sum(1 for call in c.network.calls if call[0] == source and call[2] == "Fetch")
+
+
+async def test_acks_all_completes_without_time_passing() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        done = c[1].produce(["a", "b"], acks=-1)
+        assert not done
+        await c.until(lambda: done, within_ms=1)
+        assert done[0].error is ErrorCode.NONE
+        assert log_values(c[2].log()) == log_values(c[3].log()) == [(0, "a"), (1, "b")]
+
+
+async def test_an_idle_follower_asks_once_per_fetch_wait_and_names_nothing() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        seen: list[ReplicaFetchRequest] = []
+        c.network.on_call = lambda source, target, method, request: seen.append(request) if source == "b2" else None
+        await c.clock.run_for(5_000)
+        assert 9 <= len(seen) <= 12
+        assert [len(request.partitions) for request in seen[:3]] == [1, 0, 0]
+        assert [request.session_epoch for request in seen[:3]] == [0, 1, 2]
+
+
+async def test_rp_15_the_hw_reaches_an_idle_follower_within_one_fetch_wait() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        done = c[1].produce(["a"], acks=-1)
+        await c.until(lambda: done, within_ms=1)
+        assert await c.until(lambda: c[2].log().hw == 1 and c[3].log().hw == 1) <= 520
+
+
+async def test_a_new_partition_does_not_wait_for_a_long_poll() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        c.controller.create((1, 2, 3), name="later", topic_id=UUID(int=77))
+        c.publish()
+        done = c[1].produce(["x"], acks=-1, tp=TopicPartition("later", 0))
+        await c.until(lambda: done, within_ms=1)
+        assert done[0].error is ErrorCode.NONE
+
+
+async def test_a_follower_that_is_ahead_of_its_leaders_metadata_waits_at_the_leader() -> None:
+    async with LoopCluster() as c:
+        c.controller.create((1, 2, 3))
+        c[2].catch_up()
+        c[3].catch_up()
+        await c.settle()
+        c[1].catch_up()
+        done = c[1].produce(["x"], acks=-1)
+        await c.until(lambda: done, within_ms=1)
+
+
+async def test_failover_to_a_follower_with_producers_waiting() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        await c.until(lambda: c[1].produce(["a"], acks=1) is not None and c[2].log().leo == 1)
+        await c.kill(1)
+        c.controller.set_fenced(c[1].id, True)
+        c.publish()
+        done = c[2].produce(["b"], acks=-1)
+        await c.until(lambda: done, within_ms=2_000)
+        assert done[0].error is ErrorCode.NONE
+        assert log_values(c[3].log()) == [(0, "a"), (1, "b")]
+        # The old leader comes back as a follower and joins again.
+        c.restart(1)
+        await c.serve(1)
+        await c.until(lambda: 1 in c.controller.registration().isr)
+        c.publish()
+        assert log_values(c[1].log()) == [(0, "a"), (1, "b")]
+
+
+async def test_rp_19_a_silent_follower_leaves_within_one_and_a_half_times_the_lag() -> None:
+    async with LoopCluster(lag_time_max_ms=10_000) as c:
+        c.create()
+        await c.settle()
+        c.network.isolate("b3", ["b1", "b2", "b3"])
+        done = c[1].produce(["a"], acks=-1)
+        took = await c.until(lambda: done, step_ms=100)
+        assert done[0].error is ErrorCode.NONE
+        assert 10_000 <= took <= 15_600
+        assert c.controller.registration().isr == (1, 2)
+        c.network.heal()
+        await c.until(lambda: c.controller.registration().isr == (1, 2, 3), step_ms=100)
+
+
+async def test_rp_22_one_alter_partition_at_a_time_and_retry_after_50_ms() -> None:
+    async with LoopCluster(lag_time_max_ms=10_000) as c:
+        c.create(isr=(1,))
+        c.controller.create((1, 2), name="t2", topic_id=UUID(int=5), isr=(1,))
+        channel = c.channels[c[1].id]
+        channel.down = True
+        c.publish()
+        await c.until(lambda: channel.calls, within_ms=1_000)
+        before = len(channel.calls)
+        await c.clock.run_for(500)
+        assert 8 <= len(channel.calls) - before <= 11
+        channel.down = False
+        await c.until(lambda: c.controller.registration().isr == (1, 2, 3), within_ms=2_000)
+        assert c.controller.registration(UUID(int=5)).isr == (1, 2)
+        assert any(len(call.partitions) == 2 for call in channel.calls)
+        # While a request is with the controller, others wait.
+        channel.held = asyncio.Event()
+        c.network.isolate("b3", ["b1", "b2", "b3"])
+        c.network.isolate("b2", ["b1", "b2", "b3"])
+        c[1].produce(["a"], acks=1)
+        c[1].produce(["a"], acks=1, tp=TopicPartition("t2", 0))
+        before = len(channel.calls)
+        await c.clock.run_for(40_000)
+        assert len(channel.calls) == before + 1
+        channel.held.set()
+
+
+async def test_a_lost_session_is_opened_again() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        c[1].manager._service.sessions.close()
+        await c.clock.run_for(1_000)
+        done = c[1].produce(["a"], acks=-1)
+        await c.until(lambda: done, within_ms=1)
+
+
+async def test_an_unreachable_leader_is_tried_again_after_the_backoff() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        c.network.cut("b2", "b1")
+        await c.clock.run_for(600)
+        before = fetches(c, "b2")
+        await c.clock.run_for(5_000)
+        assert 4 <= fetches(c, "b2") - before <= 6
+        c.network.heal()
+        c[1].produce(["a"], acks=1)
+        assert await c.until(lambda: c[2].log().leo == 1) <= 1_020
+
+
+def entry(offset: int) -> FetchEntry:
+    return FetchEntry(
+        tp=TP, topic_id=None, fetch_offset=offset, current_leader_epoch=None, last_fetched_epoch=None, max_bytes=1 << 20
+    )
+
+
+async def test_cp_18_a_consumer_waits_for_committed_data() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        params = FetchParams(max_wait_ms=10_000, min_bytes=1, max_bytes=1 << 20)
+        fetch = asyncio.ensure_future(c[1].manager.fetch(params, [entry(0)]))
+        await c.clock.run_for(1_000)
+        assert not fetch.done()
+        c[1].produce(["a"], acks=1)
+        await c.settle()
+        assert fetch.done() and fetch.result()[0].hw == 1 and fetch.result()[0].records
+        empty = asyncio.ensure_future(c[1].manager.fetch(params, [entry(1)]))
+        assert 10_000 <= await c.until(empty.done, step_ms=50) <= 10_100
+        assert not empty.result()[0].records and not c[1].partition().waiters
+
+
+async def test_a_consumer_waits_for_min_bytes() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        params = FetchParams(max_wait_ms=10_000, min_bytes=200, max_bytes=1 << 20)
+        fetch = asyncio.ensure_future(c[1].manager.fetch(params, [entry(0)]))
+        c[1].produce(["a" * 20], acks=1)
+        await c.until(lambda: c[1].log().hw == 1, within_ms=1_000)
+        assert not fetch.done()
+        c[1].produce(["a" * 200], acks=1)
+        await c.until(fetch.done, within_ms=1_000)
+        assert len(fetch.result()[0].records) >= 200
+
+
+async def test_rp_09_losing_leadership_ends_waits_at_once() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        c.network.isolate("b2", ["b1", "b2", "b3"])
+        params = FetchParams(max_wait_ms=10_000, min_bytes=1, max_bytes=1 << 20, leader_only=True)
+        fetch = asyncio.ensure_future(c[1].manager.fetch(params, [entry(0)]))
+        done = c[1].produce(["a"], acks=-1)
+        await c.settle()
+        assert not done and not fetch.done()
+        c.controller.elect(c[3].id)
+        c.publish()
+        await c.settle()
+        assert done[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert done[0].leader is not None and done[0].leader.leader_id == 3
+        assert fetch.result()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_replica_fetch_waits_for_min_bytes_and_keeps_what_it_learned() -> None:
+    async with LoopCluster(fetch_min_bytes=300) as c:
+        c.create()
+        await c.settle()
+        c[1].produce(["a" * 10], acks=1)
+        await c.settle()
+        assert c[2].log().leo == 0
+        c[1].produce(["a" * 200], acks=1)
+        await c.settle()
+        assert c[2].log().leo == 2
+        assert await c.until(lambda: c[2].log().hw == 2) <= 1_020
+
+
+async def test_rp_37_a_bad_disk_stops_one_broker_only() -> None:
+    async with LoopCluster(log_config=LogConfig(min_insync_replicas=1), lag_time_max_ms=10_000) as c:
+        c.create()
+        await c.settle()
+        c[2].disk.inject("pwritev", path="orders-0")
+        c[1].produce(["a"], acks=1)
+        await c.until(lambda: c[3].log().leo == 1)
+        assert c[2].manager.offline_count() == 1
+        assert c[2].manager.fetched_from(TP) is None
+        done = c[2].produce(["a"], acks=1)
+        assert done[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_an_answer_of_another_cluster_is_refused() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        request = ReplicaFetchRequest(
+            replica_id=c[2].id, replica_epoch=1, cluster_id="other", session_id=0, session_epoch=0, max_wait_ms=0, min_bytes=1,
+            max_bytes=1, partition_max_bytes=1, partitions=(), forgotten=(),
+        )  # fmt: skip
+        with pytest.raises(ApiError, match="INCONSISTENT_CLUSTER_ID"):
+            await c[1].manager.handlers()[REPLICA_FETCH](request)
+
+
+async def test_rp_16_hws_are_checkpointed_every_interval_and_at_stop() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        c[1].manager.start_hw_checkpoints()
+        await c.settle()
+        done = c[1].produce(["a"], acks=-1)
+        await c.until(lambda: done)
+        assert c[1].logs.hws.get(TP, 0) == 0
+        await c.clock.run_for(5_100)
+        assert c[1].logs.hws[TP] == 1
+        done = c[1].produce(["b"], acks=-1)
+        await c.until(lambda: done)
+        await c[1].manager.stop()
+        assert c[1].logs.hws[TP] == 2
