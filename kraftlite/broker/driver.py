@@ -66,7 +66,14 @@ class BrokerServer:
         self.configs = DynamicConfigs(config.node_id, config.values)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
-        self.replicas = ReplicaManager(ports, replication, self.log_dirs, self.channel, lambda: self.lifecycle.broker_epoch)
+        self.replicas = ReplicaManager(
+            ports,
+            replication,
+            self.log_dirs,
+            self.channel,
+            lambda: self.lifecycle.broker_epoch,
+            trace_hot=ports.trace_hot,
+        )
         self.publisher = BrokerMetadataPublisher(
             ports,
             config.node_id,

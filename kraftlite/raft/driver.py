@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
@@ -37,6 +37,10 @@ from kraftlite.raft.events import (
     Tick,
 )
 from kraftlite.runtime.ports import Handler, Ports, TaskHandle, TimerHandle, TransportError
+from kraftlite.runtime.trace.node import NodeStalled
+
+STALL_MS: Final = 500
+"""A timer that is so much overdue is told as a stall of the node."""
 
 
 class RaftDriver:
@@ -78,6 +82,7 @@ class RaftDriver:
             tracer=self._ports.tracer,
             now_ms=clock.now_ms(),
             wall_ms=clock.wall_ms(),
+            trace_appends=self._ports.trace_hot,
         )
         self._delivery = Delivery(self._core, self._serde, self._ports.tracer)
         for listener in self._early:
@@ -133,6 +138,7 @@ class RaftDriver:
         if self._stopped:
             return
         clock = self._ports.clock
+        self._note_stall(clock.now_ms())
         try:
             output = self.core.step(event, clock.now_ms(), clock.wall_ms())
         except Exception as error:  # noqa: BLE001 the top of every path into the core: classify and stop
@@ -178,8 +184,16 @@ class RaftDriver:
         self._timer = self._ports.clock.call_later(delay, self._on_timer)
 
     def _on_timer(self) -> None:
+        self._note_stall(self._ports.clock.now_ms())
         self._timer = None
         self._step(Tick())
+
+    def _note_stall(self, now_ms: int) -> None:
+        """A timer that is overdue says that this node's loop stood still. Whatever wakes it first comes by here."""
+        due_ms = self._timer_deadline_ms
+        if self._timer is not None and due_ms is not None and now_ms - due_ms > STALL_MS:
+            self._timer_deadline_ms = None  # told once; arming sets it anew
+            self._ports.tracer.emit(NodeStalled(stalled_ms=now_ms - due_ms))
 
     async def _call(self, request: OutboundRequest) -> None:
         event: Event

@@ -194,3 +194,5 @@ class Ports:
     entropy: random.Random
     fault: Callable[[BaseException, str], None]
     """fault(error, where): classify and act: log, stop the node with a non-zero exit. The only catch-all of the house."""
+    trace_hot: bool = False
+    """Whether drivers emit the events of the hot path too: one per produce, append or high watermark."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kraftlite.model.ids import NodeId
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 
 
@@ -41,17 +42,36 @@ class ControllerRenounced(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordAppended(TraceEvent):
-    """A record was applied on the active controller and given to raft; `detail` says what it changes."""
+    """A record was applied on the active controller and given to raft; `detail` says what it changes.
+
+    `first_offset` is the same for all records of one operation. `cause` names the operation and what it was done for:
+    `operation:maybe_fence_stale_broker broker=2 silent_ms=9010`.
+    """
 
     event: ClassVar[str] = "controller.record_appended"
     record: str
     offset: int
     detail: str
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecordAppended(RecordAppended):
+    """As its base, for a record of a partition: what it was (None: it is new) and what it is now. Leader None: nobody leads."""
+
+    tp: TopicPartition
+    old_leader: NodeId | None
+    leader: NodeId | None
+    old_leader_epoch: int | None
+    leader_epoch: int
+    old_isr: tuple[NodeId, ...] | None
+    isr: tuple[NodeId, ...]
+    partition_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsAppended(TraceEvent):
-    """Many records of one operation; those that follow the first ones are not traced one by one."""
+    """Many records of one operation: all but the first ones and the last one are not traced one by one."""
 
     event: ClassVar[str] = "controller.records_appended"
     operation: str
@@ -78,10 +98,13 @@ class OperationFailed(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSessionExpired(TraceEvent):
+    """No heartbeat of this incarnation came for `silent_ms`."""
+
     event: ClassVar[str] = "controller.broker_session_expired"
     level: ClassVar[str] = "warning"
     broker_id: NodeId
     broker_epoch: int
+    silent_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,15 @@ class ListenerOpened(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStalled(TraceEvent):
+    """Nothing ran on this node for at least `stalled_ms` until now: it was paused, starved or suspended."""
+
+    event: ClassVar[str] = "node.stalled"
+    level: ClassVar[str] = "warning"
+    stalled_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStopping(TraceEvent):
     event: ClassVar[str] = "node.stopping"
     reason: str

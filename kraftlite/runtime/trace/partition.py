@@ -29,6 +29,7 @@ class LeaderStarted(PartitionEvent):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[NodeId, ...]
+    min_isr: int
     epoch_start_offset: int
     hw: int
     recovering: bool
@@ -64,11 +65,18 @@ class PartitionOffline(PartitionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrShrinkProposed(PartitionEvent):
-    """The leader asks the controller to remove `out`. The HW waits for `maximal_isr` until that is committed (RP-12)."""
+    """The leader asks the controller to remove `out`. The HW waits for `maximal_isr` until that is committed (RP-12).
+
+    For each of `out`, None where the leader does not know: how long ago it fetched last and was caught up last (since it became
+    the leader, for one that never was), and how many records it lacks.
+    """
 
     event: ClassVar[str] = "partition.isr_shrink_proposed"
     out: tuple[NodeId, ...]
     maximal_isr: tuple[NodeId, ...]
+    fetched_ago_ms: tuple[int | None, ...]
+    caught_up_ago_ms: tuple[int | None, ...]
+    behind: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,8 @@ class IsrCommitted(PartitionEvent):
     event: ClassVar[str] = "partition.isr_committed"
     isr: tuple[NodeId, ...]
     partition_epoch: int
+    min_isr: int
+    """How many an acks=all produce needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +119,41 @@ class IsrChangeRefused(PartitionEvent):
     level: ClassVar[str] = "warning"
     error: str
     then: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstProduceAcknowledged(PartitionEvent):
+    """The partition takes writes in this leader epoch: its first batch, at `offset`, was acknowledged after `waited_ms`."""
+
+    event: ClassVar[str] = "partition.first_produce_acknowledged"
+    leader_epoch: int
+    offset: int
+    hw: int
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HwStalled(PartitionEvent):
+    """The HW has stood at `hw` for `stalled_ms` although there are records up to `leo`. `cause`: a fetch of `held_by` is awaited,
+    or there are fewer in-sync replicas than `min.insync.replicas`."""
+
+    event: ClassVar[str] = "partition.hw_stalled"
+    level: ClassVar[str] = "warning"
+    hw: int
+    leo: int
+    stalled_ms: int
+    held_by: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HwResumed(PartitionEvent):
+    """The HW moves again after `stalled_ms`. `cause`: a fetch of `held_by`, or the ISR changed, by which `held_by` left it."""
+
+    event: ClassVar[str] = "partition.hw_resumed"
+    old: int
+    new: int
+    stalled_ms: int
+    held_by: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

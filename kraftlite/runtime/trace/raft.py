@@ -11,7 +11,7 @@ from kraftlite.runtime.trace import TraceEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged(TraceEvent):
-    """This node plays another role, or the same one in another epoch."""
+    """This node plays another role, or the same one in another epoch. `cause`: why it stands for election."""
 
     event: ClassVar[str] = "raft.state_changed"
     state: str
@@ -43,6 +43,8 @@ class ElectionLost(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElected(TraceEvent):
+    """This node won. `cause`: why it stood for election."""
+
     event: ClassVar[str] = "raft.leader_elected"
     leader_id: NodeId
     raft_epoch: int
@@ -61,12 +63,13 @@ class LeaderResigned(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTimedOut(TraceEvent):
-    """The leader did not answer a fetch successfully within the fetch timeout."""
+    """The leader did not answer a fetch successfully for `silent_ms`, which is the fetch timeout or a little more."""
 
     event: ClassVar[str] = "raft.fetch_timed_out"
     level: ClassVar[str] = "warning"
     leader_id: NodeId
     raft_epoch: int
+    silent_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,46 @@
+"""The clock of one node among several on a loop with rooms: its own monotonic rate, its own wall time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+
+from kraftlite.faults.rooms import Cancellable, RoomLoop
+
+PARTS_PER_MILLION = 1_000_000
+
+
+class RoomClock:
+    """The `Clock` port. `rate_ppm` is how much faster (or slower) than the loop's time this node's monotonic clock runs;
+    `jump_wall` moves the wall time, as an operator or NTP does. A node that is restarted gets a new one: monotonic time starts at 0.
+    """
+
+    def __init__(self, loop: RoomLoop, room_context: contextvars.Context, *, wall_ms: int, rate_ppm: int = 0) -> None:
+        self._loop = loop
+        self._context = room_context
+        self._born_us = loop.now_us()
+        self._rate = PARTS_PER_MILLION + rate_ppm
+        self._wall_at_birth_ms = wall_ms
+
+    def now_ms(self) -> int:
+        return (self._loop.now_us() - self._born_us) * self._rate // (PARTS_PER_MILLION * 1000)
+
+    def wall_ms(self) -> int:
+        return self._wall_at_birth_ms + self.now_ms()
+
+    def jump_wall(self, delta_ms: int) -> None:
+        self._wall_at_birth_ms += delta_ms
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
+        due_ms = self.now_ms() + max(0, delay_ms)
+        when_us = self._born_us - (-due_ms * 1000 * PARTS_PER_MILLION // self._rate)  # rounded up: never early
+        return self._loop.at_us(when_us, callback, self._context)
+
+    async def sleep(self, delay_ms: int) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.call_later(delay_ms, lambda: None if done.done() else done.set_result(None))
+        try:
+            await done
+        finally:
+            timer.cancel()

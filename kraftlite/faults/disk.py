@@ -1,0 +1,496 @@
+"""A file system in memory that can crash."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from kraftlite.runtime.ports import FileStat
+
+
+@dataclass(eq=False)
+class _Inode:
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    clean_below: int = 0
+    """Bytes before this position are the same in `data` and `durable`; equal to both lengths when nothing is dirty."""
+    mtime_ms: int = 0
+    flushing: list[int] = field(default_factory=list)
+    """Where the dirty part began, of each flush under way."""
+
+    def touch(self, position: int) -> None:
+        self.clean_below = min(self.clean_below, position)
+
+    def sync(self) -> None:
+        low = self.clean_below
+        if low < len(self.data) or len(self.durable) != len(self.data):
+            self.durable[low:] = self.data[low:]
+        self.clean_below = len(self.data)
+
+    def begin_flush(self) -> tuple[int, bytes]:
+        """What a flush makes durable when it ends: everything from a position on, as it is now."""
+        low = min(self.clean_below, len(self.data))
+        self.flushing.append(low)
+        self.clean_below = len(self.data)
+        return low, bytes(self.data[low:])
+
+    def end_flush(self, low: int, content: bytes) -> None:
+        self.flushing.remove(low)
+        self.durable[low:] = content
+
+    def abandon_flush(self, low: int) -> None:
+        self.flushing.remove(low)
+        self.clean_below = min(self.clean_below, low)
+
+    def crash(self, rng: random.Random | None) -> bool:
+        """Whether anything was lost or damaged."""
+        low = min([self.clean_below, *self.flushing])
+        self.flushing.clear()
+        kept, before = self.durable, self.data
+        if rng is not None and (low < len(self.data) or low < len(self.durable)):
+            kept = self._torn(rng, low)
+        self.data = bytearray(kept)
+        self.durable = bytearray(kept)
+        self.clean_below = len(kept)
+        return kept != before
+
+    def _torn(self, rng: random.Random, low: int) -> bytearray:
+        """Some of what was unsynced reached the platter: a prefix, perhaps followed by zeros or by what was there before."""
+        fate = rng.randrange(6)
+        if fate == 0:
+            return self.durable
+        if fate == 1:
+            return self.data
+        if fate == 5 and low < len(self.data):
+            flipped = bytearray(self.data)
+            flipped[rng.randrange(low, len(flipped))] ^= 1 << rng.randrange(8)
+            return flipped
+        cut = rng.randint(min(low, len(self.data)), len(self.data))
+        torn = self.data[:cut]
+        if fate == 2:
+            torn += self.durable[cut:]
+        elif fate == 3:
+            torn += bytes(len(self.data) - cut)
+        return torn
+
+
+@dataclass(eq=False)
+class _Dir:
+    entries: dict[str, _Inode | _Dir] = field(default_factory=dict)
+    durable: dict[str, _Inode | _Dir] = field(default_factory=dict)
+    journal: list[tuple[tuple[str, _Inode | _Dir | None], ...]] = field(default_factory=list)
+    """Changes since the last sync, in order; each is atomic."""
+
+    def change(self, *changes: tuple[str, _Inode | _Dir | None]) -> None:
+        _apply(self.entries, changes)
+        self.journal.append(changes)
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.journal.clear()
+
+    def crash(self, rng: random.Random | None, where: str, lost: list[str]) -> None:
+        kept = dict(self.durable)
+        for changes in self.journal[: rng.randint(0, len(self.journal)) if rng is not None else 0]:
+            _apply(kept, changes)
+        lost += [f"{where}/{name}" for name in sorted(self.entries.keys() ^ kept.keys())]
+        self.entries = kept
+        self.durable = dict(kept)
+        self.journal.clear()
+        for name in sorted(kept):
+            node = kept[name]
+            if isinstance(node, _Dir):
+                node.crash(rng, f"{where}/{name}", lost)
+            elif node.crash(rng):
+                lost.append(f"{where}/{name}")
+
+
+def _apply(entries: dict[str, _Inode | _Dir], changes: Sequence[tuple[str, _Inode | _Dir | None]]) -> None:
+    for name, node in changes:
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+@dataclass
+class InjectedError:
+    """Raise `OSError(code)` from `op` ("" means any) on paths containing `path`, `times` times after `after` free passes."""
+
+    op: str
+    path: str
+    code: int
+    times: int | None
+    after: int
+
+    def hits(self, op: str, path: str) -> bool:
+        if (self.op and self.op != op) or self.path not in path or self.times == 0:
+            return False
+        if self.after > 0:
+            self.after -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+class MemFile:
+    """The `File` port on a `MemDisk`. After a crash of the disk every use raises EIO."""
+
+    def __init__(self, disk: MemDisk, path: str, inode: _Inode) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self._generation = disk.generation
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def pread(self, length: int, offset: int) -> bytes:
+        self._check("pread")
+        return bytes(self._inode.data[offset : offset + length])
+
+    def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
+        self._check("pwritev")
+        inode, position = self._inode, offset
+        if offset > len(inode.data):
+            inode.touch(len(inode.data))
+            inode.data += bytes(offset - len(inode.data))
+        inode.touch(offset)
+        for buffer in buffers:
+            size = len(buffer)
+            inode.data[position : position + size] = buffer
+            position += size
+        inode.mtime_ms = self._disk.time_ms()
+        self._disk.bytes_written += position - offset
+        return position - offset
+
+    def size(self) -> int:
+        self._check("size")
+        return len(self._inode.data)
+
+    def truncate(self, size: int) -> None:
+        self._check("truncate")
+        inode = self._inode
+        inode.touch(min(size, len(inode.data)))
+        if size < len(inode.data):
+            del inode.data[size:]
+        else:
+            inode.data += bytes(size - len(inode.data))
+        inode.mtime_ms = self._disk.time_ms()
+
+    def sync(self) -> None:
+        self._check("sync")
+        self._disk.syncs += 1
+        self._inode.sync()
+
+    async def flush(self) -> None:
+        self._check("flush")
+        self._disk.syncs += 1
+        disk, inode = self._disk, self._inode
+        if disk.flush_gate is None and disk.flush_wait is None:
+            inode.sync()
+            return
+        low, content = inode.begin_flush()
+        ended = False
+        try:
+            if disk.flush_gate is not None:
+                await disk.flush_gate.wait()
+            if disk.flush_wait is not None:
+                await disk.flush_wait()
+            if self._generation != disk.generation:
+                raise OSError(errno.EIO, "the disk crashed during a flush", self._path)
+            disk.check("flush-end", self._path)
+            inode.end_flush(low, content)
+            ended = True
+        finally:
+            if not ended and self._generation == disk.generation:
+                inode.abandon_flush(low)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check(self, op: str) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, "file is closed", self._path)
+        if self._generation != self._disk.generation:
+            raise OSError(errno.EIO, "file was open when the disk crashed", self._path)
+        self._disk.check(op, self._path)
+
+
+class MemLock:
+    def __init__(self, disk: MemDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._generation = disk.generation
+
+    def release(self) -> None:
+        if self._generation == self._disk.generation:
+            self._disk.locks.discard(self._path)
+
+
+class MemDisk:
+    """The `Disk` port in memory. `crash()` leaves what a power cut leaves: without `rng` nothing that was not synced; with it a
+    seeded part of that, torn where a write was under way. Creates, renames and unlinks need `sync_dir` of their directory.
+
+    `flush_gate` (an `asyncio.Event`) holds every `File.flush` until it is set; `flush_wait` is awaited by each. `inject` makes
+    operations fail. A node that can die while the disk lives on uses a `mount`, which dies with it.
+    """
+
+    def __init__(self, *, wall_ms: Callable[[], int] | None = None) -> None:
+        self._root = _Dir()
+        self._wall_ms = wall_ms
+        self.generation = 0
+        self.locks: set[str] = set()
+        self.flush_gate: asyncio.Event | None = None
+        self.flush_wait: Callable[[], Awaitable[None]] | None = None
+        self.errors: list[InjectedError] = []
+        self.bytes_written = 0
+        self.syncs = 0
+
+    # faults
+
+    def crash(self, rng: random.Random | None = None) -> list[str]:
+        """Power cut. Open files are dead afterwards; open them again. Returns the paths that lost something."""
+        self.kill()
+        lost: list[str] = []
+        self._root.crash(rng, "", lost)
+        return lost
+
+    def kill(self) -> None:
+        """The process that used the disk is gone, the machine lives on: open files and locks are dead, no byte is lost."""
+        self.generation += 1
+        self.locks.clear()
+
+    def wipe(self) -> None:
+        """A new, empty disk in the place of this one."""
+        self.kill()
+        self._root = _Dir()
+
+    def mount(self) -> Mount:
+        """The disk as one process sees it: of no use once that was killed."""
+        return Mount(self)
+
+    def inject(
+        self, op: str = "", *, path: str = "", code: int = errno.EIO, times: int | None = 1, after: int = 0
+    ) -> InjectedError:
+        """Operations: open stat listdir makedirs rename unlink rmtree sync_dir read_file write_file lock pread pwritev size
+        truncate sync flush."""
+        error = InjectedError(op, path, code, times, after)
+        self.errors.append(error)
+        return error
+
+    def heal(self) -> None:
+        self.errors.clear()
+
+    def check(self, op: str, path: str) -> None:
+        for error in self.errors:
+            if error.hits(op, path):
+                raise OSError(error.code, os.strerror(error.code), path)
+
+    def time_ms(self) -> int:
+        return self._wall_ms() if self._wall_ms is not None else 0
+
+    # the port
+
+    def open(self, path: str, *, create: bool = False) -> MemFile:
+        self.check("open", path)
+        parent, name = self._parent(path)
+        node = parent.entries.get(name)
+        if isinstance(node, _Dir):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            node = _Inode(mtime_ms=self.time_ms())
+            parent.change((name, node))
+        return MemFile(self, path, node)
+
+    def stat(self, path: str) -> FileStat | None:
+        self.check("stat", path)
+        node = self._find(path)
+        if node is None:
+            return None
+        if isinstance(node, _Dir):
+            return FileStat(size=0, mtime_ms=0, is_dir=True)
+        return FileStat(size=len(node.data), mtime_ms=node.mtime_ms, is_dir=False)
+
+    def listdir(self, path: str) -> list[str]:
+        self.check("listdir", path)
+        return sorted(self._dir(path).entries)
+
+    def makedirs(self, path: str) -> None:
+        self.check("makedirs", path)
+        here = self._root
+        for part in _parts(path):
+            node = here.entries.get(part)
+            if node is None:
+                node = _Dir()
+                here.change((part, node))
+                here.durable[part] = node
+            if not isinstance(node, _Dir):
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+            here = node
+
+    def mkdir(self, path: str) -> None:
+        self.check("makedirs", path)
+        parent, name = self._parent(path)
+        if name in parent.entries:
+            raise FileExistsError(errno.EEXIST, "exists already", path)
+        parent.change((name, _Dir()))
+
+    def rename(self, source: str, target: str) -> None:
+        self.check("rename", source)
+        old_parent, old_name = self._parent(source)
+        new_parent, new_name = self._parent(target)
+        node = old_parent.entries.get(old_name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        there = new_parent.entries.get(new_name)
+        if isinstance(there, _Dir) and there.entries:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", target)
+        if old_parent is new_parent:
+            old_parent.change((old_name, None), (new_name, node))
+            return
+        # Between directories a journalled rename is one transaction; here it is durable at once.
+        old_parent.change((old_name, None))
+        new_parent.change((new_name, node))
+        old_parent.sync()
+        new_parent.sync()
+
+    def unlink(self, path: str) -> None:
+        self.check("unlink", path)
+        parent, name = self._parent(path)
+        if not isinstance(parent.entries.get(name), _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        parent.change((name, None))
+
+    def rmtree(self, path: str) -> None:
+        self.check("rmtree", path)
+        parent, name = self._parent(path)
+        if name not in parent.entries:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        parent.change((name, None))
+
+    def sync_dir(self, path: str) -> None:
+        self.check("sync_dir", path)
+        self._dir(path).sync()
+
+    def read_file(self, path: str) -> bytes:
+        self.check("read_file", path)
+        node = self._find(path)
+        if not isinstance(node, _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return bytes(node.data)
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        self.check("write_file", path)
+        parent, name = self._parent(path)
+        inode = _Inode(data=bytearray(data), mtime_ms=self.time_ms())
+        inode.sync()
+        parent.change((name, inode))
+        parent.sync()
+
+    def lock(self, path: str) -> MemLock | None:
+        self.check("lock", path)
+        if path in self.locks:
+            return None
+        self._parent(path)
+        self.locks.add(path)
+        return MemLock(self, path)
+
+    # for tests
+
+    def tree(self, path: str = "/") -> list[str]:
+        """Paths of all files below `path`, sorted."""
+        found: list[str] = []
+        for name, node in sorted(self._dir(path).entries.items()):
+            child = f"{path.rstrip('/')}/{name}"
+            found += self.tree(child) if isinstance(node, _Dir) else [child]
+        return found
+
+    def overwrite(self, path: str, offset: int, data: bytes) -> None:
+        """Damage a file durably, behind everybody's back."""
+        node = self._find(path)
+        assert isinstance(node, _Inode), path
+        node.data[offset : offset + len(data)] = data
+        node.durable = bytearray(node.data)
+        node.clean_below = len(node.data)
+
+    def _find(self, path: str) -> _Inode | _Dir | None:
+        here: _Inode | _Dir | None = self._root
+        for part in _parts(path):
+            if not isinstance(here, _Dir):
+                return None
+            here = here.entries.get(part)
+        return here
+
+    def _dir(self, path: str) -> _Dir:
+        node = self._find(path)
+        if not isinstance(node, _Dir):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Dir, str]:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        return self._dir(parent), name
+
+
+class Mount:
+    """A `MemDisk` until it is killed or crashes; afterwards every operation raises EIO, so that nothing of a dead process reaches
+    the disk of its successor."""
+
+    def __init__(self, disk: MemDisk) -> None:
+        self._disk = disk
+        self._generation = disk.generation
+
+    def _live(self, path: str) -> MemDisk:
+        if self._generation != self._disk.generation:
+            raise OSError(errno.EIO, "the process that used this disk is dead", path)
+        return self._disk
+
+    def open(self, path: str, *, create: bool = False) -> MemFile:
+        return self._live(path).open(path, create=create)
+
+    def stat(self, path: str) -> FileStat | None:
+        return self._live(path).stat(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return self._live(path).listdir(path)
+
+    def makedirs(self, path: str) -> None:
+        self._live(path).makedirs(path)
+
+    def mkdir(self, path: str) -> None:
+        self._live(path).mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._live(source).rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._live(path).unlink(path)
+
+    def rmtree(self, path: str) -> None:
+        self._live(path).rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._live(path).sync_dir(path)
+
+    def read_file(self, path: str) -> bytes:
+        return self._live(path).read_file(path)
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        self._live(path).write_file_atomically(path, data)
+
+    def lock(self, path: str) -> MemLock | None:
+        return self._live(path).lock(path)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]

@@ -1,0 +1,1 @@
+"""The invariants of behaviours, "Invariants", one file each; stepped after every event of a simulated run."""

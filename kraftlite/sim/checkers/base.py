@@ -1,0 +1,109 @@
+"""What a checker is given to look at."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kraftlite.faults.nodes import RoomNode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.sim.history import History
+
+if TYPE_CHECKING:
+    from kraftlite.sim.cluster import SimCluster
+
+
+class Violation(AssertionError):
+    """An invariant does not hold. `checker` is the name of what found it."""
+
+    def __init__(self, checker: str, text: str) -> None:
+        super().__init__(f"{checker}: {text}")
+        self.checker = checker
+        self.text = text
+
+
+class LivenessViolation(Violation):
+    """Something that must happen once the faults are over did not."""
+
+
+@dataclass(eq=False)
+class Losses:
+    """What a run's faults entitle the cluster to lose.
+
+    Without eligible leader replicas, a replica that lost unsynced bytes in a power cut may still be the last member of an ISR and
+    then leads with a hole (KIP-966). `tainted` has the replicas that lost bytes of a partition and were not out of the ISR since;
+    a partition that such a replica led, or that was led by an unclean election, is `excused`: of it, acknowledged records may be
+    missing. `wiped` nodes lost their disks.
+    """
+
+    tainted: dict[TopicPartition, set[NodeId]] = field(default_factory=dict)
+    excused: dict[TopicPartition, str] = field(default_factory=dict)
+    wiped: set[NodeId] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class World:
+    """Everything that a checker may see; it changes nothing of it."""
+
+    cluster: SimCluster
+    history: History
+    losses: Losses
+    rng: random.Random
+    faults_over: bool = False
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Shared between checkers, by the name of who writes it."""
+
+    @property
+    def nodes(self) -> dict[NodeId, RoomNode]:
+        return self.cluster.nodes
+
+
+class Checker:
+    """One invariant, or a few that look at the same facts. Override what is needed; `fail` reports.
+
+    All methods are called outside every node's room, synchronously, and must be cheap: `on_step` runs after every callback of a
+    node, so compare a small stamp first and look closer only when it changed.
+    """
+
+    numbers: ClassVar[tuple[int, ...]] = ()
+    """Of behaviours, "Invariants"."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    @property
+    def name(self) -> str:
+        numbers = ",".join(str(it) for it in self.numbers)
+        return f"{type(self).__name__}[{numbers}]" if numbers else type(self).__name__
+
+    def fail(self, text: str) -> None:
+        raise Violation(self.name, text)
+
+    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+        """Every trace event of every node, hot ones included, in order. The event's cause may not be complete at this point."""
+
+    def on_step(self, node: RoomNode) -> None:
+        """After a callback of this node's room ran. `node.node` may be None or not yet started."""
+
+    def on_boot(self, node: RoomNode) -> None:
+        """A new incarnation was built and is about to start."""
+
+    def on_death(self, node: RoomNode, how: str) -> None:
+        """An incarnation ended: killed, power, stopped, failed, wiped."""
+
+    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+        """A request leaves (also when it will be lost)."""
+
+    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+        """A response reaches its caller `source`."""
+
+    def at_end(self) -> None:
+        """After the liveness phase: all nodes run, all links are whole, the cluster has converged."""
+
+
+CheckerFactory = Callable[[World], Checker]

@@ -1,0 +1,135 @@
+"""A cluster of production nodes on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kraftlite.config.server import load
+from kraftlite.faults.disk import MemDisk
+from kraftlite.faults.network import Link, RoomNetwork
+from kraftlite.faults.nodes import RoomNode
+from kraftlite.faults.rooms import OUTSIDE, context_of
+from kraftlite.model.ids import NodeId
+from kraftlite.node.storage import format_directories
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.sim.loop import VirtualLoop
+from kraftlite.sim.service import client_handlers
+from kraftlite.sim.shape import Shape
+
+CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
+EPOCH_WALL_MS: Final = 1_700_000_000_000
+CLIENT: Final = NodeId(0)
+"""The node id of everything that runs outside: workloads are clients on a machine of their own."""
+
+SIM_DEFAULTS: Final[Mapping[str, str]] = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+class SimCluster:
+    """Nodes 1 … n of a shape, formatted and not yet booted. `events` sees (virtual microseconds, node, event) in order."""
+
+    def __init__(self, loop: VirtualLoop, shape: Shape, seed: int) -> None:
+        self.loop = loop
+        self.shape = shape
+        self.seed = seed
+        self.outside = context_of(OUTSIDE)
+        self.network = RoomNetwork(loop, random.Random(f"network/{seed}"), self.outside, wire=shape.wire)
+        self.network.default = Link(shape.min_delay_us, shape.max_delay_us)
+        self.disk_rng = random.Random(f"disk/{seed}")
+        self.flush_us: dict[NodeId, tuple[int, int]] = {}
+        self.on_event: list[Callable[[int, RoomNode, TraceEvent], None]] = []
+        self.on_failure: list[Callable[[RoomNode, BaseException, str], None]] = []
+        self.wall_offset_ms: dict[NodeId, int] = {}
+        self.nodes: dict[NodeId, RoomNode] = {}
+        roles = shape.roles
+        voters = ",".join(f"{n}@n{n}:9093" for n, it in enumerate(roles, 1) if "controller" in it)
+        for number, role in enumerate(roles, 1):
+            self._add(number, role, voters)
+
+    def _add(self, number: int, roles: str, voters: str) -> None:
+        listeners = []
+        if "broker" in roles:
+            listeners += [f"PLAINTEXT://n{number}:9092", f"REPLICATION://n{number}:9192"]
+        if "controller" in roles:
+            listeners.append(f"CONTROLLER://n{number}:9093")
+        values = {
+            "process.roles": roles,
+            "node.id": str(number),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join(listeners),
+            "log.dirs": "/data",
+            **({"inter.broker.listener.name": "REPLICATION"} if "broker" in roles else {}),
+            **SIM_DEFAULTS,
+            **self.shape.config,
+        }
+        node_id = NodeId(number)
+        node = RoomNode(
+            loop=self.loop,
+            network=self.network,
+            config=load(None, {}, values, hostname=lambda: f"n{number}"),
+            wall_ms=lambda: self.wall_ms(node_id),
+            clients=client_handlers,
+            on_event=self._event,
+            on_failure=self._failed,
+            trace_hot=True,
+            seed=self.seed,
+        )
+        node.disk = MemDisk(wall_ms=lambda: self.wall_ms(node_id))
+        node.disk.flush_wait = lambda: self._flush(node_id)
+        self.nodes[node_id] = node
+        self.format(node_id)
+
+    def format(self, node_id: NodeId) -> None:
+        node = self.nodes[node_id]
+        format_directories(node.disk, node.config, CLUSTER_ID, wall_ms=self.wall_ms(node_id), entropy=self.disk_rng)
+
+    # --- time
+
+    def wall_ms(self, node_id: NodeId = CLIENT) -> int:
+        return EPOCH_WALL_MS + self.loop.now_us() // 1000 + self.wall_offset_ms.get(node_id, 0)
+
+    async def _flush(self, node_id: NodeId) -> None:
+        low, high = self.flush_us.get(node_id, (100, 2000))
+        await asyncio.sleep(self.disk_rng.randint(low, high) / 1_000_000)
+
+    # --- events
+
+    def _event(self, node: RoomNode, event: TraceEvent) -> None:
+        now = self.loop.now_us()
+        for see in self.on_event:
+            see(now, node, event)
+
+    def _failed(self, node: RoomNode, error: BaseException, where: str) -> None:
+        for tell in self.on_failure:
+            tell(node, error, where)
+
+    # --- views
+
+    @property
+    def brokers(self) -> list[RoomNode]:
+        return [node for node in self.nodes.values() if node.config.is_broker]
+
+    @property
+    def controllers(self) -> list[RoomNode]:
+        return [node for node in self.nodes.values() if node.config.is_controller]
+
+    def boot(self) -> None:
+        for node in self.nodes.values():
+            node.boot()
+
+    async def until(self, condition: Callable[[], Any], what: str, limit_ms: int, every_ms: int = 20) -> Any:
+        """What `condition` returned when it was first true. Raises TimeoutError naming `what`."""
+        end = self.loop.now_us() + limit_ms * 1000
+        while not (found := condition()):
+            if self.loop.now_us() >= end:
+                raise TimeoutError(f"not within {limit_ms} ms: {what}")
+            await asyncio.sleep(every_ms / 1000)
+        return found
+

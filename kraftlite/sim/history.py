@@ -1,0 +1,101 @@
+"""What clients did and saw, in virtual microseconds: the input of the history checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from kraftlite.model.ids import NodeId
+from kraftlite.model.topic_partition import TopicPartition
+
+
+class Verdict(Enum):
+    OPEN = "open"
+    """Never returned: the run ended first, or the client died."""
+    OK = "ok"
+    FAILED = "failed"
+    """Certainly without effect."""
+    UNKNOWN = "unknown"
+    """It may or may not have happened: a timeout, a lost answer."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Produce:
+    """One record of one producer. `number` counts the producer's records of the partition from 0 and is in the value
+    (`<client>/<number>`). An idempotent producer keeps `producer_id` over retries; a plain one has -1. `offset` -1: none was told."""
+
+    client: str
+    tp: TopicPartition
+    topic_id: str | None
+    number: int
+    acks: int
+    idempotent: bool
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    invoked_us: int
+    returned_us: int | None = None
+    verdict: Verdict = Verdict.OPEN
+    offset: int = -1
+    attempts: int = 0
+    error: str | None = None
+    """The last error seen."""
+
+    @property
+    def value(self) -> str:
+        return f"{self.client}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumed:
+    """Records of one fetch below the HW: (offset, value) in order, as `broker` answered it."""
+
+    client: str
+    tp: TopicPartition
+    topic_id: str | None
+    broker: NodeId
+    at_us: int
+    hw: int
+    records: tuple[tuple[int, str], ...]
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Admin:
+    """`facts` say what was asked, e.g. {"topic": "t9", "partitions": 2}; `error` is an error code's name when refused."""
+
+    client: str
+    kind: str
+    facts: Mapping[str, Any]
+    invoked_us: int
+    returned_us: int | None = None
+    verdict: Verdict = Verdict.OPEN
+    error: str | None = None
+    response: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRead:
+    """What one broker said of the metadata as of `metadata_offset`."""
+
+    client: str
+    broker: NodeId
+    invoked_us: int
+    returned_us: int
+    metadata_offset: int
+    leaders: Mapping[TopicPartition, tuple[NodeId | None, int]]
+    topic_ids: Mapping[str, str]
+    configs: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(eq=False, slots=True)
+class History:
+    """In order of invocation; a `Produce` and an `Admin` are completed in place."""
+
+    produces: list[Produce] = field(default_factory=list)
+    consumed: list[Consumed] = field(default_factory=list)
+    admins: list[Admin] = field(default_factory=list)
+    metadata: list[MetadataRead] = field(default_factory=list)
+    final_logs: dict[TopicPartition, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    """All (offset, value) of every partition, read from its leader after everything had healed."""

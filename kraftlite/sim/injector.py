@@ -1,0 +1,302 @@
+"""Carries a fault schedule out on a simulated cluster, and undoes it."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kraftlite.faults.nodes import RoomNode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.cluster import SimCluster
+from kraftlite.sim.schedule import FaultPlan
+
+DeathCallback = Callable[[RoomNode, str], None]
+
+
+class Injector:
+    """`on_death(node, how)` and `on_boot` are told of every end and start that it causes; `log` collects what was done."""
+
+    def __init__(self, cluster: SimCluster, *, on_death: DeathCallback, power_losses: dict[NodeId, list[str]]) -> None:
+        self.cluster = cluster
+        self.on_death = on_death
+        self.power_losses = power_losses
+        self.rng = random.Random(f"injector/{cluster.seed}")
+        self.log: list[tuple[int, str]] = []
+        self.disk_victims: set[NodeId] = set()
+        """Nodes whose disk failed at some time: they may end themselves."""
+        self.over = False
+
+    def schedule(self, faults: Sequence[FaultPlan]) -> None:
+        """Arm all faults, from now on."""
+        for plan in faults:
+            self._at(plan.at_ms, lambda it=plan: self._begin(it))  # type: ignore[misc]
+
+    def _at(self, delay_ms: int, callback: Callable[[], Any]) -> None:
+        loop = self.cluster.loop
+        loop.at_us(loop.now_us() + delay_ms * 1000, lambda: None if self.over else callback(), self.cluster.outside)
+
+    def _note(self, text: str) -> None:
+        self.log.append((self.cluster.loop.now_us(), text))
+
+    # --- whom
+
+    def resolve(self, target: str) -> RoomNode | None:
+        nodes = self.cluster.nodes
+        if target.isdecimal():
+            return nodes.get(NodeId(int(target)))
+        if target == "controller":
+            return self.active_controller()
+        if target.startswith("leader "):
+            topic, _, partition = target.removeprefix("leader ").rpartition("-")
+            return self.leader(TopicPartition(topic, int(partition)))
+        raise ValueError(f"unknown target {target!r}: expected a node id, 'controller' or 'leader TOPIC-PARTITION'")
+
+    def active_controller(self) -> RoomNode | None:
+        for node in self.cluster.controllers:
+            if node.started and node.node is not None and node.node.controller is not None and node.node.controller.active:
+                return node
+        return None
+
+    def leader(self, tp: TopicPartition) -> RoomNode | None:
+        for node in self.cluster.brokers:
+            broker = None if node.node is None or not node.started else node.node.broker
+            partition = None if broker is None else broker.replicas.partition(tp)
+            if partition is not None and partition.leader is not None:
+                return node
+        return None
+
+    # --- what
+
+    def _begin(self, plan: FaultPlan) -> None:
+        getattr(self, "_" + plan.kind.replace("-", "_"))(plan)
+
+    def _end_of(self, plan: FaultPlan, undo: Callable[[], Any]) -> None:
+        self._at(plan.for_ms, undo)
+
+    def _one(self, plan: FaultPlan) -> RoomNode | None:
+        node = self.resolve(plan.target)
+        if node is None:
+            return None
+        self._note(f"{plan.kind} {node.node_id}" + (f" for {plan.for_ms} ms" if plan.for_ms else ""))
+        return node
+
+    def _boot_later(self, node: RoomNode, delay_ms: int) -> None:
+        def boot() -> None:
+            if not node.running:
+                self._note(f"boot {node.node_id}")
+                node.boot()
+
+        self._at(delay_ms, boot)
+
+    def _kill(self, plan: FaultPlan) -> None:
+        node = self._one(plan)
+        if node is not None:
+            self.kill(node)
+            self._boot_later(node, plan.for_ms)
+
+    def kill(self, node: RoomNode) -> None:
+        if node.running:
+            node.kill()
+            self.on_death(node, "killed")
+
+    def _power(self, plan: FaultPlan) -> None:
+        node = self._one(plan)
+        if node is not None:
+            self.power_cut(node)
+            self._boot_later(node, plan.for_ms)
+
+    def power_cut(self, node: RoomNode) -> None:
+        lost = node.power_cut(self.rng)
+        self.power_losses[node.node_id] = lost
+        self.on_death(node, "power")
+
+    def _stop(self, plan: FaultPlan) -> None:
+        node = self._one(plan)
+        if node is None or not node.started:
+            return
+        stopping = node.stop()
+        if stopping is None:
+            return
+        before = node.now
+
+        def gone() -> None:
+            if node.now is before:
+                self._at(20, gone)
+                return
+            self.on_death(node, "stopped")
+            self._boot_later(node, plan.for_ms)
+
+        gone()
+
+    def _pause(self, plan: FaultPlan) -> None:
+        node = self._one(plan)
+        if node is not None and node.now is not None:
+            here = node.now
+            node.pause()
+            self._end_of(plan, lambda: node.resume() if node.now is here else None)
+
+    def _isolate(self, plan: FaultPlan) -> None:
+        node = self._one(plan)
+        if node is not None:
+            self._cut_all([(node.node_id, it) for it in self.cluster.nodes if it != node.node_id], plan)
+
+    def _split(self, plan: FaultPlan) -> None:
+        """`amount` is a bit mask of who is on the one side."""
+        ids = list(self.cluster.nodes)
+        left = [it for it in ids if plan.amount >> it & 1]
+        right = [it for it in ids if it not in left]
+        self._note(f"split {left} from {right} for {plan.for_ms} ms")
+        self._cut_all([(a, b) for a in left for b in right], plan)
+
+    def _cut_all(self, pairs: Sequence[tuple[NodeId, NodeId]], plan: FaultPlan) -> None:
+        network = self.cluster.network
+        for a, b in pairs:
+            network.cut(a, b)
+
+        def heal() -> None:
+            for a, b in pairs:
+                network.link(a, b).cut = network.link(b, a).cut = False
+
+        self._end_of(plan, heal)
+
+    def _pair(self, plan: FaultPlan) -> tuple[NodeId, NodeId] | None:
+        a, b = self.resolve(plan.target), self.resolve(plan.other)
+        if a is None or b is None or a is b:
+            return None
+        self._note(f"{plan.kind} {a.node_id}>{b.node_id} for {plan.for_ms} ms")
+        return a.node_id, b.node_id
+
+    def _cut(self, plan: FaultPlan) -> None:
+        pair = self._pair(plan)
+        if pair is not None:
+            self._cut_all([pair], plan)
+
+    def _cut_one_way(self, plan: FaultPlan) -> None:
+        pair = self._pair(plan)
+        if pair is not None:
+            link = self.cluster.network.link(*pair)
+            link.cut = True
+            self._end_of(plan, lambda: setattr(link, "cut", False))
+
+    def _refuse(self, plan: FaultPlan) -> None:
+        pair = self._pair(plan)
+        if pair is None:
+            return
+        a, b = pair
+        network = self.cluster.network
+        network.refuse(a, b)
+
+        def heal() -> None:
+            network.link(a, b).refused = network.link(b, a).refused = False
+
+        self._end_of(plan, heal)
+
+    def _reset(self, plan: FaultPlan) -> None:
+        pair = self._pair(plan)
+        if pair is not None:
+            self.cluster.network.reset(*pair)
+
+    def _lossy(self, plan: FaultPlan) -> None:
+        pair = self._pair(plan)
+        if pair is None:
+            return
+        network = self.cluster.network
+        links = [network.link(*pair), network.link(*reversed(pair))]
+        for link in links:
+            link.loss, link.duplicates = plan.amount, plan.amount // 2
+
+        def heal() -> None:
+            for link in links:
+                link.loss = link.duplicates = 0
+
+        self._end_of(plan, heal)
+
+    def _slow(self, plan: FaultPlan) -> None:
+        """`amount`: up to how many microseconds a message may take longer; a third of them do, so that they overtake each other."""
+        pair = self._pair(plan)
+        if pair is None:
+            return
+        link = self.cluster.network.link(*pair)
+        link.slow_chance, link.slow_us = 333_333, plan.amount
+        self._end_of(plan, lambda: setattr(link, "slow_chance", 0))
+
+    def _disk_slow(self, plan: FaultPlan) -> None:
+        node = self._one(plan)
+        if node is not None:
+            slow = self.cluster.flush_us
+            slow[node.node_id] = (plan.amount // 4, plan.amount)
+            self._end_of(plan, lambda: slow.pop(node.node_id, None))
+
+    def _disk_stall(self, plan: FaultPlan) -> None:
+        node = self._one(plan)
+        if node is not None:
+            slow = self.cluster.flush_us
+            slow[node.node_id] = (plan.for_ms * 1000, plan.for_ms * 1000)
+            self._end_of(plan, lambda: slow.pop(node.node_id, None))
+
+    def _disk_full(self, plan: FaultPlan) -> None:
+        self._disk_fault(plan, ("pwritev", "write_file", "makedirs"), errno.ENOSPC, times=None)
+
+    def _disk_error(self, plan: FaultPlan) -> None:
+        ops = ("pread", "pwritev", "flush", "sync", "flush-end", "open", "write_file")
+        self._disk_fault(plan, (ops[plan.amount % len(ops)],), errno.EIO, times=1)
+
+    def _disk_fault(self, plan: FaultPlan, ops: Sequence[str], code: int, times: int | None) -> None:
+        node = self._one(plan)
+        if node is None:
+            return
+        self.disk_victims.add(node.node_id)
+        errors = [node.disk.inject(op, code=code, times=times) for op in ops]
+
+        def heal() -> None:
+            for it in errors:
+                if it in node.disk.errors:
+                    node.disk.errors.remove(it)
+            if not node.running:
+                self._boot_later(node, 0)
+
+        self._end_of(plan, heal)
+
+    def _wall_jump(self, plan: FaultPlan) -> None:
+        node = self._one(plan)
+        if node is not None:
+            offsets = self.cluster.wall_offset_ms
+            offsets[node.node_id] = offsets.get(node.node_id, 0) + plan.amount
+            if node.now is not None:
+                node.now.clock.jump_wall(plan.amount)
+
+    def _kill_all(self, plan: FaultPlan) -> None:
+        self._all(plan, self.kill)
+
+    def _power_all(self, plan: FaultPlan) -> None:
+        self._all(plan, self.power_cut)
+
+    def _all(self, plan: FaultPlan, end: Callable[[RoomNode], None]) -> None:
+        """`amount` decides: all controllers, all brokers, or everything."""
+        cluster = self.cluster
+        nodes = (cluster.controllers, cluster.brokers, list(cluster.nodes.values()))[plan.amount % 3]
+        self._note(f"{plan.kind} {[node.node_id for node in nodes]}")
+        for node in nodes:
+            end(node)
+            self._boot_later(node, plan.for_ms)
+
+    # --- the end
+
+    def heal(self) -> None:
+        """Every fault is over: links whole, disks well, nodes resumed; whatever is down starts."""
+        self.over = True
+        self._note("all faults end")
+        self.cluster.network.heal()
+        self.cluster.flush_us.clear()
+        for node in self.cluster.nodes.values():
+            node.disk.heal()
+            node.resume()
+        self.revive()
+
+    def revive(self) -> None:
+        for node in self.cluster.nodes.values():
+            if not node.running:
+                node.boot()

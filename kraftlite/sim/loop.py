@@ -1,0 +1,151 @@
+"""An asyncio event loop on virtual time whose scheduling is decided by a seed.
+
+Time stands still while anything can run and then jumps to the next timer. Within a room (a node) callbacks run first in, first
+out, as asyncio promises; which room runs next is drawn from the seed. No file descriptors, no threads, no signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+from asyncio import events
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kraftlite.faults.rooms import OUTSIDE, ROOM
+
+
+class SimulationIdle(Exception):
+    """Nothing is scheduled any more, yet the loop was told to run on: every task waits for something that cannot happen."""
+
+
+class _Timer(events.TimerHandle):
+    """asyncio's own handle; ordering is that of the heap entry around it."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """`random.Random(seed)` decides the order of rooms. `steps` counts the callbacks that ran."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = random.Random(seed)
+        self._now_us = 0
+        self._timers: list[tuple[int, int, events.Handle]] = []
+        self._made = 0
+        self._rooms: dict[int, deque[events.Handle]] = {}
+        self._runnable: list[int] = []
+        """Rooms with something to run that are not paused, in order of becoming so."""
+        self._paused: set[int] = set()
+        self.steps = 0
+        self.room_now = OUTSIDE
+        self.after_step: Callable[[int], None] | None = None
+        """Called with the room after each callback."""
+
+    # --- time
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def time(self) -> float:
+        return self._now_us / 1_000_000
+
+    # --- scheduling
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> events.Handle:
+        handle = events.Handle(callback, args, self, context)
+        self._enqueue(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> events.Handle:
+        raise RuntimeError("a simulation has one thread")
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> events.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> events.TimerHandle:
+        handle = _Timer(when, callback, args, self, context)
+        self._push(round(when * 1_000_000), handle)
+        return handle
+
+    def at_us(self, when_us: int, callback: Callable[[], object], context: contextvars.Context) -> events.Handle:
+        """As `call_at`, in integer microseconds."""
+        handle = events.Handle(callback, (), self, context)
+        self._push(when_us, handle)
+        return handle
+
+    def _push(self, when_us: int, handle: events.Handle) -> None:
+        self._made += 1
+        heapq.heappush(self._timers, (max(when_us, self._now_us), self._made, handle))
+
+    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
+        return None
+
+    def _enqueue(self, handle: events.Handle) -> None:
+        room = handle._context.get(ROOM, OUTSIDE)  # type: ignore[attr-defined]
+        queue = self._rooms.get(room)
+        if queue is None:
+            queue = self._rooms[room] = deque()
+        if not queue and room not in self._paused:
+            self._runnable.append(room)
+        queue.append(handle)
+
+    # --- rooms
+
+    def pause(self, room: int) -> None:
+        self._paused.add(room)
+        if room in self._runnable:
+            self._runnable.remove(room)
+
+    def resume(self, room: int) -> None:
+        self._paused.discard(room)
+        if self._rooms.get(room) and room not in self._runnable:
+            self._runnable.append(room)
+
+    # --- running
+
+    def _run_once(self) -> None:
+        """One callback: asyncio's `run_forever` calls this until the loop is told to stop."""
+        timers = self._timers
+        while timers and (timers[0][0] <= self._now_us or timers[0][2]._cancelled):  # type: ignore[attr-defined]
+            handle = heapq.heappop(timers)[2]
+            if not handle._cancelled:  # type: ignore[attr-defined]
+                self._enqueue(handle)
+        runnable = self._runnable
+        if not runnable:
+            if not timers:
+                raise SimulationIdle(f"nothing is scheduled at {self._now_us // 1000} ms")
+            self._now_us = timers[0][0]
+            return
+        at = self._random.randrange(len(runnable)) if len(runnable) > 1 else 0
+        room = runnable[at]
+        queue = self._rooms[room]
+        handle = queue.popleft()
+        if not queue:
+            del runnable[at]
+        if handle._cancelled:  # type: ignore[attr-defined]
+            return
+        self.steps += 1
+        self.room_now = room
+        handle._run()  # type: ignore[attr-defined]
+        if self.after_step is not None:
+            self.after_step(room)
+
+    def _process_events(self, event_list: object) -> None:
+        return None
+
+    def _write_to_self(self) -> None:
+        return None
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        raise RuntimeError("a simulation has one thread: use Tasks.run_blocking")

@@ -1,0 +1,365 @@
+"""One run: a seed becomes a cluster, a workload and faults, and ends with a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import random
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Final
+
+from kraftlite.faults.nodes import RoomNode
+from kraftlite.model.errors import Fault
+from kraftlite.model.ids import NodeId
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.node.storage import StorageError
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.sim import schedule
+from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
+from kraftlite.sim.client import records_of
+from kraftlite.sim.cluster import SimCluster
+from kraftlite.sim.coverage import Coverage
+from kraftlite.sim.history import History
+from kraftlite.sim.injector import Injector
+from kraftlite.sim.loop import SimulationIdle, VirtualLoop
+from kraftlite.sim.schedule import FaultPlan
+from kraftlite.sim.shape import Shape
+from kraftlite.sim.shape import draw as draw_shape
+from kraftlite.sim.workload import Workload
+
+START_LIMIT_MS: Final = 60_000
+CONVERGE_LIMIT_MS: Final = 120_000
+VERDICT_LIMIT_MS: Final = 60_000
+AFTERGLOW_MS: Final = 1_500
+"""How long the workload goes on when everything is healed and converged."""
+
+
+class Outcome(IntEnum):
+    """Also the exit status of `kraftlite sim`."""
+
+    OK = 0
+    CRASH = 3
+    SAFETY = 4
+    LIVENESS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """Everything that decides a run. `faults` None: drawn from the seed. `duration_ms` of the safety phase."""
+
+    seed: int
+    shape: Shape | None = None
+    shape_name: str | None = None
+    faults: tuple[FaultPlan, ...] | None = None
+    duration_ms: int = 15_000
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class RunResult:
+    plan: RunPlan
+    shape: Shape
+    faults: tuple[FaultPlan, ...]
+    outcome: Outcome = Outcome.OK
+    checker: str = ""
+    story: str = ""
+    """What is wrong, in words; empty when nothing is."""
+    trace: str = ""
+    """Digest of all events: two runs of one plan have the same."""
+    steps: int = 0
+    virtual_ms: int = 0
+    events: int = 0
+    produced: int = 0
+    acked: int = 0
+    consumed: int = 0
+    admin_calls: int = 0
+    excused: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
+    injected: list[tuple[int, str]] = field(default_factory=list)
+    history: History = field(default_factory=History)
+
+
+TraceSink = Callable[[int, RoomNode, TraceEvent], None]
+
+
+def run(
+    plan: RunPlan,
+    checkers: Sequence[CheckerFactory] | None = None,
+    *,
+    sink: TraceSink | None = None,
+) -> RunResult:
+    """Run a plan to its end. Never raises for what the run finds: that is the result's `outcome`."""
+    if checkers is None:
+        from kraftlite.sim.checkers.catalog import ALL
+
+        checkers = ALL
+    return _Run(plan, checkers, sink).go()
+
+
+class _Run:
+    def __init__(self, plan: RunPlan, checkers: Sequence[CheckerFactory], sink: TraceSink | None) -> None:
+        self.plan = plan
+        seed = plan.seed
+        shape = plan.shape or draw_shape(random.Random(f"shape/{seed}"))
+        faults = plan.faults
+        if faults is None:
+            faults = tuple(schedule.draw(random.Random(f"faults/{seed}"), shape, plan.duration_ms))
+        self.result = RunResult(plan=plan, shape=shape, faults=faults)
+        self.loop = VirtualLoop(seed)
+        self.cluster = SimCluster(self.loop, shape, seed)
+        self.losses = Losses()
+        self.world = World(
+            cluster=self.cluster, history=self.result.history, losses=self.losses, rng=random.Random(f"checkers/{seed}")
+        )
+        power_losses: dict[NodeId, list[str]] = {}
+        self.world.notes["power_losses"] = power_losses
+        self.checkers: list[Checker] = [make(self.world) for make in checkers]
+        self.injector = Injector(self.cluster, on_death=self._on_death, power_losses=power_losses)
+        self.workload = Workload(self.cluster, self.result.history, random.Random(f"workload/{seed}"))
+        self._digest = hashlib.sha256()
+        self._sink = sink
+        self._found: BaseException | None = None
+        self._by_room: dict[int, RoomNode] = {}
+        self._over = False
+        self._wire_up()
+
+    def _wire_up(self) -> None:
+        cluster = self.cluster
+        cluster.on_event.append(self._on_event)
+        cluster.on_failure.append(self._on_failure)
+        for node in cluster.nodes.values():
+            node.on_built = self._on_built
+        cluster.network.on_call = self._on_call
+        cluster.network.on_answer = self._on_answer
+        self.loop.after_step = self._after_step
+        self.loop.set_exception_handler(self._on_loop_error)
+        self._steppers = [it for it in self.checkers if type(it).on_step is not Checker.on_step]
+        self._hearers = [it for it in self.checkers if type(it).on_event is not Checker.on_event]
+        self._callers = [it for it in self.checkers if type(it).on_call is not Checker.on_call]
+        self._answerers = [it for it in self.checkers if type(it).on_answer is not Checker.on_answer]
+
+    # --- what the checkers are told; the first violation ends the run
+
+    def _guard(self, tell: Callable[[], None]) -> None:
+        if self._found is not None:
+            return
+        try:
+            tell()
+        except Exception as error:  # noqa: BLE001 a violation, or a bug in a checker: either ends the run
+            self._found = error
+            self.loop.stop()
+
+    def _on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+        if self._over:
+            return
+        self.result.events += 1
+        line = f"{now_us} {node.node_id}.{node.boots} {event.event} {event.facts()}\n"
+        self._digest.update(line.encode())
+        self.result.coverage.event(node, event)
+        if self._sink is not None:
+            self._sink(now_us, node, event)
+        if self._hearers:
+            self._guard(lambda: [it.on_event(now_us, node, event) for it in self._hearers] and None)
+
+    def _after_step(self, room: int) -> None:
+        node = self._by_room.get(room)
+        if node is None or self._found is not None:
+            return
+        try:
+            for it in self._steppers:
+                it.on_step(node)
+        except Exception as error:  # noqa: BLE001 as in _guard
+            self._found = error
+            self.loop.stop()
+
+    def _on_built(self, node: RoomNode) -> None:
+        assert node.now is not None
+        self._by_room[node.now.room] = node
+        self._guard(lambda: [it.on_boot(node) for it in self.checkers] and None)
+
+    def _on_death(self, node: RoomNode, how: str) -> None:
+        self._guard(lambda: [it.on_death(node, how) for it in self.checkers] and None)
+
+    def _on_call(self, source: NodeId, target: NodeId, method: Method, request: object) -> None:
+        self._guard(lambda: [it.on_call(source, target, method, request) for it in self._callers] and None)
+
+    def _on_answer(self, source: NodeId, target: NodeId, method: Method, request: object, response: object) -> None:
+        self._guard(lambda: [it.on_answer(source, target, method, request, response) for it in self._answerers] and None)
+
+    def _on_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
+        """A node ended itself. Allowed are disks that failed it, and what production gives up on by design."""
+        if self._over:
+            return
+        self._digest.update(f"{self.loop.now_us()} {node.node_id} failed {where} {error}\n".encode())
+        self._on_death(node, "failed")
+        self.injector.log.append((self.loop.now_us(), f"node {node.node_id} ended itself in {where}: {error}"))
+        if isinstance(error, Fault | OSError | StorageError) and node.node_id in self.injector.disk_victims:
+            return
+        if self._found is None:
+            self._found = _Crash(node.node_id, where, error)
+            self.loop.stop()
+
+    # --- the run
+
+    def go(self) -> RunResult:
+        result = self.result
+        asyncio.set_event_loop(self.loop)
+        try:
+            try:
+                self.loop.run_until_complete(self._phases())
+            except RuntimeError as error:
+                if self._found is None or "Event loop stopped" not in str(error):
+                    raise
+            if self._found is not None:
+                raise self._found
+        except LivenessViolation as error:
+            self._blame(Outcome.LIVENESS, error.checker, error.text)
+        except Violation as error:
+            self._blame(Outcome.SAFETY, error.checker, error.text)
+        except _Crash as error:
+            self._blame(Outcome.CRASH, f"node {error.node_id}", str(error))
+        except SimulationIdle as error:
+            self._blame(Outcome.LIVENESS, "loop", str(error))
+        except Exception as error:  # noqa: BLE001 a bug of the simulator or of a checker is a result, too
+            self._blame(Outcome.CRASH, "simulator", "".join(traceback.format_exception(error)))
+        result.trace = self._digest.hexdigest()[:16]
+        result.steps, result.virtual_ms = self.loop.steps, self.loop.now_us() // 1000
+        self._clear_up()
+        asyncio.set_event_loop(None)
+        history = result.history
+        result.produced = len(history.produces)
+        result.acked = sum(it.offset >= 0 for it in history.produces)
+        result.consumed = sum(len(it.records) for it in history.consumed)
+        result.admin_calls = len(history.admins)
+        result.excused = len(self.losses.excused)
+        result.injected = self.injector.log
+        return result
+
+    def _clear_up(self) -> None:
+        """Power everything off and let what is left of the tasks run out, unseen."""
+        loop = self.loop
+        self._over = True
+        loop.after_step = None
+        loop.set_exception_handler(lambda _loop, _context: None)
+        self.injector.over = True
+        for node in self.cluster.nodes.values():
+            node.kill()
+        left = sorted(asyncio.all_tasks(loop), key=lambda it: it.get_name())
+        for task in left:
+            task.cancel()
+        if left:
+            with contextlib.suppress(SimulationIdle):
+                loop.run_until_complete(asyncio.wait(left, timeout=60))
+        loop.close()
+
+    def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback raised: nothing of ours may. (What a task raised is its owner's to see.)"""
+        error = context.get("exception")
+        if "handle" in context and error is not None and self._found is None:
+            self._found = error
+            self.loop.stop()
+
+    def _blame(self, outcome: Outcome, checker: str, story: str) -> None:
+        self.result.outcome, self.result.checker, self.result.story = outcome, checker, story
+
+    async def _phases(self) -> None:
+        cluster = self.cluster
+        cluster.boot()
+        await self._demand(lambda: all(it.started for it in cluster.nodes.values()), "every node starts", START_LIMIT_MS)
+        await asyncio.wait_for(self.workload.prepare(), START_LIMIT_MS / 1000)
+        self.workload.start()
+        self.injector.schedule(self.result.faults)
+        await asyncio.sleep(self.plan.duration_ms / 1000)
+        self.injector.heal()
+        self.world.faults_over = True
+        await self._converge()
+        await asyncio.sleep(AFTERGLOW_MS / 1000)
+        stuck = await self.workload.finish(VERDICT_LIMIT_MS)
+        if stuck is not None:
+            raise LivenessViolation("verdicts", f"no verdict {VERDICT_LIMIT_MS} ms after all was well: {stuck}")
+        await self._demand(self._replicated, "every replica has everything", CONVERGE_LIMIT_MS)
+        self._read_logs()
+        for it in self.checkers:
+            it.at_end()
+
+    async def _demand(self, condition: Callable[[], object], what: str, limit_ms: int) -> None:
+        try:
+            await self.cluster.until(condition, what, limit_ms, every_ms=50)
+        except TimeoutError:
+            raise LivenessViolation("liveness", f"{what}: not within {limit_ms} ms; {self._situation()}") from None
+
+    async def _converge(self) -> None:
+        def whole() -> bool:
+            self.injector.revive()
+            return (
+                all(it.started for it in self.cluster.nodes.values())
+                and self.injector.active_controller() is not None
+                and all(self._is_whole(tp) for tp in self.workload.partitions)
+            )
+
+        await self._demand(whole, "nodes run, a controller is active, every ISR is whole", CONVERGE_LIMIT_MS)
+
+    def _is_whole(self, tp: TopicPartition) -> bool:
+        leader = self.injector.leader(tp)
+        if leader is None or leader.node is None or leader.node.broker is None:
+            return False
+        found = leader.node.broker.cache.partition(tp.topic, tp.partition)
+        return found is not None and set(found.isr) == set(found.replicas) and found.leader == leader.node_id
+
+    def _replicated(self) -> bool:
+        for tp in self.workload.partitions:
+            ends = set()
+            for node in self.cluster.brokers:
+                broker = None if node.node is None else node.node.broker
+                partition = None if broker is None else broker.replicas.partition(tp)
+                if partition is not None and partition.log is not None:
+                    ends |= {partition.log.leo, partition.log.hw}
+            if len(ends) != 1:
+                return False
+        return True
+
+    def _situation(self) -> str:
+        """Who is up and who leads what, for a reader of the failure."""
+        nodes = ", ".join(
+            f"n{it.node_id} {'started' if it.started else 'starting' if it.running else 'down'}" for it in self.cluster.nodes.values()
+        )
+        active = self.injector.active_controller()
+        views = []
+        for tp in self.workload.partitions:
+            leader = self.injector.leader(tp)
+            broker = None if leader is None or leader.node is None else leader.node.broker
+            found = None if broker is None else broker.cache.partition(tp.topic, tp.partition)
+            isr = () if found is None else found.isr
+            views.append(f"{tp} leader {None if leader is None else leader.node_id} isr {tuple(isr)}")
+        return f"{nodes}; active controller {None if active is None else active.node_id}; {'; '.join(views)}"
+
+    def _read_logs(self) -> None:
+        for tp in self.workload.partitions:
+            leader = self.injector.leader(tp)
+            assert leader is not None and leader.node is not None and leader.node.broker is not None
+            partition = leader.node.broker.replicas.partition(tp)
+            assert partition is not None and partition.log is not None
+            log, offset, found = partition.log, partition.log.log_start_offset, []
+            while offset < log.hw:
+                part = records_of(bytes(log.read(offset, 1 << 20, up_to=log.hw)), offset)
+                assert part, f"{tp}: nothing to read at {offset} below the HW {log.hw}"
+                found.extend(part)
+                offset = part[-1][0] + 1
+            self.result.history.final_logs[tp] = tuple(found)
+
+
+class _Crash(Exception):
+    """A node ended itself although nothing entitled it to."""
+
+    def __init__(self, node_id: NodeId, where: str, error: BaseException) -> None:
+        stack = "" if isinstance(error, Fault) else "\n" + "".join(traceback.format_exception(error))
+        super().__init__(f"node {node_id} ended itself in {where}: {type(error).__name__}: {error}{stack}")
+        self.node_id = node_id
+
+
+def with_faults(plan: RunPlan, shape: Shape, faults: Sequence[FaultPlan]) -> RunPlan:
+    return replace(plan, shape=shape, faults=tuple(faults))

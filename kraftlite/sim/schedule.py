@@ -1,0 +1,128 @@
+"""Faults as data: drawn from a seed before the run, so that a schedule can be printed, shortened and run again.
+
+A fault begins at a time, lasts for a while and names whom it hits by id or by role ("controller", "leader t1-0"), resolved when it
+begins. Everything a fault did is undone when it ends, at the latest when the run's liveness phase begins.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kraftlite.sim.shape import Shape
+
+NODE_FAULTS: Final = ("kill", "stop", "pause", "power", "isolate")
+LINK_FAULTS: Final = ("cut", "cut-one-way", "refuse", "lossy", "slow", "reset")
+DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
+CLOCK_FAULTS: Final = ("wall-jump",)
+GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
+ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultPlan:
+    """`target` and `other` are node ids, "controller", "leader TOPIC-PARTITION" or "any"; `amount` is the fault's own number."""
+
+    at_ms: int
+    kind: str
+    target: str = ""
+    other: str = ""
+    for_ms: int = 0
+    amount: int = 0
+
+    def __str__(self) -> str:
+        words = [f"{self.at_ms}", self.kind]
+        if self.target:
+            words.append(self.target)
+        if self.other:
+            words.append(f"and {self.other}")
+        if self.for_ms:
+            words.append(f"for {self.for_ms}")
+        if self.amount:
+            words.append(f"amount {self.amount}")
+        return " ".join(words)
+
+
+def parse(line: str) -> FaultPlan:
+    """The inverse of `str`. Raises ValueError naming the line."""
+    words = line.split()
+    try:
+        at_ms, kind = int(words[0]), words[1]
+        if kind not in ALL_FAULTS:
+            raise ValueError(f"unknown fault {kind!r}: known are {', '.join(ALL_FAULTS)}")
+        fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}
+        here = "target"
+        for word in words[2:]:
+            if word in ("and", "for", "amount"):
+                here = word
+            else:
+                fields[here].append(word)
+        return FaultPlan(
+            at_ms=at_ms,
+            kind=kind,
+            target=" ".join(fields["target"]),
+            other=" ".join(fields["and"]),
+            for_ms=int("".join(fields["for"]) or 0),
+            amount=int("".join(fields["amount"]) or 0),
+        )
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"{line!r} is no fault: expected e.g. '12000 kill leader t1-0 for 3000' ({error})") from None
+
+
+def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+    """A mix of faults for this seed: which kinds at all, how dense, and when. Times from the start of the safety phase."""
+    kinds = [kind for kind in ALL_FAULTS if rng.randrange(3) == 0 and _possible(kind, shape)] or ["kill"]
+    gap_ms = rng.choice((700, 1500, 3000, 6000))
+    found: list[FaultPlan] = []
+    at_ms = rng.randint(0, gap_ms)
+    while at_ms < duration_ms:
+        found.append(_fault(rng, shape, rng.choice(kinds), at_ms))
+        if rng.randrange(4):  # else: two at the same moment
+            at_ms += rng.randint(1, 2 * gap_ms)
+    return found
+
+
+def _possible(kind: str, shape: Shape) -> bool:
+    return len(shape.roles) > 1 or kind not in (*LINK_FAULTS, "isolate", "split")
+
+
+def _fault(rng: random.Random, shape: Shape, kind: str, at_ms: int) -> FaultPlan:
+    short, long = rng.randint(50, 1500), rng.randint(500, 8000)
+    lasts = rng.choice((short, short, long))
+    plan = FaultPlan(at_ms=at_ms, kind=kind, for_ms=lasts)
+    if kind in GROUP_FAULTS:
+        return replace(plan, amount=rng.randrange(1, 1 << 16))
+    target = _target(rng, shape)
+    if kind in LINK_FAULTS:
+        amount = {"lossy": rng.choice((20_000, 100_000, 400_000)), "slow": rng.choice((20_000, 200_000, 1_000_000))}.get(kind, 0)
+        return replace(plan, target=target, other=_target(rng, shape), amount=amount)
+    if kind == "disk-slow":
+        return replace(plan, target=target, amount=rng.choice((10_000, 100_000, 400_000)))
+    if kind == "wall-jump":
+        return replace(plan, target=target, for_ms=0, amount=rng.choice((-3_600_000, -5000, 5000, 86_400_000)))
+    if kind in ("disk-full", "disk-error"):
+        return replace(plan, target=target, amount=rng.randrange(1, 1 << 16))
+    return replace(plan, target=target)
+
+
+def _target(rng: random.Random, shape: Shape) -> str:
+    at = rng.randrange(4)
+    if at == 0:
+        return "controller"
+    if at == 1 and shape.topics:
+        topic = rng.choice(shape.topics)
+        return f"leader {topic.name}-{rng.randrange(topic.partitions)}"
+    return str(rng.randint(1, len(shape.roles)))
+
+
+def describe(faults: Sequence[FaultPlan]) -> str:
+    return "\n".join(str(it) for it in faults)
+
+
+def counts(faults: Sequence[FaultPlan]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for it in faults:
+        found[it.kind] = found.get(it.kind, 0) + 1
+    return found

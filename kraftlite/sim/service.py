@@ -1,0 +1,167 @@
+"""What simulated clients may ask of a broker: its production handlers, called with domain types instead of Kafka's bytes.
+
+The codec between the two is tested with hostile bytes and real clients; here it would only cost time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraftlite.broker.handlers import admin
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.produce import ProduceCall, ProduceItem, produce
+from kraftlite.broker.handlers.producer_ids import init_producer_id
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.controller import ConfigResourceType
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.node.build import Node
+from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, OffsetResult, ProduceResult
+from kraftlite.runtime.ports import Handler
+
+CLIENT_LISTENER: Final = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceAsk:
+    tp: TopicPartition
+    acks: int
+    timeout_ms: int
+    batch: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAsk:
+    tp: TopicPartition
+    offset: int
+    leader_epoch: int | None
+    max_wait_ms: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAsk:
+    """`timestamp` -1: the latest, -2: the earliest."""
+
+    tp: TopicPartition
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAsk:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAnswer:
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataAsk:
+    """What a client needs to find leaders, and what a reader may compare: topics, their ids, partitions and configs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataAnswer:
+    """`leaders`: partition → (leader or None, leader epoch); `configs`: topic → its dynamic configs."""
+
+    offset: int
+    brokers: Mapping[NodeId, Endpoint]
+    leaders: Mapping[TopicPartition, tuple[NodeId | None, int]]
+    topic_ids: Mapping[str, str]
+    configs: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class AdminAsk:
+    """`kind` names a function of `broker.handlers.admin`."""
+
+    kind: str
+    request: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AdminAnswer:
+    response: Any
+
+
+PRODUCE: Final = Method("Client", "Produce", ProduceAsk, ProduceResult)
+FETCH: Final = Method("Client", "Fetch", FetchAsk, FetchResult)
+OFFSETS: Final = Method("Client", "Offsets", OffsetAsk, OffsetResult)
+PRODUCER_ID: Final = Method("Client", "ProducerId", ProducerIdAsk, ProducerIdAnswer)
+METADATA: Final = Method("Client", "Metadata", MetadataAsk, MetadataAnswer)
+ADMIN: Final = Method("Client", "Admin", AdminAsk, AdminAnswer)
+
+
+def client_handlers(node: Node) -> Mapping[Method, Handler]:
+    """The handlers of a started broker. They raise ApiError as the production handlers do."""
+    assert node.broker is not None
+    service = _Service(node.broker.context)
+    return {
+        PRODUCE: service.produce,
+        FETCH: service.fetch,
+        OFFSETS: service.offsets,
+        PRODUCER_ID: service.producer_id,
+        METADATA: service.metadata,
+        ADMIN: service.admin,
+    }
+
+
+class _Service:
+    def __init__(self, context: BrokerContext) -> None:
+        self._ctx = context
+
+    async def produce(self, ask: ProduceAsk) -> ProduceResult:
+        done: asyncio.Future[ProduceResult] = asyncio.get_running_loop().create_future()
+        item = ProduceItem(ask.tp.topic, None, ask.tp.partition, memoryview(bytearray(ask.batch)))
+        call = ProduceCall(
+            acks=ask.acks, timeout_ms=ask.timeout_ms, transactional_id=None, client_id=None, zstd_allowed=True, items=[item]
+        )
+        produce(self._ctx, call, lambda results: None if done.done() else done.set_result(results[0]))
+        return await done
+
+    async def fetch(self, ask: FetchAsk) -> FetchResult:
+        params = FetchParams(max_wait_ms=ask.max_wait_ms, min_bytes=1, max_bytes=ask.max_bytes)
+        entry = FetchEntry(
+            tp=ask.tp,
+            topic_id=None,
+            fetch_offset=ask.offset,
+            current_leader_epoch=ask.leader_epoch,
+            last_fetched_epoch=None,
+            max_bytes=ask.max_bytes,
+        )
+        (result,) = await self._ctx.replicas.fetch(params, [entry])
+        result.records = bytes(result.records)
+        return result
+
+    async def offsets(self, ask: OffsetAsk) -> OffsetResult:
+        return self._ctx.replicas.list_offset(ask.tp, None, ask.timestamp, current_leader_epoch=None, read_committed=False)
+
+    async def producer_id(self, ask: ProducerIdAsk) -> ProducerIdAnswer:
+        identity = await init_producer_id(self._ctx, transactional_id=None, transaction_timeout_ms=60_000)
+        return ProducerIdAnswer(identity.producer_id, identity.producer_epoch)
+
+    async def metadata(self, ask: MetadataAsk) -> MetadataAnswer:
+        cache = self._ctx.metadata
+        image = cache.image
+        leaders: dict[TopicPartition, tuple[NodeId | None, int]] = {}
+        topic_ids: dict[str, str] = {}
+        configs: dict[str, dict[str, str]] = {}
+        for name in sorted(image.topics.by_name):
+            topic = image.topics.by_name[name]
+            topic_ids[name] = str(topic.topic_id)
+            found = image.configs.get(ConfigResourceType.TOPIC, name)
+            configs[name] = {key: found[key] for key in sorted(found)}
+            for index, registration in sorted(topic.partitions.items()):
+                leaders[TopicPartition(name, index)] = (registration.leader, registration.leader_epoch)
+        brokers = {it.broker_id: Endpoint(it.host, it.port) for it in cache.alive_brokers(CLIENT_LISTENER)}
+        return MetadataAnswer(image.offset, brokers, leaders, topic_ids, configs)
+
+    async def admin(self, ask: AdminAsk) -> AdminAnswer:
+        return AdminAnswer(await getattr(admin, ask.kind)(self._ctx, ask.request))
+
