@@ -1,6 +1,6 @@
 # The inner loop is `make` (under a minute). `make help` lists the rest.
 .DEFAULT_GOAL := quick
-.PHONY: quick test run format proto scenarios cluster bench containers clean help
+.PHONY: quick test run format proto scenarios swarm cluster bench containers clean help
 
 quick: ## checks and all tests that start no process
 	@scripts/test quick
@@ -19,6 +19,9 @@ proto: ## regenerate kraftlite/_pb from proto/
 
 scenarios: ## rewrite the golden scenarios with what the code does now; read the diff
 	@$$(scripts/venv dev flights) -m pytest tests/scenarios --rewrite
+
+swarm: ## simulated clusters with faults, SEEDS=500 of them
+	@scripts/swarm --seeds $(or $(SEEDS),500)
 
 cluster: ## only the tests that start real processes
 	@$$(scripts/venv dev flights) -m pytest -m "cluster and not slow" tests

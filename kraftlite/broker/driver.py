@@ -62,7 +62,7 @@ class BrokerServer:
         self._listeners = listeners
         self.channel = RaftControllerChannel(ports, raft)
         lifecycle_channel = RaftControllerChannel(ports, raft, attempt_timeout_ms=config.controller_attempt_timeout_ms)
-        self.lifecycle = BrokerLifecycle(ports, config.lifecycle, lifecycle_channel, loader.last_applied_offset)
+        self.lifecycle = BrokerLifecycle(ports, config.lifecycle, lifecycle_channel, self._applied_offset)
         self.configs = DynamicConfigs(config.node_id, config.values)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
@@ -74,6 +74,7 @@ class BrokerServer:
             lambda: self.lifecycle.broker_epoch,
             trace_hot=ports.trace_hot,
         )
+        self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
         self.publisher = BrokerMetadataPublisher(
             ports,
             config.node_id,
@@ -82,6 +83,7 @@ class BrokerServer:
             log_dirs=self.log_dirs,
             replicas=self.replicas,
             resend_registration=self.lifecycle.resend_registration,
+            guard=lambda call: loader.guard(self.publisher, call),
         )
         self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
         self.context = BrokerContext(
@@ -139,6 +141,10 @@ class BrokerServer:
             await self.log_dirs.close(self.lifecycle.broker_epoch)
         else:
             await self.log_dirs.stop_housekeeping()
+
+    def _applied_offset(self) -> int:
+        """What the controller is told: it counts on all brokers knowing of a move before a broker leaves (BL-11)."""
+        return self.publisher.applied_offset(self._loader.last_applied_offset())
 
     def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
         return self.replicas.replica_states(topics)

@@ -122,9 +122,10 @@ class LogDirs:
         return log
 
     def _create(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
-        return Log.open(
+        directory, newest = state.file(str(tp)), state.newest
+        log = Log.open(
             disk=self._ports.disk,
-            directory=state.file(str(tp)),
+            directory=directory,
             tp=tp,
             topic_id=topic_id,
             config=self._config_for(tp.topic),
@@ -134,7 +135,10 @@ class LogDirs:
             wall_ms=self._ports.clock.wall_ms(),
             entropy=random.Random(self._ports.entropy.getrandbits(64)),
             tracer=self._ports.tracer,
+            twin=newest[1] if newest is not None and newest[0] == topic_id else None,
         )
+        state.newest = (topic_id, directory)
+        return log
 
     def delete(self, tp: TopicPartition) -> None:
         state = self._home.pop(tp, None)

@@ -51,6 +51,8 @@ class LogDirState:
     hws: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
+    newest: tuple[UUID, str] | None = None
+    """Topic id and directory of the log that was created last."""
 
     @property
     def path(self) -> str:

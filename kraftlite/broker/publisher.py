@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
 from uuid import UUID
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
@@ -25,13 +25,15 @@ from kraftlite.raft.client import LeaderAndEpoch
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.broker import FirstPublishDone
 
+_DONE: Final = object()
+
 
 class AppliesMetadata(Protocol):
     """The part of `ReplicaManager` that metadata drives."""
 
     def start(self) -> None: ...
 
-    def apply_delta(self, delta: TopicsDelta, image: MetadataImage) -> None: ...
+    def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]: ...
 
     def handle_image(self, image: MetadataImage) -> None: ...
 
@@ -40,12 +42,23 @@ class AppliesMetadata(Protocol):
     def start_hw_checkpoints(self) -> None: ...
 
 
-class BrokerMetadataPublisher:
-    """Applies metadata to this broker: cache, logs, replicas, configs; in that order, one update after the other (ML-21).
+class FollowsReplicas(Protocol):
+    """A coordinator: told of every change of topics once the local replicas have followed it (ML-22)."""
 
-    The first update loads and recovers every log before anything else is applied. That takes time: it runs as a task, and
-    updates that arrive meanwhile wait behind it in order. `wait_first_publish` returns when the first update is applied in full,
-    and raises Fault when the publisher was closed before. Source: ML-21, ML-23, ML-25, CM-52; seeds/metadata-propagation.
+    def replicas_applied(self, delta: TopicsDelta, image: MetadataImage) -> None: ...
+
+
+class BrokerMetadataPublisher:
+    """Applies metadata to this broker: cache, logs, replicas, coordinators, configs; in that order, one update after the other (ML-21).
+
+    An update is applied at once, but for one that changes so many replicas that the loop would stand still: the rest of it is
+    done by a task, a step a turn, and updates that arrive meanwhile wait behind it in order. Until then the cache shows what
+    is being applied: clients that come to a replica too early are told NOT_LEADER_OR_FOLLOWER and come again.
+
+    The first update loads and recovers every log before anything else is applied, so it is always done by a task.
+    `wait_first_publish` returns when it is applied in full, and raises Fault when the publisher was closed before.
+    `guard(call)` calls `call` and reports its error like one of `on_metadata_update` (ML-07).
+    Source: ML-07, ML-21, ML-23, ML-25, CM-52; seeds/metadata-propagation.
     """
 
     name = "BrokerMetadataPublisher"
@@ -60,6 +73,8 @@ class BrokerMetadataPublisher:
         log_dirs: LogDirs,
         replicas: AppliesMetadata,
         resend_registration: Callable[[], None],
+        guard: Callable[[Callable[[], None]], None],
+        coordinators: Sequence[FollowsReplicas] = (),
     ) -> None:
         self._ports = ports
         self._node_id = node_id
@@ -68,9 +83,13 @@ class BrokerMetadataPublisher:
         self._log_dirs = log_dirs
         self._replicas = replicas
         self._resend_registration = resend_registration
+        self._guard = guard
+        self._coordinators = coordinators
+        # Not bounded here: what the metadata log says can neither be refused nor dropped.
         self._waiting: deque[tuple[MetadataDelta, MetadataImage]] = deque()
-        self._begun = False
         self._task: TaskHandle | None = None
+        """Applies what does not fit into one turn; whatever comes meanwhile is in `_waiting`."""
+        self._applied_offset = -1
         self._ready = False
         self._closed = False
         self._settled = asyncio.Event()
@@ -80,13 +99,15 @@ class BrokerMetadataPublisher:
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage, manifest: Manifest) -> None:
         if self._closed:
             return
-        if self._ready:
-            self._apply(delta, image)
-            return
-        self._waiting.append((delta, image))
-        if not self._begun:
-            self._begun = True
+        if self._task is not None:
+            self._waiting.append((delta, image))
+        elif not self._ready:
+            self._waiting.append((delta, image))
             self._task = self._ports.tasks.spawn(self._first_publish(), name="first-publish")
+        else:
+            steps = self._apply(delta, image)
+            if next(steps, _DONE) is not _DONE:
+                self._task = self._ports.tasks.spawn(self._apply_rest(steps), name="metadata-publish")
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         return None
@@ -102,6 +123,10 @@ class BrokerMetadataPublisher:
         if not self._ready:
             raise Fault("the broker was stopped before it had applied the cluster's metadata")
 
+    def applied_offset(self, loaded: int) -> int:
+        """Up to where the broker acts on metadata that is loaded up to `loaded`; what it starts with counts as applied."""
+        return self._applied_offset if self._ready and self._task is not None else loaded
+
     # --- applying -----------------------------------------------------------------------------------------------------
 
     async def _first_publish(self) -> None:
@@ -112,24 +137,50 @@ class BrokerMetadataPublisher:
         if self._closed:
             return
         self._replicas.start()
-        self._ready = True
         while self._waiting:
-            self._apply(*self._waiting.popleft())
+            for _ in self._apply(*self._waiting.popleft()):
+                await self._ports.clock.sleep(0)
+        self._ready, self._task = True, None
         self._replicas.start_hw_checkpoints()
         self._log_dirs.start_housekeeping()
         self._ports.tracer.emit(FirstPublishDone(metadata_offset=self._cache.image.offset, logs=count))
         self._settled.set()
 
-    def _apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    async def _apply_rest(self, steps: Iterator[None]) -> None:
+        """The rest of an update that was begun, and those that came meanwhile. An error ends one update, not the next."""
+        try:
+            await self._take(steps)
+            while self._waiting:
+                await self._take(self._apply(*self._waiting.popleft()))
+        finally:
+            self._task = None
+
+    async def _take(self, steps: Iterator[None]) -> None:
+        more = True
+
+        def step() -> None:
+            nonlocal more
+            more = False
+            more = next(steps, _DONE) is not _DONE
+
+        while more:
+            await self._ports.clock.sleep(0)
+            self._guard(step)
+
+    def _apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
+        """One update; pauses where the loop should have a turn."""
         self._cache.set_image(image)
         self._configs.set_image(image)
         if delta.topics is not None:
-            self._replicas.apply_delta(delta.topics, image)
+            yield from self._replicas.apply_delta_steps(delta.topics, image)
+            for coordinator in self._coordinators:
+                coordinator.replicas_applied(delta.topics, image)
         if delta.configs is not None:
             self._apply_configs(delta.configs.changed)
         self._replicas.handle_image(image)
         if delta.features is not None or delta.cluster is not None:
             self._refresh_registration(image)
+        self._applied_offset = image.offset
 
     def _apply_configs(self, changed: tuple[tuple[int, str], ...]) -> None:
         topics = {name for kind, name in changed if kind == ConfigResourceType.TOPIC}

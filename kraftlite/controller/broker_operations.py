@@ -41,7 +41,11 @@ class BrokerOperations:
             self._elections.broker_leaves(existing.broker_id, records)
         registration = self._cluster.registration_record(request, existing, write_offset + len(records))
         records.append(registration)
-        return ControllerResult(records=records, response=BrokerRegistrationResponse(broker_epoch=registration.broker_epoch))
+        response = BrokerRegistrationResponse(broker_epoch=registration.broker_epoch)
+        cause = f"broker={request.broker_id}"
+        if existing is not None and existing.incarnation_id != request.incarnation_id:
+            cause += f" replaces={existing.broker_epoch}"
+        return ControllerResult(records=records, response=response, cause=cause)
 
     def heartbeat(self, request: BrokerHeartbeatRequest) -> ControllerResult[BrokerHeartbeatResponse]:
         broker_id = request.broker_id
@@ -50,7 +54,9 @@ class BrokerOperations:
         live = self._cluster.live
         current, following = live.next_state(request, registration_offset, lambda: self._state.has_leaderships(broker_id))
         records: list[MetadataRecord] = []
+        cause = f"broker={broker_id}"
         if following is not current:
+            cause += f" old={current.value} new={following.value}"
             if following is BrokerControlState.UNFENCED:
                 self._elections.unfence(broker_id, records)
             elif following is BrokerControlState.CONTROLLED_SHUTDOWN:
@@ -65,13 +71,14 @@ class BrokerOperations:
             # Its session is over by agreement: the next incarnation need not wait for it to expire.
             live.tracker.remove(broker_id, request.broker_epoch)
         if request.offline_log_dirs:
+            cause += f" offline_log_dirs={len(request.offline_log_dirs)}"
             self._elections.directories_offline(broker_id, request.broker_epoch, request.offline_log_dirs, records)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= registration_offset,
             is_fenced=following.fenced,
             should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
         )
-        return ControllerResult(records=records, response=response)
+        return ControllerResult(records=records, response=response, cause=cause)
 
     def after_heartbeat(self, request: BrokerHeartbeatRequest, last_offset: int) -> None:
         """The records of a heartbeat were applied up to `last_offset`: where its leaderships have moved by (CM-08)."""
@@ -91,14 +98,16 @@ class BrokerOperations:
         """Fence one broker whose session is over; the response says whether more are due (CE-27)."""
         tracker = self._cluster.live.tracker
         records: list[MetadataRecord] = []
+        cause = ""
         while not records:
-            expired: tuple[NodeId, int] | None = tracker.pop_expired(now_ms)
+            expired: tuple[NodeId, int, int] | None = tracker.pop_expired(now_ms)
             if expired is None:
                 break
-            broker_id, broker_epoch = expired
+            broker_id, broker_epoch, silent_ms = expired
             registration = self._cluster.brokers.get(broker_id)
             if registration is None or registration.broker_epoch != broker_epoch or registration.fenced:
                 continue
-            self._tracer.emit(BrokerSessionExpired(broker_id=broker_id, broker_epoch=broker_epoch))
+            self._tracer.emit(BrokerSessionExpired(broker_id=broker_id, broker_epoch=broker_epoch, silent_ms=silent_ms))
+            cause = f"broker={broker_id} silent_ms={silent_ms}"
             self._elections.fence(broker_id, records)
-        return ControllerResult(records=records, response=bool(records) and tracker.has_expired(now_ms))
+        return ControllerResult(records=records, response=bool(records) and tracker.has_expired(now_ms), cause=cause)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kraftlite.controller.activation import activation_records
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.deferred import DeferredQueue
-from kraftlite.controller.describe import describe, record_name
 from kraftlite.controller.events import InternalEvent, OnDone, ReadEvent, WriteEvent, classify
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.periodic import PeriodicTask, PeriodicTasks
 from kraftlite.controller.queue import Event, EventQueue, QueueClosed
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.state import ControllerState
-from kraftlite.metadata.records import MetadataRecord, NoOpRecord, RemoveTopicRecord
+from kraftlite.controller.witness import BatchWitness
+from kraftlite.metadata.records import MetadataRecord, NoOpRecord
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftClient
@@ -29,14 +29,9 @@ from kraftlite.runtime.trace.controller import (
     ControllerClaimed,
     ControllerRenounced,
     OperationFailed,
-    RecordAppended,
-    RecordsAppended,
     SnapshotLoaded,
     StableAdvanced,
 )
-
-_TRACED_RECORDS: Final = 32
-"""Records of one operation that are traced one by one."""
 
 
 class ControllerCore:
@@ -145,36 +140,28 @@ class ControllerCore:
         records = result.records
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
             raise RuntimeError(f"{operation}: {len(records)} records in an atomic batch, at most {MAX_RECORDS_PER_BATCH} fit")
-        last_offset = -1
+        first_offset, last_offset = None, -1
         for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
-            last_offset = self._append_batch(operation, records[start : start + MAX_RECORDS_PER_BATCH])
+            batch = records[start : start + MAX_RECORDS_PER_BATCH]
+            first_offset, last_offset = self._append_batch(operation, result.cause, batch, first_offset)
         return last_offset
 
-    def _append_batch(self, operation: str, batch: list[MetadataRecord]) -> int:
+    def _append_batch(self, operation: str, cause: str, batch: list[MetadataRecord], first_offset: int | None) -> tuple[int, int]:
+        """The first offset of the operation and the last one so far."""
         assert self.claim_epoch is not None
         last_offset = self._raft.prepare_append(self.claim_epoch, batch)
         base_offset = last_offset - len(batch) + 1
-        traced: list[RecordAppended] = []
+        first_offset = base_offset if first_offset is None else first_offset
+        witness = BatchWitness(self.state, operation, cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
         for offset, record in enumerate(batch, base_offset):
-            # A removal names its topic while it is still there, everything else once it is.
-            removal = isinstance(record, RemoveTopicRecord)
-            if removal and len(traced) < _TRACED_RECORDS:
-                traced.append(self._appended(operation, record, offset))
+            witness.before(record, offset)
             self._replay(record, offset)
-            if not removal and len(traced) < _TRACED_RECORDS and not isinstance(record, NoOpRecord):
-                traced.append(self._appended(operation, record, offset))
+            witness.after(record, offset)
         self._raft.schedule_prepared_append()
         self.offsets.handle_scheduled(last_offset)
         self.metrics.last_applied_record_offset = last_offset
-        for event in traced:
-            self._tracer.emit(event)
-        if len(batch) > _TRACED_RECORDS:
-            self._tracer.emit(RecordsAppended(operation=operation, count=len(batch), last_offset=last_offset))
-        return last_offset
-
-    def _appended(self, operation: str, record: MetadataRecord, offset: int) -> RecordAppended:
-        detail = describe(record, self.state.topic_name)
-        return RecordAppended(record=record_name(record), offset=offset, detail=detail, cause=f"operation:{operation}")
+        witness.emit(self._tracer)
+        return first_offset, last_offset
 
     def _replay(self, record: MetadataRecord, offset: int) -> None:
         try:

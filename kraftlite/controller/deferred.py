@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
 
@@ -22,6 +23,11 @@ class DeferredQueue:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def waiting(self) -> Iterable[tuple[int, Parked]]:
+        """(offset, answer) in order; read at once, it changes."""
+        return self._waiting
 
     @property
     def highest_pending_offset(self) -> int | None:

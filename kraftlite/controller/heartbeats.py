@@ -58,8 +58,8 @@ class HeartbeatTracker:
     def last_contact_ms(self, broker_id: NodeId, broker_epoch: int) -> int | None:
         return self._contact_ms.get((broker_id, broker_epoch))
 
-    def pop_expired(self, now_ms: int) -> tuple[NodeId, int] | None:
-        """One incarnation whose session is over, the longest silent first; it is forgotten here."""
+    def pop_expired(self, now_ms: int) -> tuple[NodeId, int, int] | None:
+        """One incarnation whose session is over and how long it has been silent, the longest first; it is forgotten here."""
         while self._heap:
             pushed_ms, broker_id, broker_epoch = self._heap[0]
             contact_ms = self._contact_ms.get((broker_id, broker_epoch))
@@ -70,7 +70,7 @@ class HeartbeatTracker:
             elif now_ms - contact_ms > self.session_timeout_ms:
                 heapq.heappop(self._heap)
                 del self._contact_ms[(broker_id, broker_epoch)]
-                return broker_id, broker_epoch
+                return broker_id, broker_epoch, now_ms - contact_ms
             else:
                 return None
         return None

@@ -142,7 +142,7 @@ class Elections:
         records = BoundedRecords()
         self.broker_leaves(broker_id, records)
         records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch))
-        return ControllerResult(records=list(records), response=Empty(), atomic=True)
+        return ControllerResult(records=list(records), response=Empty(), atomic=True, cause=f"broker={broker_id}")
 
     # --- on request, and by the clock
 
@@ -172,7 +172,8 @@ class Elections:
                     continue
                 seen.add((wanted.topic, wanted.partition))
                 results.append(self._elect_one(wanted.topic, wanted.partition, kind, records))
-        return ControllerResult(records=list(records), response=ElectLeadersResponse(results=tuple(results)))
+        cause = f"type={kind.name.lower()}"
+        return ControllerResult(records=list(records), response=ElectLeadersResponse(results=tuple(results)), cause=cause)
 
     def _elect_one(self, topic: str, index: int, kind: ElectionType, records: list[MetadataRecord]) -> ElectLeadersResult:
         info = self._state.topic(topic)

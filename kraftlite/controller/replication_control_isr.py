@@ -42,7 +42,8 @@ class IsrControl:
                 continue
             seen.add(key)
             results.append(self._alter_one(request.broker_id, item, records))
-        return ControllerResult(records=records, response=AlterPartitionResponse(partitions=tuple(results)))
+        cause = f"broker={request.broker_id}"
+        return ControllerResult(records=records, response=AlterPartitionResponse(partitions=tuple(results)), cause=cause)
 
     def _alter_one(self, broker_id: NodeId, item: AlterPartitionItem, records: list[MetadataRecord]) -> AlterPartitionResult:
         info = self._state.topics.get(item.topic_id)

@@ -15,11 +15,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerResult(Generic[T]):
-    """`atomic`: all records in one batch, or none (CE-17)."""
+    """`atomic`: all records in one batch, or none (CE-17). `cause`: for whom or why they are written, for the trace."""
 
     records: list[MetadataRecord]
     response: T
     atomic: bool = False
+    cause: str = ""
 
     def without_records(self) -> ControllerResult[T]:
         """For `validate_only`: the same answer, and nothing written (CE-19)."""

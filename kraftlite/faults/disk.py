@@ -19,36 +19,48 @@ class _Inode:
     clean_below: int = 0
     """Bytes before this position are the same in `data` and `durable`; equal to both lengths when nothing is dirty."""
     mtime_ms: int = 0
-    flushing: list[int] = field(default_factory=list)
-    """Where the dirty part began, of each flush under way."""
+    flushing: dict[int, int] = field(default_factory=dict)
+    """Where the dirty part began, of each flush under way, by its number."""
+    begun: int = 0
+    landed: int = 0
+    """The newest flush that reached the platter: an older one that ends after it has nothing to add."""
 
     def touch(self, position: int) -> None:
         self.clean_below = min(self.clean_below, position)
 
+    def _dirty_from(self) -> int:
+        return min(self.clean_below, len(self.data), *self.flushing.values())
+
     def sync(self) -> None:
-        low = self.clean_below
+        low = self._dirty_from()
         if low < len(self.data) or len(self.durable) != len(self.data):
             self.durable[low:] = self.data[low:]
         self.clean_below = len(self.data)
+        self.begun += 1
+        self.landed = self.begun
 
     def begin_flush(self) -> tuple[int, bytes]:
-        """What a flush makes durable when it ends: everything from a position on, as it is now."""
-        low = min(self.clean_below, len(self.data))
-        self.flushing.append(low)
+        """Number and bytes: what a flush makes durable when it ends, everything from a position on, as it is now."""
+        low = self._dirty_from()
+        self.begun += 1
+        self.flushing[self.begun] = low
         self.clean_below = len(self.data)
-        return low, bytes(self.data[low:])
+        return self.begun, bytes(self.data[low:])
 
-    def end_flush(self, low: int, content: bytes) -> None:
-        self.flushing.remove(low)
-        self.durable[low:] = content
+    def end_flush(self, number: int, content: bytes) -> None:
+        low = self.flushing.pop(number)
+        if number > self.landed:
+            self.durable[low:] = content
+            self.landed = number
 
-    def abandon_flush(self, low: int) -> None:
-        self.flushing.remove(low)
-        self.clean_below = min(self.clean_below, low)
+    def abandon_flush(self, number: int) -> None:
+        low = self.flushing.pop(number, None)
+        if low is not None:
+            self.touch(low)
 
     def crash(self, rng: random.Random | None) -> bool:
         """Whether anything was lost or damaged."""
-        low = min([self.clean_below, *self.flushing])
+        low = self._dirty_from()
         self.flushing.clear()
         kept, before = self.durable, self.data
         if rng is not None and (low < len(self.data) or low < len(self.durable)):
@@ -197,7 +209,8 @@ class MemFile:
         if disk.flush_gate is None and disk.flush_wait is None:
             inode.sync()
             return
-        low, content = inode.begin_flush()
+        number, content = inode.begin_flush()
+        disk.in_flight[inode] = None
         ended = False
         try:
             if disk.flush_gate is not None:
@@ -207,11 +220,13 @@ class MemFile:
             if self._generation != disk.generation:
                 raise OSError(errno.EIO, "the disk crashed during a flush", self._path)
             disk.check("flush-end", self._path)
-            inode.end_flush(low, content)
+            inode.end_flush(number, content)
             ended = True
         finally:
-            if not ended and self._generation == disk.generation:
-                inode.abandon_flush(low)
+            if not ended:
+                inode.abandon_flush(number)
+            if not inode.flushing:
+                disk.in_flight.pop(inode, None)
 
     def close(self) -> None:
         self._closed = True
@@ -251,6 +266,7 @@ class MemDisk:
         self.flush_gate: asyncio.Event | None = None
         self.flush_wait: Callable[[], Awaitable[None]] | None = None
         self.errors: list[InjectedError] = []
+        self.in_flight: dict[_Inode, None] = {}
         self.bytes_written = 0
         self.syncs = 0
 
@@ -267,6 +283,10 @@ class MemDisk:
         """The process that used the disk is gone, the machine lives on: open files and locks are dead, no byte is lost."""
         self.generation += 1
         self.locks.clear()
+        for inode in self.in_flight:  # what it asked for last is in the page cache, and nobody waits for it any more
+            for number in list(inode.flushing):
+                inode.abandon_flush(number)
+        self.in_flight.clear()
 
     def wipe(self) -> None:
         """A new, empty disk in the place of this one."""
@@ -280,7 +300,7 @@ class MemDisk:
     def inject(
         self, op: str = "", *, path: str = "", code: int = errno.EIO, times: int | None = 1, after: int = 0
     ) -> InjectedError:
-        """Operations: open stat listdir makedirs rename unlink rmtree sync_dir read_file write_file lock pread pwritev size
+        """Operations: open stat listdir makedirs rename link unlink rmtree sync_dir read_file write_file lock pread pwritev size
         truncate sync flush."""
         error = InjectedError(op, path, code, times, after)
         self.errors.append(error)
@@ -364,6 +384,16 @@ class MemDisk:
         old_parent.sync()
         new_parent.sync()
 
+    def link(self, source: str, target: str) -> None:
+        self.check("link", target)
+        node = self._find(source)
+        if not isinstance(node, _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        parent, name = self._parent(target)
+        if name in parent.entries:
+            raise FileExistsError(errno.EEXIST, "exists already", target)
+        parent.change((name, node))
+
     def unlink(self, path: str) -> None:
         self.check("unlink", path)
         parent, name = self._parent(path)
@@ -414,6 +444,16 @@ class MemDisk:
             child = f"{path.rstrip('/')}/{name}"
             found += self.tree(child) if isinstance(node, _Dir) else [child]
         return found
+
+    def surviving(self, path: str, suffix: str = "") -> dict[str, bytes]:
+        """By name, what a power cut would leave for certain of the files of a directory. Meets no injected error."""
+        here: _Inode | _Dir | None = self._root
+        for part in _parts(path):
+            here = here.durable.get(part) if isinstance(here, _Dir) else None
+        if not isinstance(here, _Dir):
+            return {}
+        found = {name: node for name, node in sorted(here.durable.items()) if name.endswith(suffix)}
+        return {name: bytes(node.durable) for name, node in found.items() if isinstance(node, _Inode)}
 
     def overwrite(self, path: str, offset: int, data: bytes) -> None:
         """Damage a file durably, behind everybody's back."""
@@ -472,6 +512,9 @@ class Mount:
 
     def rename(self, source: str, target: str) -> None:
         self._live(source).rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._live(target).link(source, target)
 
     def unlink(self, path: str) -> None:
         self._live(path).unlink(path)

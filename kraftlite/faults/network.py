@@ -108,6 +108,10 @@ class RoomNetwork:
         if not one_way:
             self.link(b, a).cut = True
 
+    def cuts(self) -> list[tuple[NodeId, NodeId]]:
+        """(source, target) of every link whose messages vanish, in order."""
+        return sorted(ends for ends, link in self._links.items() if link.cut)
+
     def refuse(self, a: NodeId, b: NodeId) -> None:
         """Calls between a and b fail at once, those under way too."""
         self.link(a, b).refused = self.link(b, a).refused = True
@@ -144,7 +148,7 @@ class RoomNetwork:
         if link.cut or (link.loss and rng.randrange(1_000_000) < link.loss):
             self.stats.lost += 1
             return
-        delay = rng.randint(link.min_us, link.max_us) if source != target else 1
+        delay = rng.randint(link.min_us, link.max_us) if source != target else min(1, link.max_us)
         if link.slow_chance and rng.randrange(1_000_000) < link.slow_chance:
             delay += rng.randint(1, max(1, link.slow_us))
         self.at(delay, lambda: arrive(exchange))
@@ -195,7 +199,9 @@ class RoomNetwork:
         if owner.closed or exchange.over:
             return
         if error is None and not isinstance(response, exchange.method.response):
-            error = TypeError(f"{exchange.method} answers with {exchange.method.response.__name__}, not {type(response).__name__}")
+            error = TypeError(
+                f"{exchange.method} answers with {exchange.method.response.__name__}, not {type(response).__name__}"
+            )
         if error is not None and not isinstance(error, ApiError | TransportError):
             owner.broken(error, f"handler of {exchange.method}")
             error = TransportError("the handler failed")

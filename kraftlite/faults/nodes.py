@@ -36,6 +36,8 @@ class Incarnation:
     transport: RoomTransport
     starting: asyncio.Task[None] | None = None
     stopping: asyncio.Task[None] | None = None
+    closing: asyncio.Task[None] | None = None
+    """The node's own part of `stopping`."""
     failure: tuple[BaseException, str] | None = None
     dead: bool = False
     paused: bool = False
@@ -125,9 +127,7 @@ class RoomNode:
             self.disk.kill()
             self.on_failure(self, error, "node build")
             return
-        here = self.now = Incarnation(
-            number=self.boots, room=room, node=node, clock=clock, tasks=tasks, transport=transport
-        )
+        here = self.now = Incarnation(number=self.boots, room=room, node=node, clock=clock, tasks=tasks, transport=transport)
         self.on_built(self)
         here.starting = asyncio.get_running_loop().create_task(self._start(here), context=context)
 
@@ -181,13 +181,17 @@ class RoomNode:
 
     async def _stop(self, here: Incarnation) -> None:
         loop = asyncio.get_running_loop()
-        context = context_of(here.room)
+        here.closing = loop.create_task(here.node.stop(graceful=True), context=context_of(here.room))
         try:
-            await loop.create_task(here.node.stop(graceful=True), context=context)
+            await here.closing
         except Exception as error:  # noqa: BLE001 a stop that fails ends the process with an error, as in production
             if not here.dead:
                 self._fault(error, "node stop")
             return
+        except asyncio.CancelledError:
+            if not here.dead:
+                raise
+            return  # killed meanwhile
         if self.now is here and not here.dead:
             self._end()
             self.disk.kill()
@@ -207,9 +211,11 @@ class RoomNode:
         self.now = None
         here.dead = True
         self.resume_room(here)
+        here.clock.stop()
+        here.node.listeners.abort()
         here.transport.drop()
         here.tasks.abandon()
-        for task in (here.starting,):
+        for task in (here.starting, here.closing):
             if task is not None and not task.done():
                 task.cancel()
 
@@ -231,4 +237,3 @@ class _Tracer:
         node = self._node
         if node.boots == self._boot and (node.now is None or not node.now.dead):
             node.on_event(node, event)
-

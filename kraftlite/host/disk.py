@@ -149,6 +149,9 @@ class HostDisk(Disk):
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
     def unlink(self, path: str) -> None:
         os.unlink(path)
 

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kraftlite.log import checkpoints, producer_snapshots
-from kraftlite.log.batch import NO_TIMESTAMP, BatchHeader, check_crc, iter_headers, parse_header, stamp, stamp_append_time
+from kraftlite.log.batch import (
+    MAX_RELATIVE_OFFSET,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_crc,
+    iter_headers,
+    parse_header,
+    stamp,
+    stamp_append_time,
+)
 from kraftlite.log.control import EndTxnMarker
-from kraftlite.log.segment import MAX_RELATIVE_OFFSET, Appended, Segment
+from kraftlite.log.segment import Appended, Segment
 from kraftlite.log.state import LogState
 from kraftlite.log.validation import AppendOrigin, check_leader_batch, check_records, marker_of, recompressed
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -157,6 +166,14 @@ class AppendingLog(LogState):
             self.flush_sync()
         return AppendInfo(first.base_offset, self.leo - 1, NO_TIMESTAMP, self.log_start_offset, self.leo, False, len(batches))
 
+    def _claim(self) -> None:
+        """Before the first write: a topic of thousands of partitions must not cost thousands of files and syncs at once."""
+        checkpoints.sync_partition_metadata(self._disk, self.directory)
+        self._disk.sync_dir(self._parent)
+        self._claimed = True
+        if self._epochs.dirty:
+            self._write_epochs()
+
     def _checked(self, view: memoryview, leader_epoch: int | None, allow_gaps: bool) -> list[tuple[int, BatchHeader]]:
         """The batches to append, after all checks."""
         batches: list[tuple[int, BatchHeader]] = []
@@ -222,12 +239,15 @@ class AppendingLog(LogState):
     def _write_epochs(self) -> None:
         """Bring the file up to date in the page cache; `_persist_epochs` makes it durable.
 
-        A crash may tear what is only in the page cache; an unclean start then collects the epochs from the batches.
+        A crash may tear what is only in the page cache; an unclean start then collects the epochs from the batches. A log that
+        was never written to gets the file with its first batch: without one its epochs say nothing.
         """
         self._settled = self._epochs_durable = False
+        if not self._claimed and not self._epochs_filed:
+            return
         path = f"{self.directory}/{checkpoints.LEADER_EPOCH_CHECKPOINT}"
         checkpoints.replace_file(self._disk, path, checkpoints.format_epochs(self._epochs.entries))
-        self._epochs.dirty = False
+        self._epochs.dirty, self._epochs_filed = False, True
 
     def _persist_epochs(self) -> None:
         if not self._epochs_durable or self._epochs.dirty:

@@ -28,6 +28,8 @@ NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_SEQUENCE: Final = -1
 MAX_SEQUENCE: Final = 2**31 - 1
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""An index holds offsets relative to the base of their segment, as i32."""
 
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
@@ -350,3 +352,18 @@ def _read_record(data: bytes, position: int) -> tuple[Record, int]:
     if position != end:
         raise IndexError("record length does not match its fields")
     return Record(key, value, headers, timestamp_delta, offset_delta), end
+
+
+def implausible(header: BatchHeader, available: int, next_offset: int, base_offset: int) -> str | None:
+    """Why these bytes cannot be the next batch."""
+    if header.size_bytes < HEADER_BYTES:
+        return f"impossible batch length {header.size_bytes}"
+    if header.magic != MAGIC:
+        return f"magic {header.magic}"
+    if header.size_bytes > available:
+        return "partial batch"
+    if header.base_offset < next_offset or header.last_offset_delta < 0:
+        return f"offset {header.base_offset} where >= {next_offset} was expected"
+    if header.last_offset - base_offset > MAX_RELATIVE_OFFSET:
+        return f"offset {header.last_offset} is too far from the segment's base"
+    return None

@@ -116,10 +116,12 @@ class OffsetIndex:
             raise CorruptIndex("entries do not increase or lie outside the segment")
         self._offsets, self._positions, self._written = offsets, positions, len(offsets)
 
-    def write(self, disk: Disk) -> None:
-        """Bring the file up to date (page cache)."""
+    def write(self, disk: Disk, *, create: bool = True) -> None:
+        """Bring the file up to date (page cache). Without `create` no file is made for an empty index."""
         start = max(self._written, 0)
         if self._written == len(self._offsets):
+            return
+        if not create and not self._offsets and disk.stat(self.path) is None:
             return
         flat = array("i", [0]) * (2 * (len(self._offsets) - start))
         flat[::2] = array("i", self._offsets[start:])
@@ -204,8 +206,11 @@ class TimeIndex:
             raise CorruptIndex("offset before the segment's base")
         self._times, self._offsets, self._written = times, offsets, len(times)
 
-    def write(self, disk: Disk) -> None:
+    def write(self, disk: Disk, *, create: bool = True) -> None:
+        """As `OffsetIndex.write`."""
         if self._written == len(self._times):
+            return
+        if not create and not self._times and disk.stat(self.path) is None:
             return
         start = max(self._written, 0)
         pairs = zip(self._times[start:], self._offsets[start:], strict=True)
@@ -272,6 +277,9 @@ class TransactionIndex:
 
     def write(self, disk: Disk) -> None:
         if self._written == len(self._entries):
+            return
+        if not self._entries and disk.stat(self.path) is None:
+            self._written = 0
             return
         start = max(self._written, 0)
         data = b"".join(TXN_ENTRY.pack(0, *entry) for entry in self._entries[start:])

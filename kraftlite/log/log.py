@@ -60,9 +60,11 @@ class Log(AppendingLog):
         wall_ms: int,
         entropy: random.Random | None = None,
         tracer: Tracer | None = None,
+        twin: str | None = None,
     ) -> Log:
         """Open or create a log. `clean`: the last owner closed it; else everything from `recovery_point` on is checked.
 
+        `twin`: the directory of another partition of that topic on the same disk, which makes a new one cheaper.
         `topic_id` None takes what `partition.metadata` says. ApiError(INCONSISTENT_TOPIC_ID) when the directory belongs to
         another topic of that name; OSError when the directory or a file in it is unusable.
         """
@@ -78,6 +80,7 @@ class Log(AppendingLog):
             wall_ms=wall_ms,
             entropy=entropy,
             tracer=tracer if tracer is not None else NullTracer(),
+            twin=twin,
         )
 
     # truncation
@@ -136,13 +139,16 @@ class Log(AppendingLog):
         old_start, old_leo = self.log_start_offset, self.leo
         self._settled = False
         self._flights.lower(-1)
-        for segment in reversed(list(self._segments)):
-            self._drop(segment)
-        producer_snapshots.delete_snapshots(
-            self._disk, self.directory, producer_snapshots.list_snapshots(self._disk, self.directory)
-        )
-        self._segments.restart(self._new_segment(offset))
-        self._disk.sync_dir(self.directory)
+        snapshots = producer_snapshots.list_snapshots(self._disk, self.directory)
+        kept = not self._segments.size_bytes and self.segment_base_offsets == (offset,)
+        if not kept:
+            for segment in reversed(list(self._segments)):
+                self._drop(segment)
+        producer_snapshots.delete_snapshots(self._disk, self.directory, snapshots)
+        if not kept:
+            self._segments.restart(self._new_segment(offset))
+        if snapshots or not kept:
+            self._disk.sync_dir(self.directory)
         self._epochs.clear()
         self._write_epochs()
         self._producers.clear()

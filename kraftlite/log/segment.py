@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kraftlite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, parse_header
+from kraftlite.log.batch import HEADER_BYTES, MAGIC, MAX_RELATIVE_OFFSET, BatchHeader, check_crc, implausible, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.indexes import CorruptIndex, OffsetIndex, TimeIndex, TransactionIndex
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -19,8 +19,6 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
 DELETED_SUFFIX: Final = ".deleted"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 _TAIL_BATCHES: Final = 4096
 """How many of the newest batches are known by exact position, so that reads near the end need no lookup on disk."""
@@ -69,6 +67,8 @@ class Segment:
         self.txn_index = TransactionIndex(segment_path(directory, base_offset, TXN_INDEX_SUFFIX))
         self._disk = disk
         self._file: File | None = None
+        self._deferred = False
+        """The file is made when it is first opened."""
         self._interval = config.index_interval_bytes
         index_bytes = config.segment_index_bytes
         self._offset_index = OffsetIndex(segment_path(directory, base_offset, INDEX_SUFFIX), base_offset, index_bytes)
@@ -84,26 +84,39 @@ class Segment:
 
     @classmethod
     def create(
-        cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, *, created_ms: int, jitter_ms: int
+        cls,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        created_ms: int,
+        jitter_ms: int,
+        deferred: bool = False,
     ) -> Segment:
-        """A new, empty one. What a crash may have left under its name is emptied."""
+        """A new, empty one. What a crash may have left under its name is emptied.
+
+        `deferred`: for a directory without segments. The files are made by the first append: a topic of thousands of
+        partitions would else make many thousands at once, and those cost more than everything else about it.
+        """
         segment = cls(disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
-        segment._file = file = disk.open(segment.path, create=True)
-        if file.size():
-            file.truncate(0)
-        segment._offset_index.rewrite()
-        segment._time_index.rewrite()
-        segment.write_indexes()
+        segment._deferred = True
+        segment._distrust_indexes()
+        if not deferred:
+            if segment.file.size():
+                segment.file.truncate(0)
+            segment.write_indexes()
         return segment
 
     @classmethod
     def load(
         cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, *, size: int, created_ms: int, jitter_ms: int
     ) -> Segment:
-        """An existing one, trusted: its indexes are read when they are first needed."""
+        """An existing one, trusted: its indexes are read when they are first needed, those of an empty one never."""
         segment = cls(disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
         segment.size = size
-        segment._indexes_loaded = False
+        segment._indexes_loaded = size == 0
+        segment._distrust_indexes()
         if size >= HEADER_BYTES:
             first = parse_header(segment.file.pread(HEADER_BYTES, 0))
             segment.rolling_timestamp = first.max_timestamp
@@ -117,7 +130,8 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path)
+            self._file = self._disk.open(self.path, create=self._deferred)
+            self._deferred = False
         return self._file
 
     @property
@@ -194,7 +208,10 @@ class Segment:
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of every batch from the batch boundary `position` on."""
-        size, file = self.size, self.file
+        size = self.size
+        if position >= size:
+            return
+        file = self.file
         while position < size:
             chunk = file.pread(min(_SCAN_BYTES, size - position), position)
             at = 0
@@ -358,9 +375,13 @@ class Segment:
     def rewrite_indexes(self) -> None:
         """Replace the index files by what is in memory."""
         self._indexes_loaded = True
+        self._distrust_indexes()
+        self.write_indexes()
+
+    def _distrust_indexes(self) -> None:
+        """What their files hold does not count."""
         self._offset_index.rewrite()
         self._time_index.rewrite()
-        self.write_indexes()
 
     def scan(self, expected_offset: int, accept: Callable[[BatchHeader], str | None]) -> Scan:
         """Check every batch of the file: magic, size, CRC, offsets that grow, and what `accept` says (None is good).
@@ -369,6 +390,8 @@ class Segment:
         """
         self._reset_indexes()
         self.rolling_timestamp = None
+        if self._deferred:
+            return Scan(0, expected_offset, None)
         file, total, position, next_offset = self.file, self.file.size(), 0, expected_offset
         chunk, start = b"", 0
         reason: str | None = None
@@ -381,7 +404,7 @@ class Segment:
                 chunk, start, at = file.pread(_RECOVER_BYTES, position), position, 0
             header = parse_header(chunk, at)
             size = header.size_bytes
-            reason = _implausible(header, total - position, next_offset, self.base_offset)
+            reason = implausible(header, total - position, next_offset, self.base_offset)
             if reason is not None:
                 break
             if len(chunk) - at < size:
@@ -403,18 +426,17 @@ class Segment:
         self._indexes_loaded = True
         self._offset_index.truncate(0)
         self._time_index.truncate(self.base_offset)
-        self._offset_index.rewrite()
-        self._time_index.rewrite()
+        self._distrust_indexes()
         self._max_timestamp = self._offset_of_max = -1
         self._since_index = 0
 
     # files
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date in the page cache."""
+        """Bring the index files up to date in the page cache. An empty segment needs none."""
         if self._indexes_loaded:
-            self._offset_index.write(self._disk)
-            self._time_index.write(self._disk)
+            self._offset_index.write(self._disk, create=self.size > 0)
+            self._time_index.write(self._disk, create=self.size > 0)
         self.txn_index.write(self._disk)
 
     def sync_indexes(self) -> None:
@@ -464,18 +486,3 @@ class Segment:
             path = segment_path(self.directory, self.base_offset, suffix)
             if self._disk.stat(path) is not None:
                 self._disk.unlink(path)
-
-
-def _implausible(header: BatchHeader, available: int, next_offset: int, base_offset: int) -> str | None:
-    """Why these bytes cannot be the next batch."""
-    if header.size_bytes < HEADER_BYTES:
-        return f"impossible batch length {header.size_bytes}"
-    if header.magic != MAGIC:
-        return f"magic {header.magic}"
-    if header.size_bytes > available:
-        return "partial batch"
-    if header.base_offset < next_offset or header.last_offset_delta < 0:
-        return f"offset {header.base_offset} where >= {next_offset} was expected"
-    if header.last_offset - base_offset > MAX_RELATIVE_OFFSET:
-        return f"offset {header.last_offset} is too far from the segment's base"
-    return None

@@ -57,6 +57,7 @@ class LogState:
         wall_ms: int,
         entropy: random.Random | None,
         tracer: Tracer,
+        twin: str | None,
     ) -> None:
         self.tp = tp
         self.directory = directory
@@ -68,12 +69,21 @@ class LogState:
         self._tracer = tracer
         self._wall_ms = wall_ms
         self._new_directory = False
-        self.topic_id = self._claim_directory(topic_id)
+        self.topic_id = self._claim_directory(topic_id, twin)
         loader = Loader(
-            disk=disk, directory=directory, tp=tp, config=config, wall_ms=wall_ms, jitter=self._draw_jitter, tracer=tracer
+            disk=disk,
+            directory=directory,
+            tp=tp,
+            config=config,
+            wall_ms=wall_ms,
+            jitter=self._draw_jitter,
+            tracer=tracer,
         )
         clean = clean or self._new_directory
-        loaded = loader.load(log_start_offset=log_start_offset, recovery_point=recovery_point, clean=clean)
+        if self._new_directory:
+            loaded = loader.create(log_start_offset)
+        else:
+            loaded = loader.load(log_start_offset=log_start_offset, recovery_point=recovery_point, clean=clean)
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self._producers = loaded.producers
@@ -89,6 +99,7 @@ class LogState:
         self._settled = clean and not self._new_directory
         """Nothing has changed since the files were last made durable."""
         self._epochs_durable = clean and not self._epochs.dirty
+        self._epochs_filed = loaded.epochs_filed
         self._adopt_config()
         tracer.emit(
             LogOpened(
@@ -101,15 +112,15 @@ class LogState:
             )
         )
 
-    def _claim_directory(self, topic_id: UUID | None) -> UUID | None:
+    def _claim_directory(self, topic_id: UUID | None, twin: str | None) -> UUID | None:
         if topic_id == ZERO_UUID:
             topic_id = None
         if self._disk.stat(self.directory) is None:
             self._new_directory = True
-            if topic_id is not None and self._disk.stat(self._parent) is not None:
-                self._disk.mkdir(self.directory)
-            else:
-                self._disk.makedirs(self.directory)
+            self._make_directory(durable=topic_id is None)
+            if topic_id is not None:
+                checkpoints.write_partition_metadata(self._disk, self.directory, topic_id, twin=twin)
+            return topic_id
         try:
             found = checkpoints.read_partition_metadata(self._disk, self.directory)
         except checkpoints.MalformedCheckpoint as error:
@@ -120,9 +131,21 @@ class LogState:
             return found
         if found is None:
             checkpoints.write_partition_metadata(self._disk, self.directory, topic_id)
+        elif found != topic_id and not self._holds_records():
+            checkpoints.write_partition_metadata(self._disk, self.directory, topic_id)  # an id that nobody relied on yet
         elif found != topic_id:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.directory} belongs to topic id {found}, not {topic_id}")
         return topic_id
+
+    def _make_directory(self, *, durable: bool) -> None:
+        if not durable:
+            try:
+                self._disk.mkdir(self.directory)
+            except FileNotFoundError:
+                pass  # nor is there one above it
+            else:
+                return
+        self._disk.makedirs(self.directory)
 
     def _holds_records(self) -> bool:
         stats = (
@@ -133,12 +156,6 @@ class LogState:
     @property
     def _parent(self) -> str:
         return self.directory.rpartition("/")[0] or "/"
-
-    def _claim(self) -> None:
-        """Before the first write: a topic of thousands of partitions must not cost thousands of syncs at once."""
-        checkpoints.sync_partition_metadata(self._disk, self.directory)
-        self._disk.sync_dir(self._parent)
-        self._claimed = True
 
     # state
 

@@ -92,7 +92,7 @@ class BatchLoader:
         if self.transaction is not TransactionState.OPEN:
             self.transaction = TransactionState.NONE
         try:
-            self._delta.replay(record)  # type: ignore[arg-type]
+            self._delta.replay(record, offset)  # type: ignore[arg-type]
         except Fault as fault:
             raise Fault(f"metadata record at offset {offset}: {fault}") from fault
 

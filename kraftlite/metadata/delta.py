@@ -249,7 +249,11 @@ class MetadataDelta:
         """The new level of `metadata.version`, when this delta changes it."""
         return None if self.features is None else self.features.metadata_version_change
 
-    def replay(self, record: MetadataRecord) -> None:
+    def replay(self, record: MetadataRecord, offset: int | None = None) -> None:
+        """`offset`: where the record is in the log, for what it will be named as the cause of; None in a metadata snapshot."""
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            self.get_topics().replay_partition(record, offset)
+            return
         handler = _REPLAY.get(type(record))
         if handler is None:
             raise Fault(f"a {type(record).__name__} can not be part of a metadata image")
@@ -316,8 +320,6 @@ _REPLAY: Mapping[type[Any], Callable[[MetadataDelta, Any], None]] = {
     RegisterControllerRecord: lambda delta, record: delta.get_cluster().replay_controller(record),
     TopicRecord: lambda delta, record: delta.get_topics().replay_topic(record),
     RemoveTopicRecord: MetadataDelta._remove_topic,
-    PartitionRecord: lambda delta, record: delta.get_topics().replay_partition(record),
-    PartitionChangeRecord: lambda delta, record: delta.get_topics().replay_partition(record),
     ConfigRecord: lambda delta, record: delta.get_configs().replay(record),
     ProducerIdsRecord: lambda delta, record: delta.get_producer_ids().replay(record),
     NoOpRecord: _nothing,

@@ -94,7 +94,7 @@ class MetadataLoader:
         self._waiting.clear()
         self._names.clear()
         for publisher in publishers:
-            self._guarded(publisher, publisher.close)
+            self.guard(publisher, publisher.close)
 
     # --- publishers ---------------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class MetadataLoader:
             self._waiting.remove(publisher)
         else:
             self._publishers.pop(publisher.name, None)
-        self._guarded(publisher, publisher.close)
+        self.guard(publisher, publisher.close)
 
     def last_applied_offset(self) -> int:
         """Of the last image that was published; -1 while none was."""
@@ -212,7 +212,7 @@ class MetadataLoader:
     async def _change_leader(self, leader: LeaderAndEpoch) -> None:
         self._leader = leader
         for publisher in list(self._publishers.values()):
-            self._guarded(publisher, partial(publisher.on_controller_change, leader))
+            self.guard(publisher, partial(publisher.on_controller_change, leader))
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage, manifest: Manifest) -> None:
         before, self.image = self.image, image
@@ -249,7 +249,7 @@ class MetadataLoader:
             self._publishers[publisher.name] = publisher
             self._ports.tracer.emit(PublisherInitialized(publisher=publisher.name, metadata_offset=image.offset))
             self._update(publisher, delta, image, manifest)
-            self._guarded(publisher, partial(publisher.on_controller_change, self._leader))
+            self.guard(publisher, partial(publisher.on_controller_change, self._leader))
         self._last_applied = image.offset
 
     def _retry_initialize(self) -> None:
@@ -268,9 +268,10 @@ class MetadataLoader:
         return False
 
     def _update(self, publisher: MetadataPublisher, delta: MetadataDelta, image: MetadataImage, manifest: Manifest) -> None:
-        self._guarded(publisher, partial(publisher.on_metadata_update, delta, image, manifest))
+        self.guard(publisher, partial(publisher.on_metadata_update, delta, image, manifest))
 
-    def _guarded(self, publisher: MetadataPublisher, call: Callable[[], None]) -> None:
+    def guard(self, publisher: MetadataPublisher, call: Callable[[], None]) -> None:
+        """Do a part of `publisher`'s work, now or later than it was told: an error is reported as one of its own (ML-07)."""
         try:
             call()
         except Exception as error:  # noqa: BLE001 - ML-07: reported, and the other publishers go on

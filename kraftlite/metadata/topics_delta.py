@@ -19,10 +19,11 @@ from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPartition:
-    """What a local replica has become."""
+    """What a local replica has become. `offset`: of the last record that changed it; None when it came with a snapshot."""
 
     topic_id: UUID
     registration: PartitionRegistration
+    offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class TopicDelta:
     def __init__(self, image: TopicImage) -> None:
         self.image = image
         self.partition_changes: dict[int, PartitionRegistration] = {}
+        self.offsets: dict[int, int] = {}
+        """Of the last record that changed a partition, where it is known."""
         self.removed_partitions: tuple[int, ...] = ()
         """Only a metadata snapshot can drop a partition without its topic."""
 
@@ -77,7 +80,9 @@ class TopicDelta:
         found = self.partition_changes.get(index)
         return found if found is not None else self.image.partitions.get(index)
 
-    def replay(self, record: PartitionRecord | PartitionChangeRecord) -> None:
+    def replay(self, record: PartitionRecord | PartitionChangeRecord, offset: int | None = None) -> None:
+        if offset is not None:
+            self.offsets[record.partition] = offset
         if isinstance(record, PartitionRecord):
             self.partition_changes[record.partition] = PartitionRegistration.from_record(record)
             return
@@ -116,7 +121,7 @@ class TopicDelta:
     ) -> None:
         if before is None or before.partition_epoch != now.partition_epoch:
             tp = TopicPartition(self.name, index)
-            local = LocalPartition(topic_id=self.topic_id, registration=now)
+            local = LocalPartition(topic_id=self.topic_id, registration=now, offset=self.offsets.get(index))
             if now.leader != broker_id:
                 found.followers[tp] = local
             else:
@@ -163,7 +168,7 @@ class TopicsDelta:
             raise Fault(f"the metadata log removes topic id {record.topic_id}, which does not exist")
         return created.name
 
-    def replay_partition(self, record: PartitionRecord | PartitionChangeRecord) -> None:
+    def replay_partition(self, record: PartitionRecord | PartitionChangeRecord, offset: int | None = None) -> None:
         delta = self.changed.get(record.topic_id)
         if delta is None:
             topic = self.image.topic_by_id(record.topic_id)
@@ -172,7 +177,7 @@ class TopicsDelta:
                     f"the metadata log changes partition {record.partition} of topic id {record.topic_id}, which does not exist"
                 )
             delta = self.changed[record.topic_id] = TopicDelta(topic)
-        delta.replay(record)
+        delta.replay(record, offset)
 
     def finish_snapshot(self) -> None:
         """What the snapshot did not name is deleted; what it named unchanged is no change (ML-12)."""

@@ -40,6 +40,7 @@ class NodeListeners:
         self._serve_clients = serve_clients
         self._clients: list[KafkaListener] = []
         self._warming: TaskHandle | None = None
+        self._held = (False, False)
 
     def warm_up(self) -> None:
         """Import what clients' requests need, off the loop, while the node starts: the first request must not wait for it, and
@@ -73,13 +74,25 @@ class NodeListeners:
             ):
                 continue
             client = KafkaListener(self._ports, self._client_config(listener), KafkaApis(context, listener.name))
-            await client.start()
+            client.hold(requests=self._held[0], responses=self._held[1])
             self._clients.append(client)
+            await client.start()
 
     async def close_clients(self, grace_ms: int) -> None:
         clients, self._clients = self._clients, []
         for client in clients:
             await client.stop(grace_ms)
+
+    def abort(self) -> None:
+        """As when the process dies: the clients' sockets are gone, unanswered. The other listeners are the transport's."""
+        for client in self._clients:
+            client.abort()
+
+    def hold_clients(self, *, requests: bool, responses: bool) -> None:
+        """For the injection of faults: see `KafkaListener.hold`. Holds for listeners that are opened later, too."""
+        self._held = (requests, responses)
+        for client in self._clients:
+            client.hold(requests=requests, responses=responses)
 
     @property
     def connection_count(self) -> int:

@@ -57,9 +57,22 @@ def open_tracer(
 ) -> HostTracer:
     """The usual tracer: log lines on `stream` (standard error) and, with a path, the timeline file.
 
+    The file has everything from `info` on, however quiet the log is: what happened must be explainable afterwards.
     Source: `kraftlite.log.level`, `kraftlite.log.format`, `kraftlite.trace.file`, `kraftlite.trace.max.bytes`.
     """
-    sinks: list[Sink] = [LogSink(node_id, stream or sys.stderr, log_format)]
-    if timeline_path is not None:
-        sinks.append(TimelineFile(timeline_path, node_id, timeline_max_bytes))
-    return HostTracer(node_id, clock, sinks, level)
+    log = LogSink(node_id, stream or sys.stderr, log_format)
+    if timeline_path is None:
+        return HostTracer(node_id, clock, [log], level)
+    sinks: list[Sink] = [_only(log, level), TimelineFile(timeline_path, node_id, timeline_max_bytes)]
+    return HostTracer(node_id, clock, sinks, min(level, "info", key=LEVELS.__getitem__))
+
+
+def _only(sink: Sink, level: str) -> Sink:
+    """Events below `level` do not reach `sink`."""
+    least = LEVELS[level]
+
+    def filtered(wall_ms: int, event: TraceEvent, facts: dict[str, Any]) -> None:
+        if LEVELS[event.level] >= least:
+            sink(wall_ms, event, facts)
+
+    return filtered if least > LEVELS["info"] else sink

@@ -52,6 +52,8 @@ class RaftContext:
         self.state: RoleState = Unattached(epoch=0)
         self.hw: int | None = None
         """The highest high watermark this node has learnt, in any epoch: what state machines may consume up to."""
+        self.stands_because: str | None = None
+        """Why this node stood for election last; the trace tells it with what came of it."""
         self.shutting_down = False
         self.now_ms = 0
         self.wall_ms = 0
@@ -127,8 +129,11 @@ class RaftContext:
 
     # changes of role
 
-    def become(self, state: RoleState) -> None:
-        """Take a role: first on disk, then in memory. Whatever was asked in the old role no longer matters."""
+    def become(self, state: RoleState, cause: str | None = None) -> None:
+        """Take a role: first on disk, then in memory. Whatever was asked in the old role no longer matters.
+
+        `cause`: why, for the trace.
+        """
         assert state.epoch >= self.state.epoch, f"epoch {self.state.epoch} would go back to {state.epoch}"
         self.store.write(state.election())
         self.state = state
@@ -141,6 +146,7 @@ class RaftContext:
                 raft_epoch=state.epoch,
                 leader_id=state.leader_id,
                 voted_id=voted.id if voted is not None else None,
+                cause=cause,
             )
         )
 

@@ -85,7 +85,14 @@ class RaftCore:
             disk.makedirs(config.metadata_dir)
         store = QuorumStateStore(disk, config.metadata_dir)
         stored = store.read()
-        metalog = MetadataLog(disk=disk, config=config, serde=serde, wall_ms=wall_ms, entropy=entropy, tracer=tracer)
+        metalog = MetadataLog(
+            disk=disk,
+            config=config,
+            serde=serde,
+            wall_ms=wall_ms,
+            entropy=entropy,
+            tracer=tracer,
+        )
         self.metalog = metalog
         self._ctx = RaftContext(
             config=config, metalog=metalog, store=store, entropy=entropy, tracer=tracer, trace_appends=trace_appends
@@ -203,6 +210,7 @@ class RaftCore:
             if outstanding is not None:
                 ctx.requests.back_off(outstanding.peer_id, outstanding.method, ctx.now_ms)
         elif isinstance(event, LogFlushed):
+            self.metalog.note_durable()
             self._serving.on_flushed()
         elif isinstance(event, AppendScheduled):
             self._leadership.schedule()

@@ -1,7 +1,8 @@
 """Whether a metadata log that nobody else has was damaged by more than a crash.
 
-A crash leaves a torn end, which recovery cuts off. A log that goes on behind a bad spot lost records that were promised. A voter
-among others fetches them again; the only voter must not quietly begin without them: brokers would be told to forget topics.
+A crash leaves a torn end, which recovery cuts off. A log that goes on behind a bad spot, or ends before what was flushed to it
+(`flush_mark.py`), lost records that were promised. A voter among others fetches them again; the only voter must not quietly begin
+without them: its brokers would have to truncate below their high watermark, which is the end of each.
 Source: RF-31, RF-46. Departs: Kafka cuts such a log off.
 """
 
@@ -9,6 +10,9 @@ from __future__ import annotations
 
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, check_crc, parse_header
 from kraftlite.model.errors import Fault
+from kraftlite.raft.flush_mark import FILE_NAME as FLUSH_MARK
+from kraftlite.raft.flush_mark import read_flush_mark
+from kraftlite.raft.snapshots import parse_snapshot_name
 from kraftlite.runtime.ports import Disk
 
 _MAGIC_AT = 16
@@ -16,10 +20,18 @@ _MAX_STEP = 1 << 31
 
 
 def check_only_copy(disk: Disk, directory: str) -> None:
-    """Raises Fault, naming file and byte, when segments of the log are missing or a bad spot has intact batches behind it."""
+    """Raises Fault, naming file and byte, when records are missing that a crash cannot have taken.
+
+    That is: segments are missing, a bad spot has intact batches behind it, or the log ends before what was flushed, and no
+    snapshot reaches as far.
+    """
     if disk.stat(directory) is None:
         return
     names = disk.listdir(directory)
+    snapshots = [parsed[0].offset for name in names if (parsed := parse_snapshot_name(name)) is not None and not parsed[1]]
+    flushed = read_flush_mark(disk, directory)
+    if flushed <= max(snapshots, default=0):
+        flushed = 0  # a crash while the log is started anew at the end of a snapshot loses nothing
     bases = sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal())
     for name in names:
         stem = name.removesuffix(".index")
@@ -35,12 +47,18 @@ def check_only_copy(disk: Disk, directory: str) -> None:
             )
         data = memoryview(disk.read_file(path))
         expected, end = _walk(data, expected)
-        if end < len(data) and (_intact_behind(data, end, expected) or base != bases[-1]):
+        if end < len(data) and (expected < flushed or base != bases[-1] or _intact_behind(data, end, expected)):
             raise Fault(
                 f"{path} is damaged at byte {end}: the records from offset {expected} on are lost, "
                 "and this controller has the only copy of the metadata. Restore the file; "
-                f"to go on without them, cut it at byte {end} and remove later .log files"
+                f"to go on without them, cut it at byte {end} and remove {FLUSH_MARK} and later .log files"
             )
+    if expected < flushed:
+        raise Fault(
+            f"{directory}: the log ends at offset {expected}, the records from there to {flushed - 1} were flushed and are lost, "
+            "and this controller has the only copy of the metadata. Restore its .log files; "
+            f"to go on without the records, remove {FLUSH_MARK}"
+        )
 
 
 def _walk(data: memoryview, expected: int) -> tuple[int, int]:

@@ -174,8 +174,10 @@ class Elections:
 
     # changes of role
 
-    def become_prospective(self, retries: int = 0) -> None:
+    def become_prospective(self, cause: str, retries: int = 0) -> None:
+        """`cause`: why this node stands for election, as the trace's events say it."""
         ctx = self._ctx
+        ctx.stands_because = cause
         assert ctx.is_voter, "an observer does not stand for election"
         election = ctx.state.election()
         resigned = isinstance(ctx.state, Resigned)
@@ -188,7 +190,8 @@ class Elections:
                 election_deadline_ms=ctx.now_ms + ctx.random_election_timeout_ms(),
                 retries=retries,
                 granted={ctx.node_id},
-            )
+            ),
+            cause,
         )
         if ctx.voters.majority == 1:
             self.become_candidate(1)
@@ -204,7 +207,7 @@ class Elections:
             retries=retries,
             granted={ctx.node_id},
         )
-        ctx.become(candidate)
+        ctx.become(candidate, ctx.stands_because)
         if self._has_won(candidate.granted):
             self._become_leader(candidate)
 
@@ -242,7 +245,7 @@ class Elections:
         if ctx.is_voter and not ctx.shutting_down:
             alone = ctx.voters.is_only_voter(ctx.key)
             if alone or (state.election_deadline_ms is not None and state.election_deadline_ms <= ctx.now_ms):
-                self.become_prospective()
+                self.become_prospective("timer:election")
 
     def _poll_prospective(self, state: Prospective) -> None:
         ctx = self._ctx
@@ -264,7 +267,7 @@ class Elections:
             self._become_leader(state)
         elif state.backoff_deadline_ms is not None:
             if state.backoff_deadline_ms <= ctx.now_ms:
-                self.become_prospective(state.retries)
+                self.become_prospective(ctx.stands_because or "timer:election", state.retries)
         elif state.election_deadline_ms <= ctx.now_ms:
             self._lose(state, "timed out")
         else:
@@ -296,6 +299,7 @@ class Elections:
         alone = ctx.voters.is_only_voter(ctx.key)
         if not ctx.shutting_down and (alone or state.election_deadline_ms <= ctx.now_ms):
             if ctx.is_voter:
+                ctx.stands_because = f"timer:resigned leader={state.former_leader_id}"
                 self.become_candidate(1)
             else:
                 ctx.become_unattached(state.epoch + 1)

@@ -30,7 +30,7 @@ DISCOVERY_PATIENCE_MS = 100
 class Following:
     """The part of the core that plays follower, and the observer that looks for a leader. Raises Fault (RF-31), OSError."""
 
-    def __init__(self, ctx: RaftContext, become_prospective: Callable[[], None]) -> None:
+    def __init__(self, ctx: RaftContext, become_prospective: Callable[[str], None]) -> None:
         self._ctx = ctx
         self._become_prospective = become_prospective
         self._download: PartialSnapshot | None = None
@@ -52,9 +52,11 @@ class Following:
             return
         if state.fetch_deadline_ms <= ctx.now_ms and not ctx.shutting_down and not state.fetch_timed_out:
             if not state.leader_has_resigned:
-                ctx.tracer.emit(trace.FetchTimedOut(leader_id=state.leader_id, raft_epoch=state.epoch))
+                silent_ms = ctx.now_ms - state.fetch_deadline_ms + ctx.config.fetch_timeout_ms
+                ctx.tracer.emit(trace.FetchTimedOut(leader_id=state.leader_id, raft_epoch=state.epoch, silent_ms=silent_ms))
             if ctx.is_voter:
-                self._become_prospective()
+                cause = "request:end_quorum_epoch" if state.leader_has_resigned else "timer:fetch"
+                self._become_prospective(f"{cause} leader={state.leader_id}")
                 return
             state.fetch_timed_out = True
         method = RAFT_FETCH
@@ -90,8 +92,11 @@ class Following:
         if ready:
             self._fetch(ctx.entropy.choice(ready), None, max_wait_ms=0)
 
-    def _fetch(self, peer_id: NodeId, endpoint: Endpoint | None, max_wait_ms: int = RAFT_FETCH_MAX_WAIT_MS) -> None:
+    def _fetch(self, peer_id: NodeId, endpoint: Endpoint | None, max_wait_ms: int | None = None) -> None:
+        """`max_wait_ms` None: as long as leaves room for several answers within the fetch timeout."""
         ctx = self._ctx
+        if max_wait_ms is None:
+            max_wait_ms = min(RAFT_FETCH_MAX_WAIT_MS, ctx.config.fetch_timeout_ms // 4)
         if not ctx.requests.may_send(peer_id, RAFT_FETCH, ctx.now_ms):
             return
         if ctx.is_voter and not ctx.log_is_durable:

@@ -75,7 +75,11 @@ class Leadership:
         ctx.become(leader)
         ctx.tracer.emit(
             trace.LeaderElected(
-                leader_id=ctx.node_id, raft_epoch=leader.epoch, epoch_start_offset=start, granting_voters=granting
+                leader_id=ctx.node_id,
+                raft_epoch=leader.epoch,
+                epoch_start_offset=start,
+                granting_voters=granting,
+                cause=ctx.stands_because,
             )
         )
         change = LeaderChange(leader_id=ctx.node_id, voters=ctx.voters.ids, granting_voters=granting)

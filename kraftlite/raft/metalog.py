@@ -16,6 +16,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RecordSerde
 from kraftlite.raft.config import QuorumConfig
 from kraftlite.raft.damage import check_only_copy
+from kraftlite.raft.flush_mark import FlushMark
 from kraftlite.raft.snapshots import PartialSnapshot, SnapshotReader, SnapshotStore
 from kraftlite.runtime.ports import Disk, Tracer
 from kraftlite.runtime.trace import raft as trace
@@ -31,14 +32,26 @@ class MetadataLog:
     """
 
     def __init__(
-        self, *, disk: Disk, config: QuorumConfig, serde: RecordSerde, wall_ms: int, entropy: random.Random, tracer: Tracer
-    ):
+        self,
+        *,
+        disk: Disk,
+        config: QuorumConfig,
+        serde: RecordSerde,
+        wall_ms: int,
+        entropy: random.Random,
+        tracer: Tracer,
+    ) -> None:
         self._disk = disk
         self._config = config
         self._serde = serde
         self._tracer = tracer
+        self._mark: FlushMark | None = None
+        mark = FlushMark(disk, config.metadata_dir)
         if config.is_voter and len(config.voters) == 1:
             check_only_copy(disk, config.metadata_dir)
+            self._mark = mark
+        else:
+            mark.remove()
         self.log = Log.open(
             disk=disk,
             directory=config.metadata_dir,
@@ -75,6 +88,12 @@ class MetadataLog:
             )
         # What recovery found may only be in the page cache yet.
         self.log.flush_sync()
+        self.note_durable()
+
+    def note_durable(self) -> None:
+        """A flush has ended. The only copy remembers it, so that a later start can tell a torn end from a lost one (RF-46)."""
+        if self._mark is not None:
+            self._mark.write(self.log.recovery_point)
 
     def _drop_damaged_snapshots(self) -> None:
         """A damaged snapshot is superfluous when the log goes back to an older one, or to 0. Otherwise Fault, naming it."""
@@ -254,3 +273,6 @@ class MetadataLog:
 
     def close(self) -> None:
         self.log.close()
+        self.note_durable()
+        if self._mark is not None:
+            self._mark.close()

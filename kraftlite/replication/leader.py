@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from kraftlite.model.ids import NodeId
 from kraftlite.replication.isr import IsrState
+from kraftlite.replication.witness import EpochWitness
 
 Eligible = Callable[[NodeId, int | None], bool]
 """(broker, broker epoch of its last fetch) -> may it be in an ISR: registered under that epoch, unfenced, not shutting down."""
@@ -70,12 +71,13 @@ class FollowerProgress:
 class LeaderState:
     """State that exists only while this broker leads the partition, for one leader epoch."""
 
-    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch")
+    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "witness")
 
-    def __init__(self, leader_epoch: int, epoch_start_offset: int, isr: IsrState) -> None:
-        self.leader_epoch = leader_epoch
-        self.epoch_start_offset = epoch_start_offset
+    def __init__(self, isr: IsrState, witness: EpochWitness) -> None:
+        self.leader_epoch = witness.leader_epoch
+        self.epoch_start_offset = witness.start_offset
         self.isr = isr
+        self.witness = witness
         self.followers: dict[NodeId, FollowerProgress] = {}
 
     def assign(self, followers: Iterable[NodeId], now_ms: int) -> None:

@@ -5,8 +5,10 @@ Source: seeds/replication-deep-dive.txt; RP-01 to RP-39, RP-41; ML-17, ML-21.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
@@ -41,7 +43,7 @@ from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Handler, Ports, TaskHandle
 
 if TYPE_CHECKING:
-    from kraftlite.metadata.delta import TopicsDelta
+    from kraftlite.metadata.delta import LocalPartition, TopicsDelta
 
 __all__ = [
     "FetchEntry",
@@ -54,11 +56,14 @@ __all__ = [
     "ReplicaManager",
 ]
 
+PARTITIONS_PER_STEP: Final = 16
+"""How many replicas change their role before the loop gets a turn: heartbeats and fetches must not wait for thousands."""
+
 
 class ReplicaManager:
     """All local replicas. Every method is called on the node's loop.
 
-    `apply_delta` and `handle_image` come from the metadata publisher, in that order, once per update. A replica whose log cannot
+    A delta and `handle_image` come from the metadata publisher, in that order, once per update. A replica whose log cannot
     be opened or written is offline: its clients get KAFKA_STORAGE_ERROR, the others are not affected. `trace_hot` also emits
     what happens per produce. Limits: a request waits at most its own time; followers wait at most `fetch_wait_max_ms`.
     """
@@ -146,14 +151,26 @@ class ReplicaManager:
 
     def apply_delta(self, delta: TopicsDelta, image: MetadataImage) -> None:
         """Delete, lead and follow what changed for this broker (ML-17). `image` is the one after `delta`."""
+        for _ in self.apply_delta_steps(delta, image):
+            pass
+
+    def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]:
+        """As `apply_delta`, but stops after every `PARTITIONS_PER_STEP` partitions when more are to come.
+
+        In between everything may happen but other metadata: a replica that has its turn later is as before, a new one unknown
+        (NOT_LEADER_OR_FOLLOWER, and clients come again).
+        """
         self._table.image = image
         changes = delta.local_changes(self._config.broker_id)
-        for tp, topic_id in changes.deletes:
-            self._delete(tp, topic_id)
-        for tp, local in changes.leaders.items():
-            self._lead(tp, local.topic_id, local.registration)
-        for tp, local in changes.followers.items():
-            self._follow(tp, local.topic_id, local.registration)
+        actions = itertools.chain(
+            (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes),
+            (partial(self._lead, tp, local) for tp, local in changes.leaders.items()),
+            (partial(self._follow, tp, local) for tp, local in changes.followers.items()),
+        )
+        for count, action in enumerate(actions):
+            if count and count % PARTITIONS_PER_STEP == 0:
+                yield
+            action()
         self._fetchers.settle()
         self._service.sessions.metadata_changed()
 
@@ -169,22 +186,24 @@ class ReplicaManager:
                 self._guarded(partition, lambda p=partition: p.recheck(now_ms))  # type: ignore[misc]
         self._fetchers.wake_all()
 
-    def _lead(self, tp: TopicPartition, topic_id: UUID, registration: PartitionRegistration) -> None:
-        partition = self._obtain(tp, topic_id, registration)
+    def _lead(self, tp: TopicPartition, local: LocalPartition) -> None:
+        registration = local.registration
+        partition = self._obtain(tp, local.topic_id, registration)
         self._fetchers.forget(partition)
         if partition.log is not None:
-            self._guarded(partition, lambda: partition.become_leader(registration, self._clock.now_ms()))
+            self._guarded(partition, lambda: partition.become_leader(registration, self._clock.now_ms(), _cause(local)))
 
-    def _follow(self, tp: TopicPartition, topic_id: UUID, registration: PartitionRegistration) -> None:
+    def _follow(self, tp: TopicPartition, local: LocalPartition) -> None:
         """A fetcher restarts only with a new leader epoch, not with every change of the ISR (RP-33)."""
-        partition = self._obtain(tp, topic_id, registration)
+        registration = local.registration
+        partition = self._obtain(tp, local.topic_id, registration)
         log = partition.log
         if log is None:
             return
         leader_id = registration.leader
 
         def follow() -> None:
-            if not partition.become_follower(registration):
+            if not partition.become_follower(registration, _cause(local)):
                 return
             self._fetchers.forget(partition)
             if leader_id is not None and leader_id != self._config.broker_id:
@@ -370,3 +389,7 @@ class ReplicaManager:
 
     def offline_count(self) -> int:
         return sum(partition.log is None for partition in self._table.by_tp.values())
+
+
+def _cause(local: LocalPartition) -> str | None:
+    return None if local.offset is None else f"record@{local.offset}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
@@ -21,16 +20,14 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.isr import IsrState, PendingIsr, in_order
 from kraftlite.replication.leader import Eligible, LeaderState
+from kraftlite.replication.waiting import Observer, Parked, Waiter, wake_all
+from kraftlite.replication.witness import EpochWitness, tell_isr, tell_shrink
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import (
     FollowerStarted,
     HwAdvanced,
     IsrChangeRefused,
-    IsrCommitted,
-    IsrExpanded,
     IsrExpandProposed,
-    IsrShrinkProposed,
-    IsrShrunk,
     LeaderStarted,
     PartitionOffline,
     PartitionRemoved,
@@ -49,35 +46,6 @@ KEEP_PENDING = frozenset(
 """The controller knows something that this leader does not: newer metadata is on its way and will settle the change (RP-23)."""
 
 REVERT = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-
-
-class Parked(Protocol):
-    """A produce request of which this partition is one entry."""
-
-    def complete(self, index: int, error: ErrorCode) -> None: ...
-
-    @property
-    def done(self) -> bool: ...
-
-
-class Observer(Protocol):
-    """A follower's fetch session, which must know what it has not sent yet."""
-
-    def on_append(self, old_leo: int) -> None: ...
-
-    def on_change(self) -> None:
-        """The HW, the log start, or the role has changed: tell with the next answer."""
-        ...
-
-    def on_moved(self) -> None:
-        """The role or the leader epoch changed: whoever waits must be answered at once."""
-        ...
-
-
-class Waiter(Protocol):
-    """A client's fetch that waits for the HW (or for the role to change)."""
-
-    def wake(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +144,11 @@ class Partition:
         self.offline_reason = reason
         self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
 
-    def become_leader(self, registration: PartitionRegistration, now_ms: int) -> bool:
-        """Lead, or take over what the controller changed; whether a new leader epoch began. Older metadata is ignored (RP-24)."""
+    def become_leader(self, registration: PartitionRegistration, now_ms: int, cause: str | None = None) -> bool:
+        """Lead, or take over what the controller changed; whether a new leader epoch began. Older metadata is ignored (RP-24).
+
+        `cause`: the record that says so, for the trace.
+        """
         log = self.online_log()
         same_epoch = self.leader is not None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
@@ -192,7 +163,8 @@ class Partition:
         self.committed_isr = isr
         if not same_epoch:
             start = log.leo
-            self.leader = LeaderState(registration.leader_epoch, start, IsrState(isr, registration.recovering))
+            witness = EpochWitness(self._env.tracer, self.tp, registration.leader_epoch, start, now_ms)
+            self.leader = LeaderState(IsrState(isr, registration.recovering), witness)
             log.assign_epoch_start(registration.leader_epoch, start)
         leader = self.leader
         assert leader is not None
@@ -205,18 +177,20 @@ class Partition:
                     leader_epoch=self.leader_epoch,
                     partition_epoch=self.partition_epoch,
                     isr=isr,
+                    min_isr=self.min_isr,
                     epoch_start_offset=leader.epoch_start_offset,
                     hw=log.hw,
                     recovering=registration.recovering,
+                    cause=cause,
                 )
             )
             self._role_changed()
         else:
-            self._trace_isr(old_isr, isr)
-        self._after_isr_change(now_ms)
+            tell_isr(self, self._env.tracer, old_isr, cause)
+        self._after_isr_change(now_ms, old_isr)
         return not same_epoch
 
-    def become_follower(self, registration: PartitionRegistration) -> bool:
+    def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
         """Follow; whether a new leader epoch began. Waiting produces and fetches of a former leader end at once (RP-09)."""
         log = self.online_log()
         same_epoch = self.leader is None and self.leader_epoch == registration.leader_epoch
@@ -235,6 +209,7 @@ class Partition:
                     partition_epoch=self.partition_epoch,
                     leo=log.leo,
                     hw=log.hw,
+                    cause=cause,
                 )
             )
             self._role_changed()
@@ -264,7 +239,7 @@ class Partition:
         log.update_config(config)
         self._set_min_isr()
         if self.leader is not None:
-            self._after_isr_change(now_ms)
+            self._after_isr_change(now_ms, self.committed_isr)
 
     def go_offline(self, reason: str) -> None:
         if self.log is None:
@@ -309,10 +284,16 @@ class Partition:
         old_leo = log.leo
         info = log.append_as_leader(records, leader_epoch=leader.leader_epoch, wall_ms=wall_ms, origin=origin)
         if log.leo != old_leo:
+            witness = leader.witness
+            nothing_waited = log.hw == old_leo
+            if nothing_waited or witness.first_append_ms is None:
+                witness.appended(nothing_waited, now_ms)
+            if not witness.acknowledged and not all_acks:
+                witness.acknowledge(log.hw, now_ms)
             for observer in self.observers:
                 observer.on_append(old_leo)
             if self.leo_waiters:
-                _wake_all(self.leo_waiters)
+                wake_all(self.leo_waiters)
             if len(leader.isr.maximal) == 1:
                 self.maybe_advance_hw(now_ms)
         return info
@@ -341,7 +322,8 @@ class Partition:
 
     # --- the high watermark -------------------------------------------------------------------------------------------
 
-    def maybe_advance_hw(self, now_ms: int) -> bool:
+    def maybe_advance_hw(self, now_ms: int, cause: str = "isr", by: tuple[NodeId, ...] = ()) -> bool:
+        """`cause` and `by` say what may have made the difference, for the trace."""
         leader, log = self.leader, self.log
         if leader is None or log is None or len(leader.isr.committed) < self.min_isr:
             return False
@@ -350,6 +332,7 @@ class Partition:
         if new <= old:
             return False
         log.update_hw(new)
+        leader.witness.hw_moved(old, new, log.leo, now_ms, cause, by)
         if self._env.trace_hot:
             self._env.tracer.emit(HwAdvanced(tp=self.tp, old=old, new=new))
         self.hw_changed(new)
@@ -363,15 +346,15 @@ class Partition:
         for observer in self.observers:
             observer.on_change()
         if self.waiters:
-            _wake_all(self.waiters)
+            wake_all(self.waiters)
 
     def log_start_changed(self) -> None:
         for observer in self.observers:
             observer.on_change()
 
     def wake_waiters(self) -> None:
-        _wake_all(self.waiters)
-        _wake_all(self.leo_waiters)
+        wake_all(self.waiters)
+        wake_all(self.leo_waiters)
 
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
@@ -386,19 +369,22 @@ class Partition:
         if broker_id not in leader.isr.maximal:
             self._maybe_expand(now_ms, fetched_by=broker_id)
         if old_leo != fetch_offset:
-            self.maybe_advance_hw(now_ms)
+            self.maybe_advance_hw(now_ms, "fetch", (broker_id,))
 
     def check_isr(self, now_ms: int) -> None:
         """Propose to remove members that lag; to be called every half of `lag_time_max_ms` (RP-19)."""
         self._maybe_expand(now_ms)
         leader, log = self.leader, self.log
-        if leader is None or log is None or leader.isr.pending is not None:
+        if leader is None or log is None:
+            return
+        leader.witness.look(log.hw, log.leo, leader, self.min_isr, now_ms)
+        if leader.isr.pending is not None:
             return
         out = leader.lagging(log.leo, now_ms, self._env.lag_time_max_ms)
         if out:
             isr = tuple(member for member in leader.isr.committed if member not in out)
             self._propose(leader, isr, added=(), removed=out)
-            self._env.tracer.emit(IsrShrinkProposed(tp=self.tp, out=out, maximal_isr=leader.isr.maximal))
+            tell_shrink(self._env.tracer, self.tp, leader, out, log.leo, now_ms)
             self._env.on_isr_proposed(self)
 
     def recheck(self, now_ms: int) -> None:
@@ -463,8 +449,8 @@ class Partition:
             self.committed_isr = in_order(result.isr, self.replicas)
             self.partition_epoch = result.partition_epoch
             leader.isr.commit(self.committed_isr, result.recovering)
-            self._trace_isr(old_isr, self.committed_isr)
-            self._after_isr_change(now_ms)
+            tell_isr(self, self._env.tracer, old_isr, "request:alter_partition")
+            self._after_isr_change(now_ms, old_isr)
             return False
         then = "reverted" if error in REVERT else "kept" if error in KEEP_PENDING else "retried"
         self._env.tracer.emit(IsrChangeRefused(tp=self.tp, error=error.name, then=then))
@@ -475,25 +461,9 @@ class Partition:
             self.maybe_advance_hw(now_ms)
         return then == "retried"
 
-    def _after_isr_change(self, now_ms: int) -> None:
+    def _after_isr_change(self, now_ms: int, old: tuple[NodeId, ...]) -> None:
         """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03)."""
-        self.maybe_advance_hw(now_ms)
+        self.maybe_advance_hw(now_ms, "isr", tuple(member for member in old if member not in self.committed_isr))
         if self.under_min_isr:
             self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._maybe_expand(now_ms)
-
-    def _trace_isr(self, old: tuple[NodeId, ...], new: tuple[NodeId, ...]) -> None:
-        self._env.tracer.emit(IsrCommitted(tp=self.tp, isr=new, partition_epoch=self.partition_epoch))
-        out = tuple(member for member in old if member not in new)
-        added = tuple(member for member in new if member not in old)
-        if out:
-            self._env.tracer.emit(IsrShrunk(tp=self.tp, out=out))
-        if added:
-            self._env.tracer.emit(IsrExpanded(tp=self.tp, added=added))
-
-
-def _wake_all(waiters: dict[Waiter, None]) -> None:
-    woken = list(waiters)
-    waiters.clear()
-    for waiter in woken:
-        waiter.wake()

@@ -111,6 +111,13 @@ class Disk(Protocol):
         """Atomic replace; not durable until `sync_dir` of the parent."""
         ...
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name; FileExistsError when `target` exists, other OSErrors where the file system has no such thing.
+
+        Not durable until `sync_dir` of the parent of `target`.
+        """
+        ...
+
     def unlink(self, path: str) -> None: ...
 
     def rmtree(self, path: str) -> None: ...

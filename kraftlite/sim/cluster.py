@@ -41,6 +41,7 @@ class SimCluster:
         self.outside = context_of(OUTSIDE)
         self.network = RoomNetwork(loop, random.Random(f"network/{seed}"), self.outside, wire=shape.wire)
         self.network.default = Link(shape.min_delay_us, shape.max_delay_us)
+        self._clock_rng = random.Random(f"clocks/{seed}")
         self.disk_rng = random.Random(f"disk/{seed}")
         self.flush_us: dict[NodeId, tuple[int, int]] = {}
         self.on_event: list[Callable[[int, RoomNode, TraceEvent], None]] = []
@@ -80,6 +81,7 @@ class SimCluster:
             on_failure=self._failed,
             trace_hot=True,
             seed=self.seed,
+            rate_ppm=self._clock_rng.randint(-self.shape.drift_ppm, self.shape.drift_ppm),
         )
         node.disk = MemDisk(wall_ms=lambda: self.wall_ms(node_id))
         node.disk.flush_wait = lambda: self._flush(node_id)

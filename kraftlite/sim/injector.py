@@ -19,7 +19,15 @@ DeathCallback = Callable[[RoomNode, str], None]
 class Injector:
     """`on_death(node, how)` and `on_boot` are told of every end and start that it causes; `log` collects what was done."""
 
-    def __init__(self, cluster: SimCluster, *, on_death: DeathCallback, power_losses: dict[NodeId, list[str]]) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        *,
+        on_death: DeathCallback,
+        power_losses: dict[NodeId, list[str]],
+        wiped: set[NodeId],
+    ) -> None:
+        self.wiped = wiped
         self.cluster = cluster
         self.on_death = on_death
         self.power_losses = power_losses
@@ -112,6 +120,21 @@ class Injector:
         lost = node.power_cut(self.rng)
         self.power_losses[node.node_id] = lost
         self.on_death(node, "power")
+
+    def _wipe(self, plan: FaultPlan) -> None:
+        """The broker comes back with a new, formatted disk. Controllers are left alone."""
+        node = self._one(plan)
+        if node is None or node.config.is_controller:
+            return
+        lost = node.disk.tree("/data")
+        if node.running:
+            node.kill()
+        node.disk.wipe()
+        self.cluster.format(node.node_id)
+        self.wiped.add(node.node_id)
+        self.power_losses[node.node_id] = lost
+        self.on_death(node, "wiped")
+        self._boot_later(node, plan.for_ms)
 
     def _stop(self, plan: FaultPlan) -> None:
         node = self._one(plan)

@@ -118,7 +118,7 @@ class _Run:
         power_losses: dict[NodeId, list[str]] = {}
         self.world.notes["power_losses"] = power_losses
         self.checkers: list[Checker] = [make(self.world) for make in checkers]
-        self.injector = Injector(self.cluster, on_death=self._on_death, power_losses=power_losses)
+        self.injector = Injector(self.cluster, on_death=self._on_death, power_losses=power_losses, wiped=self.losses.wiped)
         self.workload = Workload(self.cluster, self.result.history, random.Random(f"workload/{seed}"))
         self._digest = hashlib.sha256()
         self._sink = sink

@@ -13,7 +13,7 @@ from typing import Final
 
 from kraftlite.sim.shape import Shape
 
-NODE_FAULTS: Final = ("kill", "stop", "pause", "power", "isolate")
+NODE_FAULTS: Final = ("kill", "stop", "pause", "power", "wipe", "isolate")
 LINK_FAULTS: Final = ("cut", "cut-one-way", "refuse", "lossy", "slow", "reset")
 DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
 CLOCK_FAULTS: Final = ("wall-jump",)
@@ -85,6 +85,8 @@ def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
 
 
 def _possible(kind: str, shape: Shape) -> bool:
+    if kind == "wipe":
+        return shape.brokers > 1  # a voter that forgets its votes is no longer that voter: static quorums forbid it
     return len(shape.roles) > 1 or kind not in (*LINK_FAULTS, "isolate", "split")
 
 

@@ -37,6 +37,8 @@ class Shape:
     max_delay_us: int = 500
     wire: bool = False
     """Messages between nodes go through the production codec."""
+    drift_ppm: int = 0
+    """How much faster or slower than real time a node's monotonic clock may run, in parts per million."""
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -123,6 +125,7 @@ def draw(rng: random.Random) -> Shape:
         min_delay_us=50 if fast else 2000,
         max_delay_us=rng.choice((500, 2000)) if fast else rng.choice((10_000, 40_000)),
         wire=rng.randrange(8) == 0,
+        drift_ppm=rng.choice((0, 0, 200, 20_000, 80_000)),
     )
 
 

@@ -112,6 +112,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._writable = True
         self._accepting = True
+        self._requests_held = False
+        self._responses_held = False
         self._reason: str | None = None
         self.peer_host = ""
         self.peer_port = 0
@@ -213,6 +215,13 @@ class Connection(asyncio.BufferedProtocol):
         self._accepting = False
         self._pause_reading()
 
+    def hold(self, *, requests: bool, responses: bool) -> None:
+        """Do not read, or do not write, until told otherwise: as over a network that is cut. For the injection of faults."""
+        self._requests_held, self._responses_held = requests, responses
+        if requests:
+            self._pause_reading()
+        self._flush()
+
     def shrink_if_idle(self, now_ms: int) -> None:
         idle = now_ms - self.last_active_ms >= SHRINK_AFTER_MS
         if idle and self._start == self._end and len(self._buffer) > IDLE_BUFFER_BYTES and not self.lost:
@@ -252,6 +261,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_take_request(self) -> bool:
         """Back-pressure: stop reading the socket while too much is unanswered or unwritten."""
+        if self._requests_held:
+            self._pause_reading()
+            return False
         if self._writable and len(self._slots) < self._limits.max_in_flight:
             return True
         self._write_ready()  # what is answered at the head is not in flight
@@ -266,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        if self._reading or not self._accepting or self.lost or not self._writable:
+        if self._reading or not self._accepting or self.lost or not self._writable or self._requests_held:
             return
         if self._transport is None or self._transport.is_closing():
             return
@@ -310,6 +322,8 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def _write_ready(self) -> None:
+        if self._responses_held:
+            return
         slots = self._slots
         out: list[Buffer] = []
         while slots and slots[0].done:

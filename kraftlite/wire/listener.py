@@ -51,6 +51,7 @@ class KafkaListener:
         self._sweep: TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
         self._endpoint: Endpoint | None = None
+        self._held = (False, False)
         self.accepted = 0
 
     @property
@@ -65,9 +66,11 @@ class KafkaListener:
     async def start(self) -> Endpoint:
         loop = asyncio.get_running_loop()
         sock = _listening_socket(self._config.host, self._config.port, self._config.backlog)
-        self._server = await loop.create_server(self._connection, sock=sock)
+        # Not served in the same step: whoever is cancelled meanwhile still knows what to close.
+        self._server = await loop.create_server(self._connection, sock=sock, start_serving=False)
         port = sock.getsockname()[1]
         self._endpoint = Endpoint(self._config.host or "0.0.0.0", port)
+        await self._server.start_serving()
         self._schedule_sweep()
         self._ports.tracer.emit(ListenerStarted(listener=self._config.name, host=self._config.host, port=port))
         return self._endpoint
@@ -90,6 +93,28 @@ class KafkaListener:
         assert self._endpoint is not None
         self._ports.tracer.emit(ListenerStopped(listener=self._config.name, port=self._endpoint.port, unanswered=unanswered))
 
+    def abort(self) -> None:
+        """As when the process dies: nothing is answered any more. In the loop's next turn the address is free and clients see
+        their connections end. Not on uvloop."""
+        server, self._server = self._server, None
+        if server is not None:
+            loop = asyncio.get_running_loop()
+            for sock in server.sockets:
+                loop.remove_reader(sock)
+            # Not before the connections that are being accepted: asyncio would leave their sockets open.
+            loop.call_soon(server.close)
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self._connections):
+            connection.abort()
+
+    def hold(self, *, requests: bool, responses: bool) -> None:
+        """As when the network to clients is cut in one direction or both: nobody is told, and TCP delivers it in the end. Both
+        False: everything flows again."""
+        self._held = (requests, responses)
+        for connection in list(self._connections):
+            connection.hold(requests=requests, responses=responses)
+
     # --- ConnectionOwner -----------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
@@ -106,6 +131,8 @@ class KafkaListener:
         elif self._per_ip[host] > self._config.max_connections_per_ip:
             refusal = f"more than {self._config.max_connections_per_ip} connections from {host}"
         if refusal is None and self._server is not None:
+            if any(self._held):
+                connection.hold(requests=self._held[0], responses=self._held[1])
             return True
         if refusal is not None:
             self._ports.tracer.emit(ConnectionRefused(listener=self._config.name, peer=_peer(connection), reason=refusal))

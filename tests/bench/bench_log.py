@@ -76,6 +76,9 @@ class _Disk:
     def rename(self, source: str, target: str) -> None:
         Path(source).rename(target)
 
+    def link(self, source: str, target: str) -> None:
+        Path(target).hardlink_to(source)
+
     def unlink(self, path: str) -> None:
         Path(path).unlink()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tests.harness.local import Cluster
+from tests.harness.local import PATIENCE_S, Cluster
 
 aiokafka: Any = pytest.importorskip("aiokafka")
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("clients")]
@@ -29,8 +30,13 @@ async def test_round_trip(cluster: Cluster, topic: str, idempotent: bool) -> Non
         tp = aiokafka.TopicPartition(topic, 0)
         consumer.assign([tp])
         consumer.seek(tp, 0)
-        got = [(await consumer.getone()).value for _ in range(100)]
+        async with asyncio.timeout(PATIENCE_S):
+            got = [(await consumer.getone()).value for _ in range(100)]
         assert got == [f"{n}".encode() for n in range(100)]
         assert await consumer.end_offsets([tp]) == {tp: 100}
     finally:
         await consumer.stop()
+
+
+async def test_round_trip_through_processes(processes: Cluster, topic: str) -> None:
+    await test_round_trip(processes, topic, idempotent=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.local import Cluster, wait_for
+from tests.harness.local import PATIENCE_S, Cluster, wait_for
 
 kafka: Any = pytest.importorskip("kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("clients")]
@@ -23,10 +23,12 @@ def test_round_trip(cluster: Cluster, topic: str, codec: str | None) -> None:
     cluster.create_topic(topic)
     producer = kafka.KafkaProducer(bootstrap_servers=servers(cluster), acks="all", compression_type=codec)
     sent = [producer.send(topic, f"{n}".encode(), key=b"k", headers=[("h", b"v")], timestamp_ms=5000 + n) for n in range(100)]
-    assert [future.get(20).offset for future in sent] == list(range(100))
+    assert [future.get(PATIENCE_S).offset for future in sent] == list(range(100))
     producer.close()
     tp = kafka.TopicPartition(topic, 0)
-    consumer = kafka.KafkaConsumer(bootstrap_servers=servers(cluster), consumer_timeout_ms=10000, enable_auto_commit=False)
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=servers(cluster), consumer_timeout_ms=int(PATIENCE_S * 1000), enable_auto_commit=False
+    )
     consumer.assign([tp])
     consumer.seek_to_beginning(tp)
     got = [next(consumer) for _ in range(100)]
@@ -38,12 +40,17 @@ def test_round_trip(cluster: Cluster, topic: str, codec: str | None) -> None:
     consumer.close()
 
 
+def test_round_trip_through_processes(processes: Cluster, topic: str) -> None:
+    test_round_trip(processes, topic, "gzip")
+
+
 def test_admin(cluster: Cluster, topic: str) -> None:
     from kafka.admin import KafkaAdminClient, NewTopic
 
     admin = KafkaAdminClient(bootstrap_servers=servers(cluster))
     admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=3)])
-    wait_for("listed", lambda: topic in admin.list_topics())
+    cluster.wait_topic(topic)
+    assert topic in admin.list_topics()
     described = admin.describe_topics([topic])
     assert topic in str(described)
     admin.delete_topics([topic])

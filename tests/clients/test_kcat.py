@@ -19,13 +19,14 @@ pytestmark = [
 
 def kcat(cluster: Cluster, *args: str, stdin: str | None = None) -> str:
     done = subprocess.run(
-        ["kcat", "-b", cluster.bootstrap, *args], input=stdin, capture_output=True, text=True, timeout=60, check=False
+        ["kcat", "-b", cluster.bootstrap, *args], input=stdin, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_produce_consume_list(cluster: Cluster, topic: str) -> None:
+def test_produce_consume_list(processes: Cluster, topic: str) -> None:
+    cluster = processes
     cluster.create_topic(topic)
     kcat(cluster, "-P", "-t", topic, "-K", ":", stdin="".join(f"k{n}:v{n}\n" for n in range(50)))
     lines = kcat(cluster, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%o %k %s\n").splitlines()

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from tests.harness.local import Cluster, running, wait_for
+from tests.harness.local import Cluster, running
 
 _NUMBERS = count(1)
 
@@ -22,14 +22,8 @@ def shared_cluster() -> Iterator[Cluster]:
 def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
     """The shared cluster with every node running, before and after."""
     yield shared_cluster
-    state = shared_cluster.state
-    shared_cluster.resume(*[node.id for node in state.nodes if node.state == "paused"])
-    stopped = [node.id for node in state.nodes if node.state == "stopped"]
-    if stopped:
-        shared_cluster.restart(*stopped)
-    wait_for(
-        "all brokers are back", lambda: len(shared_cluster.admin().list_topics(timeout=10).brokers) == len(shared_cluster.brokers)
-    )
+    shared_cluster.heal()
+    shared_cluster.wait_quorum(caught_up=True)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,14 +15,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraftlite.cli.main import cli
-from tests.harness.local import Cluster, running, wait_for
+from tests.harness.local import CALM, PATIENCE_S, Cluster, running, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cli")]
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with running(controllers=1, brokers=3) as found:
+    with running(controllers=1, brokers=3, config=CALM) as found:
         yield found
 
 
@@ -44,7 +43,7 @@ def good(*arguments: object, stdin: str | None = None) -> str:
     return result.stdout
 
 
-def process(*arguments: object, stdin: str = "", timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def process(*arguments: object, stdin: str = "", timeout_s: float = 2 * PATIENCE_S) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "kraftlite", *map(str, arguments)],
         input=stdin,
@@ -62,7 +61,7 @@ def test_to_09_to_11_a_topic_is_created_and_described(cluster: Cluster) -> None:
     assert good("create-topic", "orders", "--partitions", 3, "--replication-factor", 3, "--config", "min.insync.replicas=2") == (
         "Created topic orders.\n"
     )
-    wait_for("the topic has leaders", lambda: "none" not in good("describe", "orders"))
+    cluster.wait_whole("orders")
     header, *lines = good("describe", "orders").splitlines()
     assert re.fullmatch(
         r"Topic: orders\tTopicId: [\w-]{22}\tPartitionCount: 3\tReplicationFactor: 3\tConfigs: min\.insync\.replicas=2", header
@@ -84,7 +83,7 @@ def test_to_09_to_11_a_topic_is_created_and_described(cluster: Cluster) -> None:
 
 def test_offsets_tell_every_replicas_leo(cluster: Cluster) -> None:
     good("create-topic", "offsets", "--partitions", 1, "--replication-factor", 3)
-    cluster.wait_whole("offsets")
+    cluster.wait_whole("offsets")  # the answer to a creation may be ahead of the broker that is asked next
     good("produce", "offsets", stdin="a\nb\n")
     leos = {str(broker): 2 for broker in cluster.brokers}
 
@@ -178,7 +177,7 @@ def test_to_39_brokers_that_do_not_answer_are_named_by_every_command() -> None:
     commands = (("topic", "list"), ("describe",), ("produce", "t"), ("cluster", "describe"))
     asked = [started(*arguments, "-b", "127.0.0.1:1,localhost:2", stdin=subprocess.DEVNULL) for arguments in commands]
     for command in asked:
-        _, err = command.communicate(timeout=60)
+        _, err = command.communicate(timeout=2 * PATIENCE_S)
         assert command.returncode == 1
         assert err == "error: no broker answered (127.0.0.1:1: Connection refused; localhost:2: Connection refused)\n"
 
@@ -188,6 +187,7 @@ def test_to_39_brokers_that_do_not_answer_are_named_by_every_command() -> None:
 
 def test_to_14_configurations(cluster: Cluster) -> None:
     good("create-topic", "configured")
+    cluster.wait_topic("configured")
     assert good("config", "describe", "--topic", "configured") == "Dynamic configs for topic configured are:\n"
     assert good("config", "alter", "--topic", "configured", "--set", "retention.ms=5000") == (
         "Completed updating config for topic configured.\n"
@@ -210,7 +210,7 @@ def test_to_14_configurations(cluster: Cluster) -> None:
 def test_to_16_elections(cluster: Cluster) -> None:
     cluster.create_topic("elected", assignment=[[2, 3, 4]])
     already = "Valid replica already elected for partitions elected-0\n"
-    wait_for("every broker knows the topic", lambda: run("elect-leaders", "--topic", "elected").output == already)
+    assert good("elect-leaders", "--topic", "elected") == already
     cluster.kill(2)
     cluster.wait_leader("elected", not_in=(2,))
     failed = run("elect-leaders", "--topic", "elected")
@@ -225,7 +225,7 @@ def test_to_16_elections(cluster: Cluster) -> None:
         "Successfully completed leader election (PREFERRED) for partitions elected-0\n",
         "Valid replica already elected for partitions elected-0\n",
     )
-    assert cluster.leader("elected") == 2
+    cluster.wait_leader("elected", not_in=(3, 4))  # what the controller has decided each broker learns a moment later
 
 
 def test_to_20_the_quorum_and_the_cluster(cluster: Cluster) -> None:
@@ -266,6 +266,7 @@ def test_to_31_keys_formats_and_limits(cluster: Cluster, tmp_path: Path) -> None
 
 def test_what_was_read_before_a_bad_line_is_written_and_counted(cluster: Cluster) -> None:
     good("create-topic", "partly")
+    cluster.wait_topic("partly")
     for line, words in (
         ("no separator", "line 3 has no key separator ':'"),
         ("k:" + "x" * 2_000_000, "line 3: MESSAGE_TOO_LARGE"),
@@ -290,12 +291,13 @@ def started(*arguments: object, stdin: int | None = None) -> subprocess.Popen[st
 
 def test_ctrl_c_ends_consume_and_produce_with_what_they_did(cluster: Cluster) -> None:
     good("create-topic", "interrupted")
+    cluster.wait_topic("interrupted")
     good("produce", "interrupted", stdin="a\n")
     reader = started("consume", "interrupted", "--from-beginning")
     assert reader.stdout is not None
     assert reader.stdout.readline() == "a\n"
     reader.send_signal(signal.SIGINT)
-    _, err = reader.communicate(timeout=20)
+    _, err = reader.communicate(timeout=PATIENCE_S)
     assert (reader.returncode, err) == (0, "Processed a total of 1 messages\n")
     writer = started("produce", "interrupted", stdin=subprocess.PIPE)
     assert writer.stdin is not None
@@ -303,7 +305,7 @@ def test_ctrl_c_ends_consume_and_produce_with_what_they_did(cluster: Cluster) ->
     writer.stdin.flush()
     wait_for("the writer writes", lambda: '"high_watermark": 1,' not in good("offsets", "interrupted", "-o", "json"))
     writer.send_signal(signal.SIGINT)
-    _, err = writer.communicate(timeout=20)
+    _, err = writer.communicate(timeout=PATIENCE_S)
     assert writer.returncode == 130, err
     assert err.splitlines()[-1] == "interrupted"
     sent, acknowledged = re.findall(r"(\d+) of (\d+) records acknowledged", err)[0]
@@ -315,7 +317,7 @@ def test_ctrl_c_ends_consume_and_produce_with_what_they_did(cluster: Cluster) ->
 
 def test_to_23_to_24_log_dump_of_a_whole_cluster(cluster: Cluster) -> None:
     good("create-topic", "dumped", "--partitions", 1, "--replication-factor", 1)
-    cluster.wait_leader("dumped")  # the answer may be ahead of the broker that is asked next
+    cluster.wait_topic("dumped")
     good("produce", "dumped", "--key-separator", ":", stdin="k:v\n")
     everything = good("log", "dump", cluster.data_dir)
     assert "key: k payload: v" in everything
@@ -380,6 +382,7 @@ def test_ps_and_the_states_of_nodes(cluster: Cluster) -> None:
 
 def test_down_twice_and_up_twice(cluster: Cluster) -> None:
     good("create-topic", "kept", "--replication-factor", 3)
+    cluster.wait_topic("kept")
     good("produce", "kept", stdin="a\n")
     for _ in range(2):
         assert good("down").startswith("stopped")
@@ -412,11 +415,9 @@ def test_up_in_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:
             assert line, "it ended"
             lines.append(line)
         assert any(line.startswith("warning: unknown configuration key nosuch.key") for line in lines)
-        began = time.monotonic()
         front.send_signal(signal.SIGINT)
-        front.communicate(timeout=30)
+        front.communicate(timeout=2 * PATIENCE_S)
         assert front.returncode == 0
-        assert time.monotonic() - began < 20
         assert {node["state"] for node in json.loads(good("ps", "-o", "json", "--data-dir", place))["nodes"]} == {"stopped"}
     finally:
         if front.poll() is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from kraftlite.cli.main import cli
 from kraftlite.local.state import LocalError
 from tests.harness.damage import IN_A_PARTITION, REFUSED, UNMENDABLE_CONTROLLER, Damage, around_the_partitions, logs
-from tests.harness.local import Cluster, running, wait_for
+from tests.harness.local import CALM, PATIENCE_S, Cluster, running, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("damage")]
 
@@ -25,9 +26,16 @@ SEEN_BY_READERS = ("last-segment-bit-flipped", "page-zeroed")
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with running(controllers=1, brokers=3) as found:
+def undamaged() -> Iterator[Cluster]:
+    with running(controllers=1, brokers=3, config=CALM) as found:
         yield found
+
+
+@pytest.fixture
+def cluster(undamaged: Cluster) -> Iterator[Cluster]:
+    """With every node running, before and after: a test that fails with a node down must not fail the ones behind it."""
+    yield undamaged
+    undamaged.heal()
 
 
 def value_of(partition: int, number: int) -> bytes:
@@ -54,7 +62,7 @@ def fill(cluster: Cluster, topic: str, victim: int, partitions: int) -> None:
                 on_delivery=lambda error, _: failed.append(str(error)) if error is not None else None,
             )
             producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(2 * PATIENCE_S) == 0
     assert not failed
 
 
@@ -66,14 +74,30 @@ def log_bytes(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in logs(folder))
 
 
+def same_bytes(cluster: Cluster, topic: str, partition: int) -> dict[int, bytes]:
+    """Each replica's log, once they are the same; what they are when that does not come."""
+    replicas: dict[int, bytes] = {}
+
+    def same() -> bool:
+        replicas.update({broker: log_bytes(folder) for broker, folder in folders(cluster, topic, partition).items()})
+        return len(set(replicas.values())) == 1
+
+    with contextlib.suppress(AssertionError):
+        wait_for("equal replicas", same, timeout_s=10, every_s=0.2)
+    return replicas
+
+
 def lead_again(cluster: Cluster, topic: str, victim: int) -> None:
     """The victim is the preferred leader of everything: let it answer for what it has."""
     result = CliRunner().invoke(cli, ["elect-leaders", "--topic", topic, "-b", cluster.bootstrap])
     assert result.exit_code == 0, result.output
-    wait_for("the victim leads", lambda: all(view.leader == victim for view in cluster.partitions(topic).values()))
+    others = tuple(broker for broker in cluster.brokers if broker != victim)
+    for partition in cluster.partitions(topic):
+        cluster.wait_leader(topic, partition, not_in=others)
 
 
 def read_all(cluster: Cluster, topic: str, partition: int) -> list[bytes]:
+    """To the end; that is not before RECORDS: a new leader may learn a moment later how far the high watermark is."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -86,14 +110,20 @@ def read_all(cluster: Cluster, topic: str, partition: int) -> list[bytes]:
         }
     )
     found: list[bytes] = []
+    ended = False
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
         while True:
-            message = consumer.poll(10)
+            message = consumer.poll(PATIENCE_S)
+            if message is None and ended:
+                return found
             assert message is not None, f"{topic}-{partition} stalls behind {len(found)} records"
             if message.error() is not None:
                 assert message.error().name() == "_PARTITION_EOF", message.error()
-                return found
+                if len(found) >= RECORDS:
+                    return found
+                ended = True
+                continue
             found.append(message.value())
     finally:
         consumer.close()
@@ -124,7 +154,7 @@ def wrong_partitions(cluster: Cluster, topic: str, indexes: list[int]) -> list[s
     wrong = []
     names = list(IN_A_PARTITION)
     for index in indexes:
-        replicas = {broker: log_bytes(folder) for broker, folder in folders(cluster, topic, index).items()}
+        replicas = same_bytes(cluster, topic, index)
         if len(set(replicas.values())) != 1:
             wrong.append(f"{names[index]}: replicas differ: { {broker: len(data) for broker, data in replicas.items()} }")
         found = read_all(cluster, topic, index)
@@ -187,8 +217,8 @@ def test_rf_46_the_only_controller_does_not_forget(cluster: Cluster) -> None:
     log = logs(Path(cluster.node(controller).data_dir) / "__cluster_metadata-0")[-1]
     log.write_bytes(log.read_bytes() + b"half a batch")
     cluster.restart(controller)
-    wait_for("brokers are there", lambda: len(cluster.admin().list_topics(timeout=10).brokers) == 3)
-    assert "remembered" in cluster.admin().list_topics(timeout=10).topics
+    cluster.wait_brokers()
+    cluster.wait_topic("remembered")
 
 
 def test_lg_07_lg_29_files_around_the_partitions_heal(cluster: Cluster) -> None:
@@ -201,13 +231,13 @@ def test_lg_07_lg_29_files_around_the_partitions_heal(cluster: Cluster) -> None:
     cluster.wait_whole("around")
     lead_again(cluster, "around", victim)
     for partition in range(2):
-        assert len({log_bytes(folder) for folder in folders(cluster, "around", partition).values()}) == 1
+        assert len(set(same_bytes(cluster, "around", partition).values())) == 1
         assert read_all(cluster, "around", partition) == [value_of(partition, number) for number in range(RECORDS)]
     names = {
         path.name.partition(".")[0] + ("-" + path.name.rpartition("-")[2] if "." in path.name else "") for path in data.iterdir()
     }
     assert {"gone-0-stray", "unknown-7-stray", "lost+found", "nonsense"} <= names
-    assert not [path for path in data.iterdir() if path.name.endswith("-delete")]
+    wait_for("the deletion is finished", lambda: not [path for path in data.iterdir() if path.name.endswith("-delete")])
 
 
 @pytest.mark.slow
@@ -267,7 +297,10 @@ def test_lg_34_a_full_disk_takes_one_broker_out_and_no_record(cluster: Cluster) 
     finally:
         if cluster.node(victim).state != "stopped":
             cluster.kill(victim)
-        subprocess.run(["umount", str(data)], capture_output=True, check=False)
+        if mounted.returncode == 0:
+            wait_for(
+                "it is unmounted", lambda: subprocess.run(["umount", str(data)], capture_output=True, check=False).returncode == 0
+            )
         data.rmdir()
         aside.rename(data)
     cluster.restart(victim)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.local import Cluster, running, wait_for
+from tests.harness.local import PATIENCE_S, Cluster, running, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("shared-cluster")]
 
@@ -17,12 +17,12 @@ def test_rf_11_ce_09_killed_active_controller(cluster: Cluster, topic: str) -> N
     before = cluster.quorum_status()
     old = int(before["LeaderId"])
     cluster.kill(old)
-    cluster.create_topic(topic, timeout_s=20)
+    cluster.create_topic(topic)
     after = cluster.quorum_status()
     assert int(after["LeaderId"]) != old
     assert int(after["LeaderEpoch"]) > int(before["LeaderEpoch"])
     cluster.restart(old)
-    wait_for("the old leader follows", lambda: cluster.quorum_status()["MaxFollowerLag"] == "0")
+    cluster.wait_quorum(caught_up=True)
     assert cluster.leader(topic) >= 0
 
 
@@ -35,9 +35,9 @@ def test_ce_06_no_success_without_a_majority(cluster: Cluster, topic: str) -> No
     cluster.pause(*followers)
     future = cluster.admin().create_topics([NewTopic(topic, 1, 1)], operation_timeout=2, request_timeout=3)[topic]
     with pytest.raises(KafkaException):
-        future.result(10)
+        future.result(PATIENCE_S)
     cluster.resume(*followers)
-    wait_for("a leader again", lambda: cluster.quorum_status()["LeaderId"])
+    cluster.wait_quorum()
     # A name that timed out may have been created in the end; asking again must give one clear verdict either way.
     wait_for("writes again", lambda: _creates(cluster, topic + "-after"))
 
@@ -47,7 +47,7 @@ def _creates(cluster: Cluster, name: str) -> bool:
     from confluent_kafka.admin import NewTopic
 
     try:
-        cluster.admin().create_topics([NewTopic(name, 1, 1)], operation_timeout=5, request_timeout=5)[name].result(10)
+        cluster.admin().create_topics([NewTopic(name, 1, 1)], operation_timeout=5, request_timeout=5)[name].result(PATIENCE_S)
     except KafkaException as error:
         return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
     return True
@@ -67,26 +67,19 @@ def test_rf_17_rf_18_paused_leader_is_replaced_and_steps_down(cluster: Cluster, 
     old = cluster.active_controller()
     epoch = int(cluster.quorum_status()["LeaderEpoch"])
     cluster.pause(old)
-    wait_for("another leader", lambda: _leader_or(cluster, old) != old)
+    cluster.wait_quorum(not_led_by=old)
     cluster.create_topic(topic)
     cluster.resume(old)
-    wait_for("the old leader follows", lambda: cluster.quorum_status()["MaxFollowerLag"] == "0")
+    cluster.wait_quorum(caught_up=True)
     assert int(cluster.quorum_status()["LeaderEpoch"]) > epoch
     assert cluster.leader(topic) >= 0
-
-
-def _leader_or(cluster: Cluster, fallback: int) -> int:
-    try:
-        return cluster.active_controller()
-    except (AssertionError, KeyError):
-        return fallback
 
 
 def test_rf_19_graceful_leader_stop_hands_over_quickly(cluster: Cluster, topic: str) -> None:
     old = cluster.active_controller()
     cluster.terminate(old)
     cluster.wait_stopped(old)
-    cluster.create_topic(topic, timeout_s=10)
+    cluster.create_topic(topic)
     assert cluster.active_controller() != old
 
 

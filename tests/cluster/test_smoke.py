@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.cluster import Client, Cluster, running, wait_for
+from tests.harness.cluster import Client, Cluster, ended, running, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -112,19 +112,17 @@ def test_bl_11_a_broker_stops_although_the_controllers_are_gone(tmp_path: Path) 
 def test_bl_03_a_broker_without_controllers_gives_up_non_zero(tmp_path: Path) -> None:
     cluster = Cluster.create(tmp_path, controllers=1, brokers=1, config={"initial.broker.registration.timeout.ms": "2000"})
     broker = cluster.nodes[2]
-    broker.start(wait=False)
-    try:
+    with ended(cluster):
+        broker.start(wait=False)
         assert broker.wait_exit() == 1
         assert "initial.broker.registration.timeout.ms" in broker.output()
         assert "Traceback" not in broker.output()
-    finally:
-        cluster.kill()
 
 
 def test_bl_14_bl_15_to_08_user_errors_are_one_line_and_a_status(tmp_path: Path) -> None:
     cluster = Cluster.create(tmp_path, combined=1, format=False)
     (node,) = cluster.nodes.values()
-    try:
+    with ended(cluster):
         node.start(wait=False)
         assert node.wait_exit() == 1
         lines = [line for line in node.output().splitlines() if line and not line.startswith("---")]
@@ -139,31 +137,25 @@ def test_bl_14_bl_15_to_08_user_errors_are_one_line_and_a_status(tmp_path: Path)
         assert ".lock is locked" in node.this_run() and "Traceback" not in node.this_run()
         node.process = first
         assert node.stop() == 0
-    finally:
-        cluster.kill()
 
 
 def test_to_08_an_address_in_use_is_told_without_a_stack(tmp_path: Path) -> None:
     cluster = Cluster.create(tmp_path, controllers=1)
     (node,) = cluster.nodes.values()
-    with socket.socket() as taken:
+    with socket.socket() as taken, ended(cluster):
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", node.controller_port))
         taken.listen()
         node.start(wait=False)
-        try:
-            assert node.wait_exit() == 1
-        finally:
-            cluster.kill()
+        assert node.wait_exit() == 1
     assert str(node.controller_port) in node.output() and "Traceback" not in node.output()
 
 
 def test_bl_01_a_broker_that_is_told_to_stop_while_it_starts_stops(tmp_path: Path) -> None:
     cluster = Cluster.create(tmp_path, controllers=1, brokers=1)
     broker = cluster.nodes[2]
-    broker.start(wait=False)
-    try:
+    with ended(cluster):
+        broker.start(wait=False)
         wait_for(lambda: '"state":"STARTING"' in broker.output(), "the broker to be starting")
         assert broker.stop() == 0
         assert not (broker.data / ".kafka_cleanshutdown").exists()
-    finally:
-        cluster.kill()

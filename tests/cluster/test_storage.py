@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.harness.local import Cluster, running
+from kraftlite.local.ports import reserve
+from kraftlite.local.state import update_node
+from tests.harness.local import Cluster, described_by, running, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("shared-cluster")]
 
@@ -19,7 +22,7 @@ def start_node(config: Path, *overrides: str) -> subprocess.CompletedProcess[str
     command = [sys.executable, "-m", "kraftlite.cli.main", "start", "--config", str(config)]
     for override in overrides:
         command += ["--override", override]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "NO_COLOR": "1"})
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "NO_COLOR": "1"})
 
 
 def test_bl_15_directory_in_use(cluster: Cluster) -> None:
@@ -98,8 +101,6 @@ def test_rf_43_wiped_follower_catches_up_from_a_snapshot() -> None:
         for n in range(30):
             cluster.create_topic(f"topic-{n}", partitions=4, replication=2)
         controller = Path(cluster.node(1).data_dir) / "__cluster_metadata-0"
-        from tests.harness.local import wait_for
-
         wait_for("a metadata snapshot", lambda: [f for f in controller.glob("*.checkpoint") if not f.name.startswith("0" * 20)])
         broker = cluster.brokers[1]
         cluster.kill(broker)
@@ -108,25 +109,28 @@ def test_rf_43_wiped_follower_catches_up_from_a_snapshot() -> None:
             file.unlink()
         cluster.restart(broker)
         cluster.wait_isr("topic-29", set(cluster.brokers))
-        assert len(cluster.admin(broker).list_topics(timeout=10).topics) == 30
+        names = {f"topic-{n}" for n in range(30)}
+        wait_for("it answers", lambda: (view := described_by(str(cluster.node(broker).kafka))) and set(view.topics) == names)
 
 
 def test_bl_26_a_new_advertised_port_reaches_all_clients() -> None:
-    from tests.harness.local import wait_for
-
-    with running(controllers=1, brokers=2) as cluster:
+    with running(controllers=1, brokers=2) as cluster, tempfile.TemporaryDirectory() as owner:
         cluster.create_topic("orders", replication=2)
         moved, other = cluster.brokers
-        old = (cluster.node(moved).kafka or "").rsplit(":", 1)[1]
-        new = str(int(old) + 307)
+        old = str(cluster.node(moved).kafka)
+        (Path(owner) / ".starting").touch()  # holds the port, as a cluster that starts does
+        new = f"127.0.0.1:{reserve(Path(owner), [int(old.rsplit(':', 1)[1]) + 307])[0]}"
         config = cluster.node(moved).config_path
         cluster.terminate(moved)
         cluster.wait_stopped(moved)
-        config.write_text(config.read_text().replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}"))
+        config.write_text(config.read_text().replace(old, new))
+        update_node(cluster.data_dir, moved, kafka=new)
         cluster.restart(moved)
-        wait_for(
-            "the other broker names the new port",
-            lambda: str(cluster.admin(other).list_topics(timeout=10).brokers[moved].port) == new,
-        )
+
+        def named() -> str | None:
+            view = described_by(str(cluster.node(other).kafka))
+            return None if view is None else view.brokers.get(moved)
+
+        wait_for("the other broker names the new port", lambda: named() == new)
         cluster.wait_whole("orders")
         assert cluster.produce("orders", ["a"], **{"bootstrap.servers": cluster.node(other).kafka}) == []

@@ -104,10 +104,11 @@ class TestBed:
         disk: MemDisk | None = None,
         node_id: int = 1,
         clock: FakeClock | None = None,
+        tracer: ListTracer | None = None,
     ) -> None:
         self.clock = clock or FakeClock()
         self.disk = disk or MemDisk()
-        self.tracer = ListTracer()
+        self.tracer = tracer or ListTracer()
         self.faults: list[tuple[BaseException, str]] = []
         self.tasks = LoopTasks(lambda error, where: self.faults.append((error, where)))
         self.transport = transport or ScriptedTransport()

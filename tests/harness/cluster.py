@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,9 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kraftlite.local.ports import reserve
+
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-START_TIMEOUT_S = 45.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 60.0
 
 QUICK = {
     "broker.heartbeat.interval.ms": "300",
@@ -31,7 +32,7 @@ QUICK = {
 """Timeouts that fail over in seconds, yet forgive a machine that is busy with other tests."""
 
 
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 30.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
     """Poll until `condition` returns something true; AssertionError naming `what` when the time is up."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -42,13 +43,25 @@ def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 30.0) -
         time.sleep(0.05)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now. Held open together, so that all differ."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
+FIRST_PORT = 9500
+
+
+def free_ports(owner: Path, count: int) -> list[int]:
+    """Ports that are this directory's until `give_back_ports`, or until it is gone.
+
+    Not any free ones: the system hands those out to outgoing connections too, and a node that restarts would find its own taken.
+    """
+    _holder(owner).touch()
+    return reserve(owner, range(FIRST_PORT, FIRST_PORT + count))
+
+
+def give_back_ports(owner: Path) -> None:
+    _holder(owner).unlink(missing_ok=True)
+
+
+def _holder(owner: Path) -> Path:
+    """What a local cluster that starts has in its directory, and the register of ports looks for."""
+    return owner / ".starting"
 
 
 @dataclass
@@ -76,8 +89,9 @@ class NodeProcess:
         return self.directory / "node.log"
 
     def output(self) -> str:
-        """Of all its runs."""
-        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        """The whole lines of all its runs."""
+        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        return text[: text.rfind("\n") + 1]
 
     def start(self, *, wait: bool = True) -> None:
         assert self.process is None or self.process.poll() is not None, f"node {self.node_id} is running"
@@ -149,7 +163,7 @@ class Cluster:
     ) -> Cluster:
         cluster = cls(directory)
         plan = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
-        ports = iter(free_ports(3 * len(plan)))
+        ports = iter(free_ports(directory, 3 * len(plan)))
         layout = [(node_id, roles, next(ports), next(ports), next(ports)) for node_id, roles in enumerate(plan, start=1)]
         voters = ",".join(f"{node_id}@127.0.0.1:{quorum}" for node_id, roles, _, _, quorum in layout if "controller" in roles)
         replicas = max(1, min(3, combined + brokers))
@@ -238,14 +252,22 @@ class Cluster:
 @contextlib.contextmanager
 def running(cluster: Cluster) -> Iterator[Cluster]:
     """Start the cluster; whatever happens, kill it at the end, and show its logs if the test failed."""
-    try:
+    with ended(cluster):
         cluster.start()
+        yield cluster
+
+
+@contextlib.contextmanager
+def ended(cluster: Cluster) -> Iterator[Cluster]:
+    """`running` for a test that starts what it needs itself."""
+    try:
         yield cluster
     except BaseException:
         sys.stderr.write(cluster.tails() + "\n")
         raise
     finally:
         cluster.kill()
+        give_back_ports(cluster.directory)
 
 
 class Client:
@@ -267,9 +289,9 @@ class Client:
         from confluent_kafka.admin import NewTopic
 
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config or {})
-        self.admin().create_topics([topic], operation_timeout=20)[name].result(30)
+        self.admin().create_topics([topic], operation_timeout=60, request_timeout=60)[name].result(65)
 
-    def produce(self, topic: str, values: list[str], *, acks: str = "all", timeout_s: float = 30.0) -> list[int]:
+    def produce(self, topic: str, values: list[str], *, acks: str = "all", timeout_s: float = 60.0) -> list[int]:
         """Returns the offsets; AssertionError when a record was not acknowledged."""
         from confluent_kafka import Producer
 
@@ -298,7 +320,7 @@ class Client:
         assert not failures and remaining == 0, f"{len(failures)} failed ({failures[:1]}), {remaining} unanswered"
         return offsets
 
-    def consume(self, topic: str, count: int, *, partitions: int = 1, timeout_s: float = 30.0) -> list[str]:
+    def consume(self, topic: str, count: int, *, partitions: int = 1, timeout_s: float = 60.0) -> list[str]:
         """The first `count` records of all partitions, from their starts; sorted."""
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -332,7 +354,7 @@ class Client:
         from confluent_kafka.admin import AdminClient
 
         try:
-            found = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, timeout=3).topics[topic]
+            found = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, timeout=10).topics[topic]
         except KafkaException:
             return None
         return found.partitions.get(index)

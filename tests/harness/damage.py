@@ -142,6 +142,8 @@ REFUSED: dict[str, tuple[Damage, str]] = {
 UNMENDABLE_CONTROLLER: dict[str, tuple[Damage, str]] = {
     "metadata-bit-flipped": (lambda data: flip(logs(data / METADATA)[0], 0.3), "is damaged at byte"),
     "metadata-page-zeroed": (lambda data: zero_page(logs(data / METADATA)[0], 0.0), "is damaged at byte 0"),
+    "metadata-log-cut": (lambda data: cut(logs(data / METADATA)[0]), "has the only copy of the metadata"),
+    "metadata-log-emptied": (lambda data: logs(data / METADATA)[0].write_bytes(b"") and None, "ends at offset 0"),
     "metadata-log-deleted": (lambda data: logs(data / METADATA)[0].unlink(), ".log is missing"),
     "metadata-directory-gone": (lambda data: shutil.rmtree(data / METADATA), "its metadata log"),
     "bootstrap-garbled": (lambda data: each(data / METADATA, "0-0000000000.checkpoint", garble), "checkpoint is damaged"),

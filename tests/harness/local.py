@@ -1,7 +1,12 @@
-"""A local cluster of real processes for tests, with conditions to wait for instead of times to sleep."""
+"""A local cluster of real processes for tests, with conditions to wait for instead of times to sleep.
+
+What one broker says another learns a moment later, and a client asks any of them. So what a test waits for here, it waits for at
+every broker that runs: whoever is asked next then knows it too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import tempfile
 import time
@@ -12,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.local import cluster as local
-from kraftlite.local.state import LocalCluster, LocalNode, load
+from kraftlite.local.client import ClientError, ask
+from kraftlite.local.state import LocalCluster, LocalError, LocalNode, load
 
 FAST = {
     "broker.heartbeat.interval.ms": "200",
@@ -24,8 +30,19 @@ FAST = {
 }
 """Failure detection in about two seconds instead of nine; everything else as in production."""
 
+CALM = {
+    **FAST,
+    "broker.session.timeout.ms": "6000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+    "replica.lag.time.max.ms": "20000",
+}
+"""For tests that are not about failover: a machine that stands still for two seconds must not cause one."""
 
-def wait_for(what: str, check: Callable[[], Any], *, timeout_s: float = 30, every_s: float = 0.05) -> Any:
+PATIENCE_S = 60.0
+"""What takes two seconds on a quiet machine may take this long on a loaded one. Only what is wrong takes all of it."""
+
+
+def wait_for(what: str, check: Callable[[], Any], *, timeout_s: float = PATIENCE_S, every_s: float = 0.05) -> Any:
     """Poll until `check` returns something true, and return that. AssertionError naming `what` and the last value."""
     deadline = time.monotonic() + timeout_s
     while not (value := check()):
@@ -39,6 +56,51 @@ class PartitionView:
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+
+
+Partitions = dict[int, PartitionView]
+"""By partition; empty: the topic is not known."""
+
+
+@dataclass(frozen=True)
+class BrokerView:
+    """The cluster as one broker describes it."""
+
+    brokers: dict[int, str]
+    """The addresses of those that are alive."""
+    topics: dict[str, Partitions]
+
+
+def described_by(address: str, *topics: str) -> BrokerView | None:
+    """What this very broker knows of these topics (none given: of all); None when it does not answer.
+
+    librdkafka's `list_topics` is no help here: it asks any broker that it has heard of, a paused one included.
+    """
+    import kraftlite.wire.kio_import  # noqa: F401
+
+    # isort: split
+    from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+    from kio.schema.metadata.v12.response import MetadataResponse
+
+    wanted: Any = tuple(MetadataRequestTopic(topic_id=None, name=name) for name in topics) or None  # type: ignore[arg-type]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+    try:
+        answer = ask(address, request, MetadataResponse, timeout_s=2.0)
+    except ClientError:
+        return None
+    return BrokerView(
+        brokers={int(broker.node_id): f"{broker.host}:{broker.port}" for broker in answer.brokers},
+        topics={
+            str(topic.name): {
+                int(p.partition_index): PartitionView(
+                    int(p.leader_id), tuple(map(int, p.replica_nodes)), tuple(map(int, p.isr_nodes))
+                )
+                for p in topic.partitions
+            }
+            for topic in answer.topics
+            if topic.partitions
+        },
+    )
 
 
 class Cluster:
@@ -87,8 +149,18 @@ class Cluster:
     def restart(self, *node_ids: int) -> None:
         cluster = self.state
         local.start(cluster, [cluster.node(node_id) for node_id in node_ids])
+        # A client that saw all brokers go may have stopped to look for them.
+        self._admins.clear()
 
-    def wait_stopped(self, node_id: int, timeout_s: float = 30) -> None:
+    def heal(self) -> None:
+        """Every node runs, and every broker knows it."""
+        nodes = self.state.nodes
+        self.resume(*[node.id for node in nodes if node.state == "paused"])
+        if stopped := [node.id for node in nodes if node.state == "stopped"]:
+            self.restart(*stopped)
+        self.wait_brokers()
+
+    def wait_stopped(self, node_id: int, timeout_s: float = PATIENCE_S) -> None:
         wait_for(f"node {node_id} has ended", lambda: self.node(node_id).state == "stopped", timeout_s=timeout_s)
 
     # --- what clients see
@@ -108,10 +180,11 @@ class Cluster:
         partitions: int = 1,
         replication: int = 3,
         *,
-        timeout_s: float = 20,
+        timeout_s: float = PATIENCE_S,
         config: Mapping[str, str] | None = None,
         assignment: list[list[int]] | None = None,
     ) -> None:
+        """Returns when every broker knows the topic, with a leader of each partition."""
         from confluent_kafka.admin import NewTopic
 
         if assignment is not None:
@@ -119,61 +192,120 @@ class Cluster:
         else:
             topic = NewTopic(name, partitions, replication, config=dict(config or {}))
         self.admin().create_topics([topic], operation_timeout=timeout_s, request_timeout=timeout_s)[name].result(timeout_s + 5)
-        wait_for(f"{name} has leaders", lambda: all(p.leader >= 0 for p in self.partitions(name).values()))
+        self.wait_topic(name)
 
-    def partitions(self, topic: str) -> dict[int, PartitionView]:
-        """The partitions as one live broker describes them; empty while it does not know the topic."""
-        from confluent_kafka import KafkaException
+    def views(self, *topics: str) -> dict[int, BrokerView | None]:
+        """What each broker that runs knows now; None: it does not answer."""
+        running = [node for node in self.state.nodes if node.is_broker and node.state == "running"]
+        return {node.id: described_by(str(node.kafka), *topics) for node in running}
+
+    def _wait_agreed(self, what: str, topic: str, check: Callable[[Partitions], bool], timeout_s: float) -> Partitions:
+        """Until what all brokers describe fulfils the condition; what they said last is part of the error."""
+        seen: dict[int, BrokerView | None] = {}
+
+        def found() -> bool:
+            seen.clear()
+            seen.update(self.views(topic))
+            views = [{} if view is None else view.topics.get(topic, {}) for view in seen.values()]
+            return None not in seen.values() and bool(views) and all(view == views[0] for view in views) and check(views[0])
 
         try:
-            found = self.admin().list_topics(topic, timeout=10).topics[topic]
-        except KafkaException:
-            return {}
-        if found.error is not None:
-            return {}
-        return {p.id: PartitionView(p.leader, tuple(p.replicas), tuple(p.isrs)) for p in found.partitions.values()}
+            wait_for(what, found, timeout_s=timeout_s, every_s=0.1)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; by broker: {seen}") from None
+        return next(view.topics.get(topic, {}) for view in seen.values() if view is not None)
+
+    def partitions(self, topic: str) -> Partitions:
+        """The partitions as one broker that runs describes them; empty while it does not know the topic."""
+        return next((view.topics.get(topic, {}) for view in self.views(topic).values() if view is not None), {})
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        view = self.partitions(topic).get(partition)
-        return -1 if view is None else view.leader
+        """Who leads, as all brokers that run agree: -1 means that there is no leader, not that somebody does not know."""
+        known = self._wait_agreed(f"all brokers agree on {topic}-{partition}", topic, lambda p: partition in p, PATIENCE_S)
+        return known[partition].leader
 
-    def wait_leader(self, topic: str, partition: int = 0, *, not_in: tuple[int, ...] = (), timeout_s: float = 30) -> int:
-        def found() -> int | None:
-            leader = self.leader(topic, partition)
-            return leader if leader >= 0 and leader not in not_in else None
+    def wait_topic(self, topic: str, *, timeout_s: float = PATIENCE_S) -> None:
+        """Until every broker knows the topic and a leader of each of its partitions."""
 
-        result: int = wait_for(f"{topic}-{partition} has a leader other than {not_in}", found, timeout_s=timeout_s)
-        return result
+        def led(partitions: Partitions) -> bool:
+            return bool(partitions) and all(view.leader >= 0 for view in partitions.values())
 
-    def wait_isr(self, topic: str, isr: set[int], partition: int = 0, *, timeout_s: float = 40) -> None:
-        def matches() -> bool:
-            view = self.partitions(topic).get(partition)
-            return view is not None and set(view.isr) == isr
+        self._wait_agreed(f"every broker knows {topic} and its leaders", topic, led, timeout_s)
 
-        wait_for(f"ISR of {topic}-{partition} is {sorted(isr)}", matches, timeout_s=timeout_s)
+    def wait_gone(self, topic: str, *, timeout_s: float = PATIENCE_S) -> None:
+        self._wait_agreed(f"no broker knows {topic}", topic, lambda partitions: not partitions, timeout_s)
 
-    def wait_whole(self, topic: str, *, timeout_s: float = 40) -> None:
-        def whole() -> bool:
-            views = self.partitions(topic)
-            return bool(views) and all(set(v.isr) == set(v.replicas) and v.leader >= 0 for v in views.values())
+    def wait_brokers(self, *, timeout_s: float = PATIENCE_S) -> None:
+        """Until every broker runs and names all of them as alive."""
 
-        wait_for(f"every ISR of {topic} is whole", whole, timeout_s=timeout_s)
+        def known() -> bool:
+            views = self.views()
+            return sorted(views) == self.brokers and all(
+                view is not None and sorted(view.brokers) == self.brokers for view in views.values()
+            )
+
+        wait_for("every broker knows all brokers", known, timeout_s=timeout_s, every_s=0.1)
+
+    def wait_leader(self, topic: str, partition: int = 0, *, not_in: tuple[int, ...] = (), timeout_s: float = PATIENCE_S) -> int:
+        def found(partitions: Partitions) -> bool:
+            leader = partitions[partition].leader if partition in partitions else -1
+            return leader >= 0 and leader not in not_in
+
+        what = f"{topic}-{partition} has a leader other than {not_in}"
+        return self._wait_agreed(what, topic, found, timeout_s)[partition].leader
+
+    def wait_leaderless(self, topic: str, partition: int = 0, *, timeout_s: float = PATIENCE_S) -> None:
+        def found(partitions: Partitions) -> bool:
+            return partition in partitions and partitions[partition].leader == -1
+
+        self._wait_agreed(f"{topic}-{partition} has no leader", topic, found, timeout_s)
+
+    def wait_isr(self, topic: str, isr: set[int], partition: int = 0, *, timeout_s: float = PATIENCE_S) -> None:
+        def matches(partitions: Partitions) -> bool:
+            return partition in partitions and set(partitions[partition].isr) == isr
+
+        self._wait_agreed(f"ISR of {topic}-{partition} is {sorted(isr)}", topic, matches, timeout_s)
+
+    def wait_whole(self, topic: str, *, timeout_s: float = PATIENCE_S) -> None:
+        def whole(partitions: Partitions) -> bool:
+            return bool(partitions) and all(set(v.isr) == set(v.replicas) and v.leader >= 0 for v in partitions.values())
+
+        self._wait_agreed(f"every ISR of {topic} is whole", topic, whole, timeout_s)
 
     def active_controller(self) -> int:
         """Id of the quorum's leader, asked through any broker."""
         return int(self.quorum_status()["LeaderId"])
 
-    def quorum_status(self) -> dict[str, str]:
+    def try_quorum_status(self) -> dict[str, str] | None:
+        """None while no controller leads, or none answers."""
         from click.testing import CliRunner
 
         from kraftlite.cli.main import cli
 
         result = CliRunner().invoke(cli, ["quorum", "describe", "--status", "--bootstrap-server", self.bootstrap])
-        assert result.exit_code == 0, result.output
+        if result.exit_code != 0:
+            return None
         return {
             name.strip(): value.strip()
             for name, value in (line.split(":", 1) for line in result.output.splitlines() if ":" in line)
         }
+
+    def quorum_status(self) -> dict[str, str]:
+        """Asked until there is an answer: an election may be under way."""
+        found: dict[str, str] = wait_for("the quorum tells its status", self.try_quorum_status)
+        return found
+
+    def wait_quorum(self, *, not_led_by: int | None = None, caught_up: bool = False) -> dict[str, str]:
+        """Until a controller (another than this one) leads and, if asked for, every other node has all of its log."""
+
+        def found() -> dict[str, str] | None:
+            status = self.try_quorum_status()
+            if status is None or int(status["LeaderId"]) in (-1, not_led_by):
+                return None
+            return status if not caught_up or status["MaxFollowerLag"] == "0" else None
+
+        status: dict[str, str] = wait_for(f"a quorum (not led by {not_led_by}, caught up: {caught_up})", found)
+        return status
 
     # --- records
 
@@ -200,7 +332,9 @@ class Cluster:
         assert producer.flush(timeout_s) == 0, "records without a verdict"
         return errors
 
-    def consume(self, topic: str, *, partition: int = 0, at_least: int, timeout_s: float = 30, **config: object) -> list[str]:
+    def consume(
+        self, topic: str, *, partition: int = 0, at_least: int, timeout_s: float = PATIENCE_S, **config: object
+    ) -> list[str]:
         """All values of a partition from its beginning, once at least so many are there."""
         from confluent_kafka import Consumer, TopicPartition
 
@@ -236,5 +370,5 @@ def running(
         finally:
             if (data_dir / "cluster.json").exists():
                 for node in load(data_dir).nodes:
-                    if node.state != "stopped":
+                    with contextlib.suppress(LocalError):  # it does not run, or has ended this moment
                         local.kill(data_dir, node.id, signal.SIGKILL)

@@ -31,6 +31,7 @@ def open_log(
     entropy: random.Random | None = None,
     wall_ms: int = NOW,
     directory: str = DIR,
+    twin: str | None = None,
 ) -> Log:
     return Log.open(
         disk=disk if disk is not None else MemDisk(),
@@ -44,6 +45,7 @@ def open_log(
         wall_ms=wall_ms,
         entropy=entropy,
         tracer=tracer or ListTracer(),
+        twin=twin,
     )
 
 

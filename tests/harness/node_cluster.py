@@ -15,7 +15,9 @@ from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node, build_node
 from kraftlite.node.storage import format_directories
+from kraftlite.obs.explain_events import Recorded, from_trace
 from kraftlite.replication.manager import FetchEntry, FetchParams, ProduceEntry
+from kraftlite.runtime.trace import ListTracer, TraceEvent
 from tests.harness.broker_ports import TestBed
 from tests.harness.clock import FakeClock
 from tests.harness.disk import MemDisk
@@ -29,6 +31,19 @@ QUICK = {
     "replica.fetch.wait.max.ms": "200",
     "replica.fetch.backoff.ms": "100",
 }
+
+
+class ClusterTracer(ListTracer):
+    """Of one incarnation of a node; the cluster keeps what all of them told, with times."""
+
+    def __init__(self, cluster: MemCluster, node_id: int) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._node_id = node_id
+
+    def emit(self, event: TraceEvent) -> None:
+        super().emit(event)
+        self._cluster.recorded.append(from_trace(self._cluster.clock.now_ms(), self._node_id, event))
 
 
 class MemNode:
@@ -52,6 +67,7 @@ class MemNode:
             disk=self.disk,
             node_id=self.node_id,
             clock=self.cluster.clock,
+            tracer=ClusterTracer(self.cluster, self.node_id),
         )
         self.node = build_node(self.config, self.bed.ports, serve_clients=False)
         self.starting = asyncio.ensure_future(self.node.start())
@@ -83,6 +99,8 @@ class MemCluster:
     def __init__(self, directory: Path, *, controllers: int = 0, brokers: int = 0, combined: int = 0, **config: str) -> None:
         self.clock = FakeClock()
         self.network = MemNetwork(self.clock)
+        self.recorded: list[Recorded] = []
+        """Every event of every node, in virtual milliseconds."""
         plan = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
         ids = list(enumerate(plan, start=1))
         voters = ",".join(f"{node_id}@n{node_id}:9093" for node_id, roles in ids if "controller" in roles)

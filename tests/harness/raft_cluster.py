@@ -160,13 +160,17 @@ class SimNode:
         self.delivery.register(self.recorder)
         self.step(Tick())
 
-    def crash(self, rng: random.Random | None = None) -> None:
-        """Power cut: unsynced bytes are gone (or partly gone, with `rng`)."""
+    def kill(self) -> None:
+        """The process ends without a word; what it wrote is there, synced or not."""
         self.alive = False
         self._core = None
         self.delivery = None
         self.requests.clear()
         self.flush_wanted = False
+
+    def crash(self, rng: random.Random | None = None) -> None:
+        """Power cut: unsynced bytes are gone (or partly gone, with `rng`)."""
+        self.kill()
         self.disk.crash(rng)
 
     def wipe(self) -> None:

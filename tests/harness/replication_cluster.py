@@ -241,10 +241,19 @@ class Node:
 
     def catch_up(self, up_to: int | None = None) -> None:
         """Apply the controller's records, all of them in one delta."""
+        delta = self.load(up_to)
+        if delta is None:
+            return
+        if delta.topics is not None:
+            self.manager.apply_delta(delta.topics, self.image)
+        self.manager.handle_image(self.image)
+
+    def load(self, up_to: int | None = None) -> MetadataDelta | None:
+        """What is new in the controller's records; `image` is the one after it, and who calls applies both."""
         records = self.cluster.controller.records
         end = len(records) if up_to is None else up_to
         if end <= self.applied:
-            return
+            return None
         delta = MetadataDelta(self.image)
         for record in records[self.applied : end]:
             delta.replay(record)
@@ -257,9 +266,7 @@ class Node:
                 is_offset_batch_aligned=True,
             )
         )
-        if delta.topics is not None:
-            self.manager.apply_delta(delta.topics, self.image)
-        self.manager.handle_image(self.image)
+        return delta
 
     # replication
 

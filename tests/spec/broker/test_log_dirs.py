@@ -305,6 +305,25 @@ async def test_bl_17_with_the_last_directory_the_node_stops() -> None:
     assert isinstance(fault, StorageFault)
 
 
+async def test_rp_38_a_new_partition_says_whose_it_is_whatever_was_created_before_it() -> None:
+    logs = Logs("/d1", "/d2")
+    await logs.load()
+    for index in range(4):
+        logs.create(TopicPartition("a", index))
+        logs.create(TopicPartition("b", index), topic_id=PAYMENTS)
+    logs.dirs.delete(TopicPartition("b", 3))
+    logs.create(TopicPartition("b", 4), topic_id=PAYMENTS)
+    logs.create(TopicPartition("b", 3), topic_id=ORDERS)
+    logs.create(TopicPartition("b", 5), topic_id=ORDERS)
+    disk = logs.bed.disk
+    folders = [path.rpartition("/")[0] for path in disk.tree() if path.endswith("/partition.metadata") and "-delete/" not in path]
+    assert {folder.split("/")[2]: checkpoints.read_partition_metadata(disk, folder) for folder in folders} == {
+        **{f"a-{index}": ORDERS for index in range(4)},
+        **{f"b-{index}": PAYMENTS for index in (0, 1, 2, 4)},
+        **{f"b-{index}": ORDERS for index in (3, 5)},
+    }
+
+
 async def test_another_topic_of_the_same_name_is_refused_while_the_old_log_is_open() -> None:
     logs = Logs()
     await logs.load()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -35,12 +35,15 @@ from tests.harness.broker_logs import ORDERS, PAYMENTS, Logs
 ME = NodeId(1)
 
 
-def topic(name: str, topic_id: UUID, *replicas: int) -> list[MetadataRecord]:
+def topic(name: str, topic_id: UUID, *replicas: int, partitions: int = 1) -> list[MetadataRecord]:
     nodes = tuple(NodeId(replica) for replica in replicas)
     return [
         TopicRecord(name=name, topic_id=topic_id),
-        PartitionRecord(
-            topic_id=topic_id, partition=0, replicas=nodes, isr=nodes, leader=nodes[0], leader_epoch=0, partition_epoch=0
+        *(
+            PartitionRecord(
+                topic_id=topic_id, partition=index, replicas=nodes, isr=nodes, leader=nodes[0], leader_epoch=0, partition_epoch=0
+            )
+            for index in range(partitions)
         ),
     ]
 
@@ -54,21 +57,28 @@ def broker_config(name: str, key: str, value: str) -> ConfigRecord:
 
 
 class Replicas:
-    """Writes down what it is told."""
+    """Writes down what it is told. Applies two partitions a step, and raises `error` at the partition `fails_at`."""
 
     def __init__(self, said: list[str], logs: LogDirs, cache: MetadataCache) -> None:
         self.said = said
         self.logs = logs
         self.cache = cache
         self.configs: list[tuple[str, LogConfig]] = []
+        self.fails_at = ""
+        self.error = ValueError("cannot be applied")
 
     def start(self) -> None:
         self.said.append(f"start with {len(self.logs.logs())} logs")
 
-    def apply_delta(self, delta: TopicsDelta, image: MetadataImage) -> None:
-        changes = delta.local_changes(ME)
-        assert self.cache.image is image
-        self.said.append(f"apply leaders={[str(tp) for tp in changes.leaders]} at {image.offset}")
+    def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]:
+        names = [str(tp) for tp in delta.local_changes(ME).leaders]
+        for start in range(0, max(1, len(names)), 2):
+            if start:
+                yield
+            assert self.cache.image is image, "the cache shows what is being applied, and nothing later"
+            if self.fails_at in names[start : start + 2]:
+                raise self.error
+            self.said.append(f"apply leaders={names[start : start + 2]} at {image.offset}")
 
     def handle_image(self, image: MetadataImage) -> None:
         self.said.append(f"image {image.offset}")
@@ -90,6 +100,7 @@ class Scene:
         self.cache = MetadataCache("cluster")
         self.replicas = Replicas(self.said, self.logs.dirs, self.cache)
         self.resent = 0
+        self.errors: list[Exception] = []
         self.publisher = BrokerMetadataPublisher(
             self.logs.bed.ports,
             ME,
@@ -98,12 +109,30 @@ class Scene:
             log_dirs=self.logs.dirs,
             replicas=self.replicas,
             resend_registration=self._resend,
+            guard=self._guard,
         )
         self.image = MetadataImage.EMPTY
         self.offset = 0
 
     def _resend(self) -> None:
         self.resent += 1
+
+    def _guard(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except ValueError as error:
+            self.errors.append(error)
+
+    @property
+    def applying(self) -> bool:
+        return any(task.get_name() == "metadata-publish" for task in self.logs.bed.tasks.running)
+
+    async def started(self) -> None:
+        """The first update is applied, and forgotten."""
+        self.publish(topic("first", UUID(int=8000), 1))
+        await self.settle()
+        await self.publisher.wait_first_publish()
+        self.said.clear()
 
     def publish(self, *records: MetadataRecord | Sequence[MetadataRecord]) -> None:
         delta = MetadataDelta(self.image)
@@ -118,7 +147,12 @@ class Scene:
         self.publisher.on_metadata_update(delta, self.image, Manifest(kind="log", provenance=provenance))
 
     async def settle(self) -> None:
-        await self.logs.bed.clock.settle(60)
+        await self.logs.bed.clock.run_for(0, settle=60)
+
+    async def turn(self) -> None:
+        """Room for one step of an update that is being applied."""
+        self.logs.bed.clock.advance(0)
+        await self.logs.bed.clock.settle(3)
 
 
 async def with_logs(*topics: tuple[str, UUID]) -> Logs:
@@ -178,6 +212,102 @@ async def test_ml_21_updates_during_recovery_wait_and_keep_their_order() -> None
     assert scene.cache.image is scene.image
     scene.publish(topic("later", UUID(int=7000), 1))
     assert scene.said[-2:] == ["apply leaders=['later-0'] at 7", "image 7"]
+
+
+async def test_ml_21_a_big_update_leaves_the_loop_its_turns_and_later_ones_wait_behind_it() -> None:
+    scene = Scene()
+    await scene.started()
+    scene.publish(topic("big", ORDERS, 1, partitions=5))
+    assert scene.said == ["apply leaders=['big-0', 'big-1'] at 8"], "the first step is taken at once"
+    big = scene.image
+    scene.publish(topic("later", PAYMENTS, 1))
+    scene.publish(topic_config("later", "retention.ms", "5"))
+    assert len(scene.said) == 1 and scene.cache.image is big
+    turns: list[int] = []
+    while scene.cache.image is big and len(turns) < 100:
+        turns.append(len(scene.said))
+        await scene.turn()
+    assert {1, 2} <= set(turns), "the loop had a turn after each step"
+    await scene.settle()
+    assert scene.said == [
+        "apply leaders=['big-0', 'big-1'] at 8",
+        "apply leaders=['big-2', 'big-3'] at 8",
+        "apply leaders=['big-4'] at 8",
+        "image 8",
+        "apply leaders=['later-0'] at 10",
+        "image 10",
+        "configure later",
+        "image 11",
+    ]
+    assert scene.cache.image is scene.image and not scene.applying
+    scene.publish(topic("small", UUID(int=7000), 1))
+    assert scene.said[-2:] == ["apply leaders=['small-0'] at 13", "image 13"], "at once again"
+
+
+async def test_ml_21_a_big_first_update_is_applied_in_full_before_the_broker_is_ready() -> None:
+    scene = Scene()
+    waiting = asyncio.ensure_future(scene.publisher.wait_first_publish())
+    scene.publish(topic("big", ORDERS, 1, partitions=5))
+    for _ in range(100):
+        await scene.turn()
+        if any("big-2" in line for line in scene.said):
+            break
+    assert not waiting.done() and "hw checkpoints" not in scene.said
+    scene.publish(topic("later", PAYMENTS, 1))
+    await scene.settle()
+    assert waiting.done()
+    assert scene.said[-5:] == [
+        "apply leaders=['big-4'] at 6",
+        "image 6",
+        "apply leaders=['later-0'] at 8",
+        "image 8",
+        "hw checkpoints",
+    ]
+    assert scene.cache.image is scene.image
+
+
+async def test_what_is_not_applied_yet_is_not_reported_as_applied() -> None:
+    scene = Scene()
+    await scene.started()
+    before = scene.image.offset
+    assert scene.publisher.applied_offset(before) == before
+    scene.publish(topic("big", ORDERS, 1, partitions=5))
+    assert scene.publisher.applied_offset(scene.image.offset) == before
+    scene.publish(topic("later", PAYMENTS, 1))
+    assert scene.publisher.applied_offset(scene.image.offset) == before
+    await scene.settle()
+    assert scene.publisher.applied_offset(scene.image.offset) == scene.image.offset
+
+
+async def test_a_publisher_closed_while_it_applies_stops_there() -> None:
+    scene = Scene()
+    await scene.started()
+    scene.publish(topic("big", ORDERS, 1, partitions=5))
+    scene.publish(topic("later", PAYMENTS, 1))
+    await scene.turn()
+    said = list(scene.said)
+    assert scene.applying
+    scene.publisher.close()
+    await scene.settle()
+    assert scene.said == said and "image 8" not in said
+    assert not scene.applying and not scene.logs.bed.faults
+
+
+@pytest.mark.parametrize("fails_at", ["big-0", "big-4"], ids=["at once", "in a later step"])
+async def test_ml_07_an_update_that_cannot_be_applied_does_not_stop_the_next(fails_at: str) -> None:
+    scene = Scene()
+    await scene.started()
+    scene.replicas.fails_at = fails_at
+    if fails_at == "big-0":
+        with pytest.raises(ValueError, match="cannot be applied"):
+            scene.publish(topic("big", ORDERS, 1, partitions=5))
+    else:
+        scene.publish(topic("big", ORDERS, 1, partitions=5))
+    scene.publish(topic("later", PAYMENTS, 1))
+    await scene.settle()
+    assert scene.errors == ([] if fails_at == "big-0" else [scene.replicas.error])
+    assert scene.said[-2:] == ["apply leaders=['later-0'] at 10", "image 10"] and "image 8" not in scene.said
+    assert not scene.logs.bed.faults
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,45 @@ def test_lg_03_files_of_a_partition() -> None:
     assert f"{log.active_base_offset:020d}.log" in names and log.active_base_offset > 0
 
 
+def test_lg_03_a_partition_without_records_is_a_directory_that_says_whose_it_is() -> None:
+    disk = MemDisk()
+    log = open_log(disk)
+    log.assign_epoch_start(3, 0)
+    assert disk.tree() == [f"{DIR}/partition.metadata"], "thousands may be created at once"
+    assert log.epoch_entries == ((3, 0),) and log.read(0, 100, up_to=0) == b"" and log.offset_for_timestamp(0, up_to=0) is None
+    log.close()
+    for clean in (True, False):
+        again = open_log(disk, clean=clean)
+        assert (again.log_start_offset, again.leo, again.segment_base_offsets) == (0, 0, (0,))
+        again.close()
+    assert disk.tree() == [f"{DIR}/partition.metadata"]
+    again = open_log(disk)
+    again.assign_epoch_start(3, 0)
+    append(again, "a", epoch=3)
+    assert disk.tree() == [f"{DIR}/{0:020d}.log", f"{DIR}/leader-epoch-checkpoint", f"{DIR}/partition.metadata"]
+    assert disk.read_file(f"{DIR}/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+    again.flush_sync()
+    disk.crash()
+    after = open_log(disk, recovery_point=1)
+    assert values(after) == [(0, b"a")] and after.epoch_entries == ((3, 0),) and after.topic_id == TOPIC_ID
+
+
+def test_lg_03_partitions_of_one_topic_share_the_file_that_says_whose_they_are() -> None:
+    disk = MemDisk()
+    open_log(disk, directory="/data/orders-0")
+    second = open_log(disk, directory="/data/orders-1", twin="/data/orders-0")
+    append(second, "x")
+    disk.crash()
+    assert checkpoints.read_partition_metadata(disk, "/data/orders-1") == TOPIC_ID, "durable before the first data, as one's own"
+    assert checkpoints.read_partition_metadata(disk, "/data/orders-0") is None, "a log without records may be lost"
+    disk.inject("link")
+    append(open_log(disk, directory="/data/orders-2", twin="/data/orders-1"), "y")
+    append(open_log(disk, directory="/data/orders-3", twin="/data/gone"), "z")
+    disk.crash()
+    for name in ("orders-2", "orders-3"):
+        assert checkpoints.read_partition_metadata(disk, f"/data/{name}") == TOPIC_ID, "a file of its own, as there is no link"
+
+
 def test_lg_04_rolls_by_size_with_snapshot_and_flush_wanted() -> None:
     disk, tracer = MemDisk(), ListTracer()
     log = open_log(disk, LogConfig(segment_bytes=1000), tracer=tracer)

@@ -92,6 +92,18 @@ def test_directories(disk: HostDisk, tmp_path: Path) -> None:
         disk.makedirs(str(tmp_path / "file"))
 
 
+def test_a_second_name(disk: HostDisk, tmp_path: Path) -> None:
+    source, target = str(tmp_path / "x"), str(tmp_path / "y")
+    disk.write_file_atomically(source, b"one")
+    disk.link(source, target)
+    disk.write_file_atomically(source, b"two")
+    assert disk.read_file(target) == b"one", "what replaces one name leaves the other"
+    with pytest.raises(FileExistsError):
+        disk.link(source, target)
+    with pytest.raises(FileNotFoundError):
+        disk.link(str(tmp_path / "z"), str(tmp_path / "w"))
+
+
 def test_bl_15_a_lock_is_held_once_and_ends_with_its_release(disk: HostDisk, tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     held = disk.lock(path)

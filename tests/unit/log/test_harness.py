@@ -67,6 +67,26 @@ def test_disk_loses_what_was_not_synced() -> None:
         kept.pread(1, 0)
 
 
+def test_disk_gives_a_file_a_second_name() -> None:
+    disk = MemDisk()
+    disk.makedirs("/a")
+    disk.makedirs("/b")
+    disk.open("/a/x", create=True).pwritev([b"one"], 0)
+    disk.link("/a/x", "/b/y")
+    file = disk.open("/b/y")
+    file.pwritev([b"two"], 0)
+    assert disk.read_file("/a/x") == b"two"
+    with pytest.raises(FileExistsError):
+        disk.link("/a/x", "/b/y")
+    with pytest.raises(FileNotFoundError):
+        disk.link("/a/z", "/b/z")
+    file.sync()
+    disk.sync_dir("/b")
+    disk.unlink("/a/x")
+    disk.crash()
+    assert disk.tree() == ["/b/y"] and disk.read_file("/b/y") == b"two"
+
+
 def test_disk_tears_what_was_under_way() -> None:
     seen: set[bytes] = set()
     for seed in range(200):

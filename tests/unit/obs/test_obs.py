@@ -206,3 +206,13 @@ def test_ce_30_the_controllers_numbers_have_kafkas_names() -> None:
         assert line in page.splitlines(), line
     numbers.active_controller_count = 0
     assert "activecontrollercount 0.0" in metrics.render().decode()
+
+
+def test_the_trace_file_keeps_what_a_quiet_log_leaves_out(tmp_path: Path) -> None:
+    path, stream = tmp_path / "trace.jsonl", io.StringIO()
+    tracer = open_tracer(NODE, FakeClock(), level="warning", stream=stream, timeline_path=str(path))
+    tracer.emit(Moved(partition="t-0"))
+    tracer.emit(Whispered())
+    tracer.close()
+    assert [event["partition"] for event in read_timeline(path)] == ["t-0"]
+    assert stream.getvalue() == ""

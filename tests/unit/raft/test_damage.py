@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import Fault
 from kraftlite.raft.damage import check_only_copy
+from kraftlite.raft.flush_mark import FILE_NAME, FlushMark, read_flush_mark
 from tests.harness.disk import MemDisk
 
 DIRECTORY = "/m"
@@ -61,3 +64,84 @@ def test_rf_46_a_missing_segment_is_fatal_and_named() -> None:
         check_only_copy(disk_with({segment(0, "index"): b""}), DIRECTORY)
     with pytest.raises(Fault, match=r"0003\.log is damaged"):
         check_only_copy(disk_with({segment(0): one, segment(3): two[:-5], segment(6): three}), DIRECTORY)
+
+
+def marked(data: bytes | None, flushed: int, *, snapshot_end: int | None = None) -> MemDisk:
+    """A directory with this log, of which everything below `flushed` was flushed."""
+    files = {} if data is None else {FIRST: data}
+    if snapshot_end is not None:
+        files[f"{DIRECTORY}/{snapshot_end:020d}-0000000001.checkpoint"] = b"s"
+    disk = disk_with(files)
+    FlushMark(disk, DIRECTORY).write(flushed)
+    return disk
+
+
+def test_rf_46_a_log_smaller_than_a_page_that_became_zeros_is_told_from_a_torn_first_write() -> None:
+    """Nothing intact is left in it: only the mark says that there was something."""
+    zeros = bytes(len(b"".join(batches(0, 5))))
+    check_only_copy(disk_with({FIRST: zeros}), DIRECTORY)
+    check_only_copy(marked(zeros, 0), DIRECTORY)
+    with pytest.raises(Fault, match=r"0000\.log is damaged at byte 0: the records from offset 0 on are lost"):
+        check_only_copy(marked(zeros, 1), DIRECTORY)
+
+
+def test_rf_46_a_log_that_ends_before_what_was_flushed_is_fatal() -> None:
+    first, *rest = batches(0, 5)
+    whole = first + b"".join(rest)
+    for data in (whole, whole + b"half a batch", whole + bytes(200)):
+        check_only_copy(marked(data, 5), DIRECTORY)
+        check_only_copy(marked(data, 3), DIRECTORY)
+    with pytest.raises(Fault, match=r"damaged at byte \d+: the records from offset 4 on are lost"):
+        check_only_copy(marked(whole[:-7], 5), DIRECTORY)
+    check_only_copy(marked(whole[:-7], 4), DIRECTORY)
+    for data, end in ((first, 1), (b"", 0), (None, 0)):
+        with pytest.raises(Fault, match=f"ends at offset {end}, the records from there to 4 were flushed and are lost"):
+            check_only_copy(marked(data, 5), DIRECTORY)
+
+
+def test_rf_46_a_snapshot_that_reaches_as_far_makes_up_for_the_log() -> None:
+    """A crash while the log is started anew at the end of a snapshot."""
+    check_only_copy(marked(None, 5, snapshot_end=5), DIRECTORY)
+    with pytest.raises(Fault, match="ends at offset 0"):
+        check_only_copy(marked(None, 5, snapshot_end=4), DIRECTORY)
+
+
+def test_rf_46_a_flush_mark_never_claims_what_it_does_not_know() -> None:
+    """It is not flushed itself: after a power cut any of its bytes may be old, new or zero."""
+    disk = MemDisk()
+    disk.makedirs(DIRECTORY)
+    assert read_flush_mark(disk, DIRECTORY) == 0
+    mark = FlushMark(disk, DIRECTORY)
+    path = f"{DIRECTORY}/{FILE_NAME}"
+    contents = []
+    for offset in (99, 1234567):
+        mark.write(offset)
+        assert read_flush_mark(disk, DIRECTORY) == offset
+        contents.append(disk.read_file(path))
+    old, new = contents
+    for cut in range(len(new) + 1):
+        for torn in (new[:cut] + old[cut:], new[:cut] + bytes(len(new) - cut), new[:cut]):
+            disk.write_file_atomically(path, torn)
+            assert read_flush_mark(disk, DIRECTORY) in (0, 99, 1234567)
+    mark.remove()
+    mark.remove()
+    assert disk.stat(path) is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rf_46_no_power_cut_makes_the_only_copy_look_damaged(seed: int) -> None:
+    """Whatever part of the unflushed bytes reached the disk: the mark is written behind the flush, so it never runs ahead."""
+    rng = random.Random(seed)
+    disk = disk_with({FIRST: b""})
+    mark, log, position = FlushMark(disk, DIRECTORY), disk.open(FIRST), 0
+    flushed = 0
+    for number, batch in enumerate(batches(0, 12)):
+        position += log.pwritev([batch], position)
+        if rng.random() < 0.5:
+            log.sync()
+            flushed = number + 1
+            mark.write(flushed)
+    disk.sync_dir(DIRECTORY)
+    disk.crash(rng)
+    assert read_flush_mark(disk, DIRECTORY) <= flushed
+    check_only_copy(disk, DIRECTORY)

@@ -1,0 +1,95 @@
+"""explain: what happened to a partition, a topic, a node, the controller or a record, and why."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json
+from kraftlite.local.recorded import history_of, read_history
+from kraftlite.local.state import load
+from kraftlite.obs.explain import KINDS, Subject, UnknownSubject, WallClock
+from kraftlite.obs.explain import explain as explain_events
+
+_RELATIVE = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNIX_S = 1_000_000_000
+"""Numbers from here on are seconds since 1970; smaller ones are since the first recorded event."""
+
+
+@click.command("explain", context_settings={"ignore_unknown_options": False})
+@click.argument("subject", type=click.Choice(KINDS), metavar="SUBJECT")
+@click.argument("name", required=False)
+@click.option("--since", metavar="TIME", help="From when on. Default: the first recorded event.")
+@click.option("--until", metavar="TIME", help="Until when. Default: the last one.")
+@click.option(
+    "--trace",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="A node's trace file, instead of --data-dir.",
+)
+@data_dir_option
+@output_option
+@click.option("--json", "output", flag_value="json", help="Short for --output json.")
+def explain(
+    subject: str,
+    name: str | None,
+    since: str | None,
+    until: str | None,
+    files: tuple[Path, ...],
+    data_dir: Path | None,
+    output: str,
+) -> None:
+    """Tell what happened, and why, from what the nodes recorded.
+
+    \b
+    kraftlite explain partition orders-0     its leaders, ISRs, gaps in writing, truncations
+    kraftlite explain topic orders           the same for all of its partitions
+    kraftlite explain node 2                 its starts, stops, silences and fencings
+    kraftlite explain controller             the elections of the metadata quorum
+    kraftlite explain record 1841            one record of the metadata log, its cause and its effect
+
+    TIME is -5m (or ms, s, h, d) before now, 2026-01-31T12:00:00, Unix seconds, or seconds after the first recorded event.
+    """
+    try:
+        wanted = Subject.parse(subject, name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    with local_errors():
+        history = read_history(files) if files else history_of(load(data_dir_of(data_dir)))
+    now_ms = int(time.time() * 1000)
+    since_ms = moment(since, "--since", now_ms, history.begin_ms)
+    until_ms = moment(until, "--until", now_ms, history.begin_ms)
+    if since_ms is not None and until_ms is not None and since_ms > until_ms:
+        raise click.UsageError(f"--since {since} is after --until {until}")
+    try:
+        found = explain_events(history, wanted, since_ms=since_ms, until_ms=until_ms, clock=WallClock())
+    except UnknownSubject as error:
+        raise click.ClickException(str(error)) from None
+    if output == "json":
+        print_json(found.to_dict())
+    else:
+        click.echo(found.text())
+
+
+def moment(text: str | None, option: str, now_ms: int, begin_ms: int) -> int | None:
+    """Milliseconds since 1970. Raises UsageError for what is not a time."""
+    if text is None:
+        return None
+    relative = _RELATIVE.fullmatch(text)
+    if relative is not None:
+        return now_ms - int(float(relative[1]) * _UNIT_MS[relative[2]])
+    try:
+        number = float(text)
+        return int(number * 1000) + (0 if number >= _UNIX_S else begin_ms)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise click.UsageError(f"{option} {text}: allowed are -5m, 2026-01-31T12:00:00, and seconds") from None

@@ -1,0 +1,71 @@
+"""What a step of the core brings about: answers to give and records to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kraftlite.coordinator.api import Producer
+from kraftlite.coordinator.records import CoordinatorRecord
+from kraftlite.model.errors import ErrorCode
+
+Then = Callable[[ErrorCode], None]
+
+
+class Answer(NamedTuple):
+    """The answer to a request: its result, or the ApiError with which it is refused."""
+
+    request_id: int
+    result: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """One batch to append; the core waits for `Written(token)`, which must follow in the order of the appends."""
+
+    token: int
+    records: tuple[CoordinatorRecord, ...]
+    producer: Producer | None = None
+
+
+class Output(NamedTuple):
+    """The answers are independent of the appends: what must be durable first is answered by a later step."""
+
+    answers: Sequence[Answer]
+    appends: Sequence[Append]
+
+
+class Effects:
+    """Shared by the parts of one core: the time of the step, and its output so far."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.wall_ms = 0
+        self._answers: list[Answer] = []
+        self._appends: list[Append] = []
+        self._then: dict[int, Then] = {}
+        self._tokens = 0
+
+    def answer(self, request_id: int, result: Any) -> None:
+        self._answers.append(Answer(request_id, result))
+
+    def append(self, records: Sequence[CoordinatorRecord], then: Then, producer: Producer | None = None) -> None:
+        """Write `records`, which are not none, and call `then` with what became of it once it is known."""
+        assert records, "nothing to write"
+        self._tokens += 1
+        self._then[self._tokens] = then
+        self._appends.append(Append(token=self._tokens, records=tuple(records), producer=producer))
+
+    def written(self, token: int, error: ErrorCode) -> None:
+        self._then.pop(token)(error)
+
+    @property
+    def unwritten(self) -> int:
+        """Appends whose fate is not known yet."""
+        return len(self._then)
+
+    def take(self) -> Output:
+        output = Output(self._answers, self._appends)
+        self._answers, self._appends = [], []
+        return output

@@ -1,0 +1,330 @@
+"""Committed offsets: who may commit, what is committed, and when it is forgotten.
+
+Source: CP-36 to CP-39; KIP-98 (transactional commits), KIP-211 (expiry), KIP-447 (stable fetches), KIP-496 (deletion).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kraftlite.coordinator.api import CommitRequest, DeleteGroupRequest, DeleteOffsetsRequest, FetchedOffset, OffsetToCommit
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.consumer_protocol import CONSUMER
+from kraftlite.coordinator.effects import Effects, Then
+from kraftlite.coordinator.group import Group, GroupState
+from kraftlite.coordinator.groups import Groups, client_error
+from kraftlite.coordinator.records import (
+    CommittedOffset,
+    CoordinatorRecord,
+    group_tombstone,
+    offset_record,
+    offset_tombstone,
+)
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.trace.group import GroupDeleted, OffsetsExpired
+
+MAX_TOMBSTONES_PER_BATCH: Final = 1_000
+
+_NONE: Final = ErrorCode.NONE
+
+
+class Offsets:
+    """The offsets of one shard's groups. A commit counts, and is answered, once its record is committed in the log (CP-37).
+
+    Offsets of a transaction count when it ends with a commit; until then they are pending. Raises ApiError before anything
+    changed. Source: CP-36 to CP-40.
+    """
+
+    def __init__(self, config: GroupConfig, effects: Effects, groups: Groups, tracer: Tracer) -> None:
+        self._config = config
+        self._effects = effects
+        self._groups = groups
+        self._tracer = tracer
+        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+        """Per producer id with an open transaction."""
+        self._unwritten: Counter[str] = Counter()
+        """Per group the commits whose fate is not known yet."""
+
+    def __len__(self) -> int:
+        return sum(len(found) for found in self._committed.values())
+
+    def group_ids(self) -> Iterable[str]:
+        """Of the groups with committed or pending offsets."""
+        found = dict.fromkeys(self._committed)
+        for by_group in self._pending.values():
+            found.update(dict.fromkeys(by_group))
+        return found
+
+    # --- commit -------------------------------------------------------------------------------------------------------
+
+    def commit(self, request_id: int, request: CommitRequest) -> None:
+        """CP-36. Answers a tuple of `ErrorCode`, one per offset, in order."""
+        group = self._check_commit(request)
+        wall_ms = self._effects.wall_ms
+        expire_ms = None if request.retention_ms is None else wall_ms + request.retention_ms
+        results = [self._check_offset(offset) for offset in request.offsets]
+        accepted = [
+            (offset.tp, CommittedOffset(offset.offset, offset.leader_epoch, offset.metadata, wall_ms, expire_ms))
+            for offset, result in zip(request.offsets, results, strict=True)
+            if result is _NONE
+        ]
+        if not accepted:
+            self._effects.answer(request_id, tuple(results))
+            return
+        group_id, producer = group.group_id, request.producer
+        self._unwritten[group_id] += 1
+
+        def written(error: ErrorCode) -> None:
+            self._written(group_id)
+            if error is not _NONE:
+                told = client_error(error, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+                self._effects.answer(request_id, tuple(told if result is _NONE else result for result in results))
+                return
+            for tp, committed in accepted:
+                self._put(group_id, tp, committed, None if producer is None else producer.producer_id)
+            self._effects.answer(request_id, tuple(results))
+
+        records = [offset_record(group_id, tp, committed) for tp, committed in accepted]
+        self._effects.append(records, written, producer)
+
+    def _written(self, group_id: str) -> None:
+        self._unwritten[group_id] -= 1
+        if not self._unwritten[group_id]:
+            del self._unwritten[group_id]
+
+    def _check_offset(self, offset: OffsetToCommit) -> ErrorCode:
+        too_long = len(offset.metadata.encode("utf-8", "surrogatepass")) > self._config.offset_metadata_max_bytes
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else _NONE
+
+    def _check_commit(self, request: CommitRequest) -> Group:
+        """The group, made for a commit from outside of any group management. ApiError when it may not commit."""
+        group = self._groups.by_id.get(request.group_id)
+        if group is None:
+            if request.generation >= 0:
+                code = ErrorCode.ILLEGAL_GENERATION if request.producer is not None else request.group_must_exist_error
+                raise ApiError(code, f"group {request.group_id} does not exist")
+            return self._groups.obtain(request.group_id)
+        if group.state is GroupState.DEAD:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
+        if request.generation < 0 and not request.member_id and request.instance_id is None:
+            if group.state is GroupState.EMPTY or request.producer is not None:
+                return group
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: a commit must come from one of them")
+        if request.generation < 0 and group.state is GroupState.EMPTY and request.producer is None:
+            return group
+        member = group.check_member(request.member_id, request.instance_id)
+        if request.generation != group.generation:
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.group_id} is in generation {group.generation}")
+        if request.producer is not None:
+            return group
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} waits for its leader's assignment")
+        self._groups.touch(group, member)
+        return group
+
+    def _put(self, group_id: str, tp: TopicPartition, committed: CommittedOffset, producer_id: int | None = None) -> None:
+        if producer_id is None:
+            self._committed.setdefault(group_id, {})[tp] = committed
+        else:
+            self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[tp] = committed
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The transaction's marker is in the log: its offsets count now, or never did."""
+        by_group = self._pending.pop(producer_id, {})
+        if committed:
+            for group_id, found in by_group.items():
+                self._committed.setdefault(group_id, {}).update(found)
+
+    # --- fetch --------------------------------------------------------------------------------------------------------
+
+    def fetch(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> tuple[FetchedOffset, ...]:
+        """CP-38. None: all that the group has committed, in the order of names. With `require_stable` a partition with an offset in
+        an open transaction is UNSTABLE_OFFSET_COMMIT."""
+        committed = self._committed.get(group_id, {})
+        wanted = sorted(committed) if partitions is None else partitions
+        found = []
+        for tp in wanted:
+            offset = committed.get(tp)
+            if require_stable and self._is_pending(group_id, tp):
+                found.append(FetchedOffset(tp, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            elif offset is None:
+                found.append(FetchedOffset(tp, _NONE))
+            else:
+                found.append(FetchedOffset(tp, _NONE, offset.offset, offset.leader_epoch, offset.metadata))
+        return tuple(found)
+
+    def _is_pending(self, group_id: str, tp: TopicPartition) -> bool:
+        return any(tp in by_group.get(group_id, ()) for by_group in self._pending.values())
+
+    def _has_pending(self, group_id: str) -> bool:
+        return group_id in self._unwritten or any(group_id in by_group for by_group in self._pending.values())
+
+    # --- deletion -----------------------------------------------------------------------------------------------------
+
+    def delete_group(self, request_id: int, request: DeleteGroupRequest) -> None:
+        """CP-40. Answers an `ErrorCode`."""
+        group = self._existing(request.group_id)
+        if group.state is not GroupState.EMPTY:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
+        self._remove_group(group, "asked to", lambda error: self._effects.answer(request_id, client_error(error)))
+
+    def _existing(self, group_id: str) -> Group:
+        group = self._groups.by_id.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
+        return group
+
+    def _remove_group(self, group: Group, reason: str, then: Then | None = None) -> None:
+        """Dead until its tombstones are committed, gone then; alive again when they could not be written."""
+        group_id, since_ms = group.group_id, group.state_since_ms
+        group.transition(GroupState.DEAD, self._effects.wall_ms)
+        group.pending.clear()
+
+        def gone(error: ErrorCode) -> None:
+            if error is _NONE:
+                self._committed.pop(group_id, None)
+                for by_group in self._pending.values():
+                    by_group.pop(group_id, None)
+                self._groups.by_id.pop(group_id, None)
+                self._tracer.emit(GroupDeleted(group=group_id, reason=reason))
+            else:
+                group.transition(GroupState.EMPTY, self._effects.wall_ms)
+                group.state_since_ms = since_ms
+            if then is not None:
+                then(error)
+
+        records = [offset_tombstone(group_id, tp) for tp in self._committed.get(group_id, {})]
+        if group.generation > 0 or group.protocol_type is not None:
+            records.append(group_tombstone(group_id))
+        self._append_all(records, gone)
+
+    def _append_all(self, records: list[CoordinatorRecord], then: Then) -> None:
+        """In batches of bounded size; `then` gets the first error of any, after the last of them."""
+        chunks = [records[at : at + MAX_TOMBSTONES_PER_BATCH] for at in range(0, len(records), MAX_TOMBSTONES_PER_BATCH)]
+        if not chunks:
+            then(_NONE)
+            return
+        errors: list[ErrorCode] = []
+
+        def one(error: ErrorCode) -> None:
+            errors.append(error)
+            if len(errors) == len(chunks):
+                then(next((found for found in errors if found is not _NONE), _NONE))
+
+        for chunk in chunks:
+            self._effects.append(chunk, one)
+
+    def delete_offsets(self, request_id: int, request: DeleteOffsetsRequest) -> None:
+        """CP-40. Answers a tuple of `ErrorCode`, one per partition. Of a live consumer group only what it does not read goes."""
+        group = self._existing(request.group_id)
+        subscribed: tuple[str, ...] = ()
+        if group.state is not GroupState.EMPTY:
+            topics = group.subscribed_topics()
+            if group.protocol_type != CONSUMER or topics is None:
+                raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
+            subscribed = topics
+        results = [
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else _NONE for tp in request.partitions
+        ]
+        committed = self._committed.get(group.group_id, {})
+        gone = [tp for tp, result in zip(request.partitions, results, strict=True) if result is _NONE and tp in committed]
+
+        def deleted(error: ErrorCode) -> None:
+            told = client_error(error)
+            self._effects.answer(request_id, tuple(told if result is _NONE else result for result in results))
+
+        self._forget(group.group_id, gone, deleted)
+
+    def _forget(self, group_id: str, partitions: Sequence[TopicPartition], then: Then | None = None) -> None:
+        def gone(error: ErrorCode) -> None:
+            if error is _NONE:
+                self._drop(group_id, partitions)
+            if then is not None:
+                then(error)
+
+        self._append_all([offset_tombstone(group_id, tp) for tp in partitions], gone)
+
+    def _drop(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        committed = self._committed.get(group_id)
+        if committed is None:
+            return
+        for tp in partitions:
+            committed.pop(tp, None)
+        if not committed:
+            del self._committed[group_id]
+
+    def partitions_deleted(self, topics: frozenset[str]) -> None:
+        """Topics were deleted, and their offsets with them (CP-39)."""
+        for group_id, committed in list(self._committed.items()):
+            gone = [tp for tp in committed if tp.topic in topics]
+            if gone:
+                self._forget(group_id, gone)
+        for by_group in self._pending.values():
+            for found in by_group.values():
+                for tp in [tp for tp in found if tp.topic in topics]:
+                    del found[tp]
+
+    # --- expiry -------------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Forget what nobody has used for `offsets.retention.minutes`, and empty groups that have nothing left (CP-39)."""
+        for group in list(self._groups.by_id.values()):
+            if group.state is GroupState.DEAD:
+                continue
+            committed = self._committed.get(group.group_id, {})
+            expired = self._expired(group, committed)
+            idle = group.state is GroupState.EMPTY and not group.pending and not self._has_pending(group.group_id)
+            if expired:
+                self._tracer.emit(OffsetsExpired(group=group.group_id, count=len(expired)))
+            if idle and len(expired) == len(committed):
+                self._remove_group(group, "nothing left")
+            elif expired:
+                self._forget(group.group_id, expired)
+
+    def _expired(self, group: Group, committed: dict[TopicPartition, CommittedOffset]) -> list[TopicPartition]:
+        """KIP-211: since the group became empty; since the commit for groups without members ever, and for topics that a stable group
+        of consumers does not subscribe to. An offset with a time of its own goes then."""
+        wall_ms, retention_ms = self._effects.wall_ms, self._config.offsets_retention_ms
+        since_ms: int | None = None
+        kept: tuple[str, ...] = ()
+        if group.protocol_type is not None and group.state is GroupState.EMPTY:
+            since_ms = group.state_since_ms
+        elif group.protocol_type is not None:
+            topics = group.subscribed_topics() if group.state is GroupState.STABLE else None
+            if topics is None:
+                return []
+            kept = topics
+        expired = []
+        for tp, offset in committed.items():
+            if tp.topic in kept or self._is_pending(group.group_id, tp):
+                continue
+            if offset.expire_ms is not None:
+                due = wall_ms >= offset.expire_ms
+            else:
+                due = wall_ms - (offset.commit_ms if since_ms is None else since_ms) >= retention_ms
+            if due:
+                expired.append(tp)
+        return expired
+
+    # --- storage ------------------------------------------------------------------------------------------------------
+
+    def replay(
+        self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None, producer_id: int | None = None
+    ) -> None:
+        """A record of the log; None: a tombstone. `producer_id`: of a transaction whose end is not known yet."""
+        if committed is not None:
+            self._put(group_id, tp, committed, producer_id)
+        else:
+            self._drop(group_id, (tp,))
+
+    def loaded(self) -> None:
+        """The log is read: who committed without ever having been a group is one now."""
+        for group_id in self.group_ids():
+            self._groups.obtain(group_id)

@@ -1,0 +1,49 @@
+"""What a group coordinator needs from the broker around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from kraftlite.log.log import AppendOrigin
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, OffsetResult, ProduceEntry, ProduceResult
+
+
+class Led(Protocol):
+    """A local replica, as far as leadership goes."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+
+class OffsetsLog(Protocol):
+    """The part of `ReplicaManager` through which coordinators write and read their topics."""
+
+    def append(
+        self,
+        entries: Sequence[ProduceEntry],
+        /,
+        *,
+        acks: int,
+        timeout_ms: int,
+        on_done: Callable[[list[ProduceResult]], None],
+        origin: AppendOrigin,
+    ) -> None: ...
+
+    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
+
+    def list_offset(
+        self,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        timestamp: int,
+        /,
+        *,
+        current_leader_epoch: int | None,
+        read_committed: bool,
+        debug: bool = False,
+    ) -> OffsetResult: ...
+
+    def partition(self, tp: TopicPartition, /) -> Led | None: ...

@@ -1,0 +1,193 @@
+"""The groups and offsets of one partition of `__consumer_offsets`: the core that the driver steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kraftlite.coordinator.api import (
+    CommitRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    FetchedOffset,
+    GroupDescription,
+    GroupOverview,
+    HeartbeatRequest,
+    JoinRequest,
+    JoinResult,
+    LeaveRequest,
+    Request,
+    SyncRequest,
+)
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.effects import Effects, Output
+from kraftlite.coordinator.group import GroupState
+from kraftlite.coordinator.groups import Groups
+from kraftlite.coordinator.offsets import Offsets
+from kraftlite.coordinator.rebalance import Timer
+from kraftlite.coordinator.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Tracer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A member or a client asks; the answer carries the same id."""
+
+    request_id: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The fate of an append: NONE when it is committed, that is below the high watermark."""
+
+    token: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsDeleted:
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    """The marker that ends a producer's transaction is in the partition."""
+
+    producer_id: int
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed; every step looks at the deadlines, this one at nothing else."""
+
+
+Event = Asked | Written | TopicsDeleted | TransactionEnded | Tick
+
+_EXPIRE: Final = (Timer.EXPIRE, "", "")
+
+
+class GroupShard:
+    """A deterministic state machine: `step(event, now_ms, wall_ms) -> Output`, to be stepped at `next_deadline_ms` at the latest.
+
+    Filled by `replay` in log order, then `loaded`, then stepped. Never waits, reads no clock, draws member ids from the `Random`
+    it is given. What a request is refused with is an ApiError in its answer. `resign` ends it: whoever waits is told.
+    Source: CP-25 to CP-41, ML-22.
+    """
+
+    def __init__(self, config: GroupConfig, tracer: Tracer, entropy: random.Random) -> None:
+        self._config = config
+        self._effects = Effects()
+        self.groups = Groups(config, self._effects, tracer, entropy)
+        self.offsets = Offsets(config, self._effects, self.groups, tracer)
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def replay(self, key: bytes | None, value: bytes | None, *, producer_id: int | None = None, wall_ms: int) -> None:
+        """One record of the log. `producer_id`: of the transaction it belongs to. ApiError(CORRUPT_MESSAGE) when it cannot be read."""
+        self._effects.wall_ms = wall_ms
+        if key is None:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record of __consumer_offsets without a key")
+        decoded = decode_key(key)
+        if isinstance(decoded, OffsetKey):
+            offset = None if value is None else decode_offset(value)
+            self.offsets.replay(decoded.group_id, decoded.tp, offset, producer_id)
+        elif isinstance(decoded, GroupKey):
+            self.groups.replay(decoded.group_id, None if value is None else decode_group(value))
+
+    def replay_end(self, producer_id: int, *, committed: bool) -> None:
+        """A transaction marker of the log."""
+        self.offsets.end_transaction(producer_id, committed=committed)
+
+    def loaded(self, now_ms: int, wall_ms: int) -> Output:
+        self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
+        self.offsets.loaded()
+        self.groups.loaded()
+        self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
+        return self._effects.take()
+
+    # --- stepping -----------------------------------------------------------------------------------------------------
+
+    def step(self, event: Event, now_ms: int, wall_ms: int) -> Output:
+        self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
+        if isinstance(event, Asked):
+            self._ask(event.request_id, event.request)
+        elif isinstance(event, Written):
+            self._effects.written(event.token, event.error)
+        elif isinstance(event, TopicsDeleted):
+            self.offsets.partitions_deleted(event.topics)
+        elif isinstance(event, TransactionEnded):
+            self.offsets.end_transaction(event.producer_id, committed=event.committed)
+        while (key := self.groups.deadlines.pop_due(now_ms)) is not None:
+            if key == _EXPIRE:
+                self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
+                self.offsets.expire()
+            else:
+                self.groups.time_is_up(key)
+        return self._effects.take()
+
+    def next_deadline_ms(self) -> int | None:
+        """Monotonic; maybe earlier than anything is really due."""
+        return self.groups.deadlines.next_ms()
+
+    def resign(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Output:
+        self.groups.resign(error)
+        return self._effects.take()
+
+    def _ask(self, request_id: int, request: Request) -> None:
+        try:
+            self._dispatch(request_id, request)
+        except ApiError as error:
+            if isinstance(request, JoinRequest):
+                full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+                member_id = "" if full else request.member_id
+                self._effects.answer(request_id, JoinResult(error=error.code, member_id=member_id))
+            else:
+                self._effects.answer(request_id, error)
+
+    def _dispatch(self, request_id: int, request: Request) -> None:
+        if isinstance(request, HeartbeatRequest):
+            self.groups.heartbeat(request_id, request)
+        elif isinstance(request, CommitRequest):
+            self.offsets.commit(request_id, request)
+        elif isinstance(request, JoinRequest):
+            self.groups.join(request_id, request)
+        elif isinstance(request, SyncRequest):
+            self.groups.sync(request_id, request)
+        elif isinstance(request, LeaveRequest):
+            self.groups.leave(request_id, request)
+        elif isinstance(request, DeleteGroupRequest):
+            self.offsets.delete_group(request_id, request)
+        elif isinstance(request, DeleteOffsetsRequest):
+            self.offsets.delete_offsets(request_id, request)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> tuple[FetchedOffset, ...]:
+        """Of an unknown group nothing is committed, which is no error (CP-38)."""
+        return self.offsets.fetch(group_id, partitions, require_stable=require_stable)
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """None: there is no such group."""
+        group = self.groups.by_id.get(group_id)
+        return None if group is None or group.state is GroupState.DEAD else group.describe()
+
+    def overviews(self) -> Iterable[GroupOverview]:
+        for group in self.groups.by_id.values():
+            if group.state is not GroupState.DEAD:
+                yield group.overview()
+
+    @property
+    def group_count(self) -> int:
+        return len(self.groups.by_id)
+
+    @property
+    def offset_count(self) -> int:
+        return len(self.offsets)

@@ -1,0 +1,27 @@
+"""The events that the nodes of a local cluster keep, each in its own directory, also of nodes that were killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kraftlite.local.state import LocalCluster, LocalError
+from kraftlite.obs.explain import History, from_line
+from kraftlite.obs.timeline import read_timeline
+
+
+def history_of(cluster: LocalCluster) -> History:
+    """Raises LocalError when no node has recorded anything."""
+    history = read_history(node.trace_path for node in cluster.nodes)
+    if not history.events:
+        raise LocalError(
+            f"no node of the cluster in {cluster.data_dir} has recorded anything in {cluster.nodes[0].trace_path.name}: "
+            "kraftlite.trace.enable is false, or kraftlite.trace.file is another file (name it with --trace)"
+        )
+    return history
+
+
+def read_history(paths: Iterable[Path]) -> History:
+    """Of trace files; one that is not there has no events, and a line that is damaged is left out."""
+    found = (from_line(line) for path in paths for line in read_timeline(path))
+    return History(event for event in found if event is not None)

@@ -1,0 +1,275 @@
+"""Recorded events put in order and indexed: by node, by partition, by record of the metadata log, by operation."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kraftlite.obs.explain_events import Recorded
+
+RECORD = "controller.record_appended"
+RECORDS = "controller.records_appended"
+METADATA_LOG = "__cluster_metadata-0"
+_REGISTRATIONS = ("RegisterBroker", "BrokerRegistrationChange", "UnregisterBroker")
+_HOT = frozenset(
+    {
+        "controller.stable_advanced",
+        "metadata.image_published",
+        "partition.hw_advanced",
+        "partition.produce_completed",
+        "partition.produce_parked",
+        "raft.batch_appended",
+        "raft.hw_advanced",
+    }
+)
+"""What a simulation records per produce or per batch. No story needs it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Change:
+    """One record of a partition: what it was before (None: not known, or new) and what it is after. `leader` None: nobody leads.
+
+    `record` is the record as the active controller traced it. Where that is missing (it was one of many, or the controller's
+    trace is gone) the change is known from what brokers made of it: `record` is then the event of a broker, or of the operation.
+    """
+
+    ms: int
+    node: int
+    offset: int | None
+    partition: str
+    new: bool
+    old_leader: int | None
+    leader: int | None
+    old_leader_epoch: int | None
+    leader_epoch: int
+    old_isr: tuple[int, ...] | None
+    isr: tuple[int, ...]
+    partition_epoch: int
+    record: Recorded
+
+    @property
+    def moves_leader(self) -> bool:
+        return not self.new and (self.old_leader != self.leader or self.old_leader_epoch != self.leader_epoch)
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Who left the ISR."""
+        return tuple(member for member in self.old_isr or () if member not in self.isr)
+
+    @property
+    def joined(self) -> tuple[int, ...]:
+        return tuple(member for member in self.isr if member not in self.old_isr) if self.old_isr is not None else ()
+
+
+class History:
+    """All events by time. Events of the same millisecond stay in the order in which they were given."""
+
+    def __init__(self, events: Iterable[Recorded]) -> None:
+        self.events = sorted((event for event in events if event.event not in _HOT), key=lambda event: event.ms)
+        self.by_node: dict[int, list[Recorded]] = {}
+        self.by_partition: dict[str, list[Recorded]] = {}
+        self.by_name: dict[str, list[Recorded]] = {}
+        self.records: dict[int, Recorded] = {}
+        """By offset, without those that were lost with the controller that wrote them."""
+        self.by_cause: dict[int, list[Recorded]] = {}
+        """By the offset of the record that caused them."""
+        self._batches: list[Recorded] = []
+        for event in self.events:
+            self._index(event)
+        self._siblings: dict[int, list[Recorded]] = {}
+        self._registrations: dict[int, list[Recorded]] = {}
+        for _, record in sorted(self.records.items()):
+            if record.get("first_offset") is not None:
+                self._siblings.setdefault(int(record.get("first_offset")), []).append(record)
+            if record.get("record") in _REGISTRATIONS:
+                self._registrations.setdefault(record.detail.get("broker_id", -1), []).append(record)
+        self.changes = {name: list(_changes(name, self, found)) for name, found in self.by_partition.items()}
+        self._starts = {node: [e for e in found if e.event == "node.starting"] for node, found in self.by_node.items()}
+
+    def _index(self, event: Recorded) -> None:
+        self.by_node.setdefault(event.node, []).append(event)
+        self.by_name.setdefault(event.event, []).append(event)
+        partition = event.partition
+        if partition is not None and partition != METADATA_LOG:
+            self.by_partition.setdefault(partition, []).append(event)
+        offset = event.caused_by_record
+        if offset is not None:
+            self.by_cause.setdefault(offset, []).append(event)
+        if event.event == RECORD:
+            self.records[int(event.get("offset"))] = event
+        elif event.event == RECORDS:
+            self._batches.append(event)
+        elif event.event == "raft.leader_elected":
+            # What the new leader's log does not have was never committed; the offsets are used anew.
+            start = int(event.get("epoch_start_offset", 0))
+            for offset in [offset for offset in self.records if offset >= start]:
+                del self.records[offset]
+
+    # --- what there is
+
+    def nodes(self) -> list[int]:
+        return sorted(self.by_node)
+
+    def partitions(self) -> list[str]:
+        """The partitions of topics, in order of name and number."""
+        return sorted(self.by_partition, key=_split)
+
+    def topics(self) -> list[str]:
+        named = [e.detail.get("name") if e.get("record") == "Topic" else e.get("detail") for e in self.topic_records()]
+        return sorted({_split(name)[0] for name in self.by_partition} | {str(name) for name in named if name is not None})
+
+    def topic_records(self) -> list[Recorded]:
+        """Creations and deletions of topics, by offset."""
+        return [e for _, e in sorted(self.records.items()) if e.get("record") in ("Topic", "RemoveTopic")]
+
+    def partitions_of(self, topic: str) -> list[str]:
+        return [name for name in self.partitions() if _split(name)[0] == topic]
+
+    @property
+    def begin_ms(self) -> int:
+        return self.events[0].ms if self.events else 0
+
+    @property
+    def end_ms(self) -> int:
+        return self.events[-1].ms if self.events else 0
+
+    # --- finding
+
+    def named(self, *names: str, node: int | None = None, since_ms: int = 0, until_ms: int | None = None) -> Iterator[Recorded]:
+        """Events of these names by time; `until_ms` inclusive."""
+        source = self.by_node.get(node, []) if node is not None else self.events
+        start = bisect_left(source, since_ms, key=lambda event: event.ms)
+        for event in source[start:]:
+            if until_ms is not None and event.ms > until_ms:
+                return
+            if event.event in names:
+                yield event
+
+    def last(self, *names: str, node: int | None = None, until_ms: int, since_ms: int = 0, **facts: Any) -> Recorded | None:
+        """The last such event at or before `until_ms`, with these facts."""
+        found = None
+        for event in self.named(*names, node=node, since_ms=since_ms, until_ms=until_ms):
+            if all(event.get(name) == value for name, value in facts.items()):
+                found = event
+        return found
+
+    def first(
+        self, *names: str, node: int | None = None, since_ms: int, until_ms: int | None = None, **facts: Any
+    ) -> Recorded | None:
+        """The first such event at or after `since_ms`, with these facts."""
+        events = self.named(*names, node=node, since_ms=since_ms, until_ms=until_ms)
+        return next((e for e in events if all(e.get(name) == value for name, value in facts.items())), None)
+
+    def start_before(self, node: int, ms: int) -> Recorded | None:
+        """The start of the process that ran on this node at `ms`."""
+        found = [event for event in self._starts.get(node, []) if event.ms <= ms]
+        return found[-1] if found else None
+
+    def start_after(self, node: int, ms: int) -> Recorded | None:
+        return next((event for event in self._starts.get(node, []) if event.ms > ms), None)
+
+    def siblings(self, record: Recorded) -> list[Recorded]:
+        """The records of the operation that wrote this one, by offset, itself included."""
+        return self._siblings.get(record.get("first_offset", -1), [record])
+
+    def sibling(self, record: Recorded, kind: str, **detail: Any) -> Recorded | None:
+        """The record of this kind that the same operation wrote, with these words in its detail."""
+        for found in self.siblings(record):
+            words = found.detail
+            if found.get("record") == kind and all(words.get(name) == value for name, value in detail.items()):
+                return found
+        return None
+
+    def registrations(self, broker: int) -> list[Recorded]:
+        """The records of a broker: registrations and their changes, by offset."""
+        return self._registrations.get(broker, [])
+
+    def batch_of(self, offset: int) -> Recorded | None:
+        """The operation with many records of which this is one that was not traced by itself."""
+        for event in reversed(self._batches):
+            last = int(event.get("last_offset"))
+            if last - int(event.get("count")) < offset <= last:
+                return event
+        return None
+
+    def change_at(self, offset: int) -> Change | None:
+        record = self.records.get(offset)
+        name = record.partition if record is not None else None
+        return next((c for c in self.changes.get(name, ()) if c.offset == offset), None) if name is not None else None
+
+
+def _split(name: str) -> tuple[str, int]:
+    topic, _, index = name.rpartition("-")
+    return (topic, int(index)) if index.isdecimal() else (name, -1)
+
+
+def _ids(value: Sequence[Any] | None) -> tuple[int, ...] | None:
+    return None if value is None else tuple(int(member) for member in value)
+
+
+def _changes(name: str, history: History, events: Sequence[Recorded]) -> Iterator[Change]:
+    """The changes of a partition by partition epoch; a partition that was deleted and created anew starts over."""
+    last: Change | None = None
+    for event in events:
+        if event.event == RECORD:
+            offset = int(event.get("offset"))
+            if history.records.get(offset) is not event:
+                continue  # lost with its controller
+            found = _from_record(name, event, offset, last)
+        elif event.event in ("partition.leader_started", "partition.follower_started"):
+            if event.caused_by_record is None or event.caused_by_record in history.records:
+                continue
+            if last is not None and int(event.get("partition_epoch")) <= last.partition_epoch:
+                continue
+            found = _from_broker(name, event, history, last)
+        else:
+            if event.event == "partition.removed":
+                last = None  # what comes under this name next may be another topic
+            continue
+        last = found
+        yield found
+
+
+def _from_record(name: str, event: Recorded, offset: int, last: Change | None) -> Change:
+    new = event.get("record") == "Partition" and event.get("old_leader_epoch") is None
+    isr = _ids(event.get("isr"))
+    return Change(
+        ms=event.ms,
+        node=event.node,
+        offset=offset,
+        partition=name,
+        new=new,
+        old_leader=event.get("old_leader"),
+        leader=event.get("leader"),
+        old_leader_epoch=event.get("old_leader_epoch"),
+        leader_epoch=int(event.get("leader_epoch", -1)),
+        old_isr=_ids(event.get("old_isr")) or (None if new or last is None else last.isr),
+        isr=isr if isr is not None else (),
+        partition_epoch=int(event.get("partition_epoch", -1)),
+        record=event,
+    )
+
+
+def _from_broker(name: str, event: Recorded, history: History, last: Change | None) -> Change:
+    offset = event.caused_by_record
+    assert offset is not None
+    isr = _ids(event.get("isr"))
+    batch = history.batch_of(offset)
+    leads = event.event == "partition.leader_started"
+    return Change(
+        ms=batch.ms if batch is not None else event.ms,
+        node=batch.node if batch is not None else event.node,
+        offset=offset,
+        partition=name,
+        new=int(event.get("partition_epoch")) == 0,
+        old_leader=None if last is None else last.leader,
+        leader=event.node if leads else event.get("leader_id"),
+        old_leader_epoch=None if last is None else last.leader_epoch,
+        leader_epoch=int(event.get("leader_epoch")),
+        old_isr=None if last is None else last.isr,
+        isr=isr if isr is not None else (last.isr if last is not None else ()),
+        partition_epoch=int(event.get("partition_epoch")),
+        record=batch if batch is not None else event,
+    )

@@ -1,0 +1,70 @@
+"""The file `flushed-offset`: how far the only copy of the metadata log was made durable.
+
+A crash tears only what was never flushed. Without a mark a log whose end is zeros looks the same whether its end was torn or was
+promised and then lost; with it the second is told (`damage.py`).
+
+The mark is written after a flush has ended and is not flushed itself: after a power cut it may be older than the log, or torn,
+which its checksum tells. It never claims more than was flushed, and costs one small write.
+Source: RF-31, RF-46. Departs: Kafka keeps no such mark, and begins anew with whatever it finds.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from kraftlite.runtime.ports import Disk, File
+
+FILE_NAME = "flushed-offset"
+_DIGITS = 20
+
+
+class FlushMark:
+    """Of one metadata directory. Only the only voter keeps one: a log that others may truncate must not have it.
+
+    Raises OSError when the disk fails.
+    """
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._path = f"{directory}/{FILE_NAME}"
+        self._file: File | None = None
+        self._written: int | None = None
+
+    def write(self, offset: int) -> None:
+        """Everything below `offset` is durable. Nothing to do when that is known."""
+        if offset == self._written:
+            return
+        if self._file is None:
+            new = self._disk.stat(self._path) is None
+            self._file = self._disk.open(self._path, create=True)
+            if new:
+                self._disk.sync_dir(self._directory)
+        self._file.pwritev([_render(offset)], 0)
+        self._written = offset
+
+    def remove(self) -> None:
+        """Durably: this node is not, or no longer, the only voter."""
+        if self._disk.stat(self._path) is not None:
+            self._disk.unlink(self._path)
+            self._disk.sync_dir(self._directory)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def read_flush_mark(disk: Disk, directory: str) -> int:
+    """The offset below which everything was durable once; 0 when nothing is known."""
+    path = f"{directory}/{FILE_NAME}"
+    if disk.stat(path) is None:
+        return 0
+    raw = disk.read_file(path)
+    digits = raw[:_DIGITS]
+    return int(digits) if digits.isdigit() and raw == _render(int(digits)) else 0
+
+
+def _render(offset: int) -> bytes:
+    digits = b"%0*d" % (_DIGITS, offset)
+    return b"%b %08x\n" % (digits, crc32c(digits))

@@ -1,0 +1,44 @@
+"""Who waits for a partition, or watches it. Source: RP-01, RP-09."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kraftlite.model.errors import ErrorCode
+
+
+class Parked(Protocol):
+    """A produce request of which this partition is one entry."""
+
+    def complete(self, index: int, error: ErrorCode) -> None: ...
+
+    @property
+    def done(self) -> bool: ...
+
+
+class Observer(Protocol):
+    """A follower's fetch session, which must know what it has not sent yet."""
+
+    def on_append(self, old_leo: int) -> None: ...
+
+    def on_change(self) -> None:
+        """The HW, the log start, or the role has changed: tell with the next answer."""
+        ...
+
+    def on_moved(self) -> None:
+        """The role or the leader epoch changed: whoever waits must be answered at once."""
+        ...
+
+
+class Waiter(Protocol):
+    """A client's fetch that waits for the HW (or for the role to change)."""
+
+    def wake(self) -> None: ...
+
+
+def wake_all(waiters: dict[Waiter, None]) -> None:
+    """Wake and forget them; whoever still has to wait comes back."""
+    woken = list(waiters)
+    waiters.clear()
+    for waiter in woken:
+        waiter.wake()

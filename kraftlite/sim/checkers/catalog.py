@@ -1,0 +1,11 @@
+"""All checkers, in the order in which they are told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
+from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
+
+ALL: Final[tuple[CheckerFactory, ...]] = (*REPLICATION_AND_HISTORY, *RAFT_AND_METADATA)

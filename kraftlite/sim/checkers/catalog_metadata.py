@@ -1,0 +1,54 @@
+"""The checkers of invariants 1 to 14 and 16 to 23: quorum, controller, metadata."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.i01_election_safety import ElectionSafety
+from kraftlite.sim.checkers.i02_epoch_monotonicity import EpochMonotonicity
+from kraftlite.sim.checkers.i03_vote_uniqueness import VoteUniqueness
+from kraftlite.sim.checkers.i04_log_matching import LogMatching
+from kraftlite.sim.checkers.i05_leader_completeness import LeaderCompleteness
+from kraftlite.sim.checkers.i06_durability import Durability
+from kraftlite.sim.checkers.i07_hw_monotonic import HighWatermarkMonotonic
+from kraftlite.sim.checkers.i08_no_truncation_below_hw import NoTruncationBelowHw
+from kraftlite.sim.checkers.i09_own_epoch_commit import OwnEpochCommit
+from kraftlite.sim.checkers.i10_role_consistency import RoleConsistency
+from kraftlite.sim.checkers.i11_snapshot_at_log_start import SnapshotAtLogStart
+from kraftlite.sim.checkers.i12_membership import Membership
+from kraftlite.sim.checkers.i13_value_verdict import ValueVerdict
+from kraftlite.sim.checkers.i14_no_illegal_state import NoIllegalState
+from kraftlite.sim.checkers.i16_metadata_matching import MetadataMatching
+from kraftlite.sim.checkers.i17_single_writer import SingleWriter
+from kraftlite.sim.checkers.i18_ack_committed import AckCommitted
+from kraftlite.sim.checkers.i19_fencing import Fencing
+from kraftlite.sim.checkers.i20_isr_and_leader import IsrAndLeader
+from kraftlite.sim.checkers.i21_partition_epochs import PartitionEpochs
+from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
+from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
+
+RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
+    ElectionSafety,
+    EpochMonotonicity,
+    VoteUniqueness,
+    LogMatching,
+    LeaderCompleteness,
+    Durability,
+    HighWatermarkMonotonic,
+    NoTruncationBelowHw,
+    OwnEpochCommit,
+    RoleConsistency,
+    SnapshotAtLogStart,
+    Membership,
+    ValueVerdict,
+    NoIllegalState,
+    MetadataMatching,
+    SingleWriter,
+    AckCommitted,
+    Fencing,
+    IsrAndLeader,
+    PartitionEpochs,
+    BrokerEpochs,
+    ProducerIds,
+)

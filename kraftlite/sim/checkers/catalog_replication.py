@@ -1,0 +1,51 @@
+"""The checkers of partition replication and of the clients' history."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
+from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
+from kraftlite.sim.checkers.h_admin import AdminEffects
+from kraftlite.sim.checkers.h_consumed import ConsumptionConsistent
+from kraftlite.sim.checkers.h_duplicates import NoDuplicates
+from kraftlite.sim.checkers.h_metadata import MetadataReads
+from kraftlite.sim.checkers.h_order import OrderKept
+from kraftlite.sim.checkers.h_verdicts import OneVerdict
+from kraftlite.sim.checkers.i24_leader_completeness import LeaderCompleteness
+from kraftlite.sim.checkers.i25_candidate_completeness import CandidateCompleteness
+from kraftlite.sim.checkers.i26_replication_quorum import ReplicationQuorum
+from kraftlite.sim.checkers.i27_unclean_exclusion import UncleanExclusion
+from kraftlite.sim.checkers.i28_log_matching import LogMatching
+from kraftlite.sim.checkers.i29_consistent_reads import ConsistentReads
+from kraftlite.sim.checkers.i30_nothing_lost import NothingLost
+from kraftlite.sim.checkers.i31_fetcher_validity import FetcherValidity
+from kraftlite.sim.checkers.i32_applied_hw import AppliedHw
+from kraftlite.sim.checkers.i33_liveness import ReplicationLiveness
+from kraftlite.sim.checkers.losses_keeper import LossesKeeper
+from kraftlite.sim.checkers.producer_state import ProducerStateKept
+
+REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
+    LossesKeeper,
+    LogMatching,
+    ProducerStateKept,
+    AppliedHw,
+    ReplicationQuorum,
+    UncleanExclusion,
+    LeaderCompleteness,
+    CandidateCompleteness,
+    FetcherValidity,
+    ConsistentReads,
+    NothingLost,
+    ControlledShutdown,
+    ReplicationLiveness,
+    OneVerdict,
+    ConsumptionConsistent,
+    AcknowledgedKept,
+    NoDuplicates,
+    OrderKept,
+    AdminEffects,
+    MetadataReads,
+)
+"""The keeper of the losses drives the others, so it comes first."""

@@ -1,0 +1,104 @@
+"""A broker that is asked to stop goes when its leaderships are elsewhere and everyone knows (CM-08, BL-10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftlite.faults.nodes import RoomNode
+from kraftlite.metadata.registrations import BrokerRegistration
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraftlite.model.messages.methods import BROKER_HEARTBEAT
+from kraftlite.model.method import Method
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.broker import BrokerStateChanged
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaChecker
+
+_GIVEN_UP = ("no controller acknowledged", "could not register")
+_SLACK_US = 20_000
+
+
+class ControlledShutdown(ReplicaChecker):
+    """The controller lets a broker go only when it leads nothing any more, and when every other active broker has applied what
+    moved its leaderships, unless it was fenced meanwhile. The broker goes before it is let go only when no controller has
+    answered it for a session timeout."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._answered_us: dict[tuple[NodeId, int], int] = {}
+        """(node, boot) → when a heartbeat of it was answered last."""
+        self._let_go: set[tuple[NodeId, int]] = set()
+        self._moved: dict[NodeId, int] = {}
+        """Metadata offset by which a broker in controlled shutdown had lost a leadership."""
+
+    def on_partition(self, change: PartitionChange) -> None:
+        old, new = change.old, change.new
+        if old is None or new is None or old.leader is None or new.leader == old.leader:
+            return
+        known = self._registered(old.leader)
+        if known is not None and known.in_controlled_shutdown:
+            self._moved[old.leader] = self.facts.metadata.committed_end - 1
+
+    def _registered(self, node_id: NodeId) -> BrokerRegistration | None:
+        return self.facts.metadata.history.latest.brokers.get(node_id)
+
+    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+        if method is not BROKER_HEARTBEAT:
+            return
+        assert isinstance(request, BrokerHeartbeatRequest) and isinstance(response, BrokerHeartbeatResponse)
+        incarnation = (source, self.world.nodes[source].boots)
+        self._answered_us[incarnation] = self.world.cluster.loop.now_us()
+        if not response.should_shut_down:
+            return
+        self._let_go.add(incarnation)
+        known = self._registered(source)
+        if known is None or known.broker_epoch != request.broker_epoch:
+            return
+        led = self._led_by(source)
+        if led:
+            self.fail(f"the controller lets node {source} go, which leads {led}")
+        if known.in_controlled_shutdown and not known.fenced:
+            self._check_known(source)
+
+    def _led_by(self, node_id: NodeId) -> list[str]:
+        state = self.facts.metadata.history.latest
+        return [
+            f"{topic.name}-{index}"
+            for topic in state.topics.values()
+            for index, it in topic.partitions.items()
+            if it.leader == node_id
+        ]
+
+    def _check_known(self, leaving: NodeId) -> None:
+        moved = self._moved.get(leaving, -1)
+        for node in self.world.cluster.brokers:
+            known = self._registered(node.node_id)
+            running = node.node
+            if node.node_id == leaving or known is None or not known.active or running is None or running.broker is None:
+                continue
+            if running.broker.lifecycle.broker_epoch != known.broker_epoch:
+                continue
+            applied = running.loader.last_applied_offset()
+            if applied < moved:
+                self.fail(
+                    f"the controller lets node {leaving} go, but node {node.node_id} has applied the metadata log up to "
+                    f"{applied} and the leaderships were moved at {moved}"
+                )
+
+    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+        if type(event) is not BrokerStateChanged or (event.previous, event.state) != (
+            "PENDING_CONTROLLED_SHUTDOWN", "SHUTTING_DOWN",
+        ):  # fmt: skip
+            return
+        incarnation = (node.node_id, node.boots)
+        if incarnation in self._let_go or (event.cause or "").startswith(_GIVEN_UP):
+            return
+        answered = self._answered_us.get(incarnation)
+        patience_us = node.config.get_int("broker.session.timeout.ms") * 1_000_000_000 // (1_000_000 + node.rate_ppm) - _SLACK_US
+        if answered is not None and now_us - answered < patience_us:
+            led = self._led_by(node.node_id)
+            self.fail(
+                f"node {node.node_id} goes without having been let go, {(now_us - answered) // 1000} ms after a controller "
+                f"answered it, and leads {led}"
+            )

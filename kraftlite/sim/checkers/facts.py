@@ -1,0 +1,394 @@
+"""What all checkers of the metadata quorum look at, gathered once: nodes, elections, the committed log and its meaning.
+
+The first of these checkers drives the rest: its `on_step` compares three small stamps of the node that ran, and only what changed
+reaches the checkers that overrode the hook for it. Decoding happens once per committed batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraftlite.faults.nodes import RoomNode
+from kraftlite.log.batch import iter_records
+from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.metadata.image import MetadataImage
+from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord
+from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.errors import Fault
+from kraftlite.model.ids import NodeId
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicIdPartition
+from kraftlite.raft.core import RaftCore
+from kraftlite.raft.metalog import METADATA_PARTITION
+from kraftlite.raft.states import Leader
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.log import LogOpened, LogRestarted, LogTruncated
+from kraftlite.runtime.trace.raft import LeaderElected
+from kraftlite.sim.checkers.base import Checker, Violation, World
+from kraftlite.sim.checkers.model import MetadataHistory, MetadataState, Misfit
+from kraftlite.sim.checkers.views import Entry, EntryPool, LogMemory, NodeView
+
+NOTE: Final = "metadata facts"
+
+OnEvent = Callable[[NodeView, Any], None]
+OnCall = Callable[[NodeId, NodeId, Any], None]
+OnAnswer = Callable[[NodeId, NodeId, Any, Any], None]
+
+
+class MetadataChecker(Checker):
+    """A checker on top of `Facts`. Override the hooks that are needed; each is called only when what it is about has changed.
+
+    `self.facts.watch`, `watch_call` and `watch_answer` subscribe to single events and messages.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        if NOTE not in world.notes:
+            world.notes[NOTE] = Facts(world)
+        self.facts: Facts = world.notes[NOTE]
+        self._drives = self.facts.attach(self)
+
+    # the framework's hooks: passed on once for all
+
+    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+        if self._drives:
+            self.facts.event(node, event)
+
+    def on_step(self, node: RoomNode) -> None:
+        if self._drives:
+            self.facts.step(node)
+
+    def on_boot(self, node: RoomNode) -> None:
+        if self._drives:
+            self.facts.view(node).enter(node.now)
+
+    def on_death(self, node: RoomNode, how: str) -> None:
+        if self._drives:
+            self.facts.death(node, how)
+
+    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+        if self._drives:
+            self.facts.call(source, target, method, request)
+
+    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+        if self._drives:
+            self.facts.answer(source, target, method, request, response)
+
+    # the hooks of the facts
+
+    def on_down(self, view: NodeView, how: str) -> None:
+        """An incarnation has ended: killed, power, stopped, failed, wiped."""
+
+    def on_opened(self, view: NodeView, before: LogMemory, durable: int) -> None:
+        """An incarnation has opened its log. `before`: what the one before it left, of which [0, durable) was on the disk for good."""
+
+    def on_role(self, view: NodeView) -> None:
+        """`view.state` is new, or it is the first of an incarnation."""
+
+    def on_append(self, view: NodeView, entry: Entry) -> None:
+        """A batch is in the node's log that was not; after a restart also what the last incarnation wrote when it ended."""
+
+    def on_truncate(self, view: NodeView, leo: int) -> None:
+        """The node has cut its log at `leo`; `view.log` still has what it dropped."""
+
+    def on_log_restart(self, view: NodeView, offset: int) -> None:
+        """The node has dropped its log and starts anew at `offset`; `view.log` still has the old one."""
+
+    def on_raft(self, view: NodeView) -> None:
+        """Anything of role, log, high watermark, recovery point or snapshots has changed."""
+
+    def on_hw(self, view: NodeView, old: int, new: int) -> None:
+        """The node's high watermark moves; `facts.committed_end` does not count that yet."""
+
+    def on_hw_noted(self, view: NodeView, old: int, new: int) -> None:
+        """As `on_hw`, after `facts` has taken over what is committed by it."""
+
+    def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
+        """A batch is committed in the cluster for the first time; its records were replayed."""
+
+    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+        """A record is committed for the first time."""
+
+    def on_controller(self, view: NodeView) -> None:
+        """Claim, offsets or parked answers of the node's controller have changed."""
+
+    def on_image(self, view: NodeView, image: MetadataImage) -> None:
+        """The node has a new metadata image."""
+
+    def on_cache(self, view: NodeView, image: MetadataImage) -> None:
+        """The node's broker answers clients from a new image."""
+
+
+_HOOKS: Final = (
+    "on_down", "on_opened", "on_role", "on_append", "on_truncate", "on_log_restart", "on_raft", "on_hw", "on_hw_noted", "on_commit",
+    "on_record", "on_controller", "on_image", "on_cache",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCommit:
+    """A committed state of a partition: which record made it, and everything before that record."""
+
+    offset: int
+    registration: PartitionRegistration
+    before: MetadataState
+
+
+class Facts:
+    """Shared by all `MetadataChecker`s of a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.views: dict[NodeId, NodeView] = {node_id: NodeView(node) for node_id, node in world.nodes.items()}
+        self.pool = EntryPool()
+        self.serde = MetadataSerde()
+        self.history = MetadataHistory()
+        self.changes: dict[TopicIdPartition, dict[int, PartitionCommit]] = {}
+        """Every committed state of every partition, by partition epoch."""
+        self.elected: dict[int, tuple[NodeId, int]] = {}
+        """By epoch: who won it, in which incarnation."""
+        self.committed: list[Entry] = []
+        """All batches below the highest high watermark any node ever knew, in order."""
+        self.committed_end = 0
+        self.published_hw = 0
+        """The highest that a leader ever had."""
+        self._hooks: dict[str, list[Callable[..., None]]] = {name: [] for name in _HOOKS}
+        self._events: dict[type[TraceEvent], list[OnEvent]] = {}
+        self._calls: dict[Method, list[OnCall]] = {}
+        self._answers: dict[Method, list[OnAnswer]] = {}
+        self._attached = 0
+        self._committed_at: dict[int, Entry] = {}
+        self.watch(LeaderElected, self._elected)
+        self.watch(LogTruncated, self._truncated)
+        self.watch(LogRestarted, self._restarted)
+        self.watch(LogOpened, self._opened_log)
+
+    # --- checkers
+
+    def attach(self, checker: MetadataChecker) -> bool:
+        """Whether this is the first one, which passes everything on."""
+        for name, hooks in self._hooks.items():
+            if getattr(type(checker), name) is not getattr(MetadataChecker, name):
+                hooks.append(getattr(checker, name))
+        self._attached += 1
+        return self._attached == 1
+
+    def watch(self, event: type[TraceEvent], see: OnEvent) -> None:
+        self._events.setdefault(event, []).append(see)
+
+    def watch_call(self, method: Method, see: OnCall) -> None:
+        self._calls.setdefault(method, []).append(see)
+
+    def watch_answer(self, method: Method, see: OnAnswer) -> None:
+        self._answers.setdefault(method, []).append(see)
+
+    def view(self, node: RoomNode) -> NodeView:
+        """Of this node, in the incarnation that runs now."""
+        found = self.views[node.node_id]
+        if found.here is not node.now:
+            found.enter(node.now)
+        return found
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """The configured ones: every node with the controller role."""
+        return tuple(sorted(node_id for node_id, view in self.views.items() if view.node.config.is_controller))
+
+    def committed_at(self, base_offset: int) -> Entry | None:
+        return self._committed_at.get(base_offset)
+
+    def last_leader(self) -> tuple[int, NodeId, int] | None:
+        """Highest epoch that was won, by whom, in which incarnation."""
+        if not self.elected:
+            return None
+        epoch = max(self.elected)
+        return epoch, *self.elected[epoch]
+
+    def records(self, entry: Entry) -> list[tuple[int, Any]]:
+        """(offset, record) of a data batch."""
+        if entry.is_control:
+            return []
+        return [
+            (entry.base_offset + it.offset_delta, self.serde.decode(it.value))
+            for it in iter_records(entry.raw)
+            if it.value is not None
+        ]
+
+    # --- what the world tells
+
+    def event(self, node: RoomNode, event: TraceEvent) -> None:
+        watching = self._events.get(type(event))
+        if watching is not None and node.now is not None:  # else: what ends itself may still talk until its callback returns
+            view = self.view(node)
+            for see in watching:
+                see(view, event)
+
+    def call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+        for see in self._calls.get(method, ()):
+            see(source, target, request)
+
+    def answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+        for see in self._answers.get(method, ()):
+            see(source, target, request, response)
+
+    def death(self, node: RoomNode, how: str) -> None:
+        view = self.views[node.node_id]
+        self._tell("on_down", view, how)
+        view.enter(node.now)
+        if how == "wiped":
+            view.forget_disk()
+
+    def step(self, node: RoomNode) -> None:
+        here = node.now
+        if here is None:
+            return
+        view = self.views[node.node_id]
+        if view.here is not here:
+            view.enter(here)
+        core = view.core
+        if core is None:
+            core = self._open(view)
+            if core is None:
+                return
+        metalog = core.metalog
+        log = metalog.log
+        stamp = (
+            core.state, log.leo, core.committed_offset, core.high_watermark, log.recovery_point, log.log_start_offset,
+            metalog.snapshots.latest,
+        )  # fmt: skip
+        if stamp != view.raft_stamp:
+            view.raft_stamp = stamp
+            self._raft(view, core)
+        controller = view.controller
+        if controller is not None:
+            offsets, deferred = controller.offsets, controller.deferred
+            claim = (
+                controller.claim_epoch, controller.activated, offsets.write_offset, offsets.committed_offset,
+                offsets.stable_offset, len(deferred), deferred.highest_pending_offset,
+            )  # fmt: skip
+            if claim != view.controller_stamp:
+                view.controller_stamp = claim
+                self._tell("on_controller", view)
+        running = here.node
+        image = running.loader.image
+        if image is not view.image:
+            view.image = image
+            self._tell("on_image", view, image)
+        broker = running.broker
+        if broker is not None and broker.cache.image is not view.cached:
+            view.cached = broker.cache.image
+            self._tell("on_cache", view, view.cached)
+
+    def _tell(self, hook: str, *args: Any) -> None:
+        for tell in self._hooks[hook]:
+            tell(*args)
+
+    # --- a node's log
+
+    def _open(self, view: NodeView) -> RaftCore | None:
+        """The core of a new incarnation, None while it is not open."""
+        assert view.here is not None
+        try:
+            core = view.here.node.raft.core
+        except Fault:
+            return None  # "not started" is all that the property can raise
+        view.core = core
+        controller = view.here.node.controller
+        view.controller = controller.core if controller is not None else None
+        view.directory = core.config.metadata_dir
+        if core.config.directory_id != view.directory_id:  # another disk: nothing of the old one counts
+            view.directory_id = core.config.directory_id
+            view.forget_disk()
+        before, durable = view.log, view.durable
+        log = core.metalog.log
+        entries = view.read_log(self.pool, log.log_start_offset, log.leo)
+        view.log = LogMemory(log.log_start_offset)
+        opened_leo = view.opened_leo if view.opened_leo is not None else log.leo
+        for entry in entries:
+            if entry.next_offset <= opened_leo:
+                view.log.add(entry)
+        view.durable = min(max(durable, log.log_start_offset), view.log.leo)
+        self._tell("on_opened", view, before, durable)
+        for entry in view.log.beyond(before.leo):
+            self._tell("on_append", view, entry)  # written by the callback in which the last incarnation ended
+        return core
+
+    def _opened_log(self, view: NodeView, event: LogOpened) -> None:
+        if event.tp == METADATA_PARTITION:
+            view.opened_leo = event.leo
+
+    def _truncated(self, view: NodeView, event: LogTruncated) -> None:
+        if event.tp != METADATA_PARTITION or view.core is None:
+            return
+        self._take_appended(view)
+        self._tell("on_truncate", view, event.leo)
+        view.log.cut(event.leo)
+        view.durable = min(view.durable, event.leo)
+
+    def _restarted(self, view: NodeView, event: LogRestarted) -> None:
+        if event.tp == METADATA_PARTITION and view.core is None:
+            view.opened_leo = event.offset
+        elif event.tp == METADATA_PARTITION:
+            self._tell("on_log_restart", view, event.offset)
+            view.forget_disk(event.offset)
+
+    def _take_appended(self, view: NodeView) -> None:
+        log = view.raft.metalog.log
+        if log.leo > view.log.leo:
+            for entry in view.read_log(self.pool, view.log.leo, log.leo):
+                view.log.add(entry)
+                self._tell("on_append", view, entry)
+
+    # --- raft
+
+    def _elected(self, view: NodeView, event: LeaderElected) -> None:
+        self.elected.setdefault(event.raft_epoch, view.author)
+
+    def _raft(self, view: NodeView, core: RaftCore) -> None:
+        state = core.state
+        if state is not view.state:
+            view.state = state
+            if isinstance(state, Leader):
+                self.elected.setdefault(state.epoch, view.author)
+            self._tell("on_role", view)
+        self._take_appended(view)
+        new, old = core.committed_offset or 0, view.hw
+        if new != old:
+            self._tell("on_hw", view, old, new)
+            view.hw = new
+            if isinstance(state, Leader):
+                self.published_hw = max(self.published_hw, new)
+            self._take_committed(view)
+            self._tell("on_hw_noted", view, old, new)
+        self._tell("on_raft", view)
+
+    def _take_committed(self, view: NodeView) -> None:
+        while self.committed_end < view.hw:
+            entry = view.log.starting_at(self.committed_end)
+            if entry is None or entry.next_offset > view.hw:
+                raise Violation(
+                    "committed metadata log",
+                    f"node {view.node_id} says that [0,{view.hw}) is committed, but no batch of its log goes from "
+                    f"{self.committed_end} to there: {view.log.entries[-3:]}",
+                )
+            self.committed.append(entry)
+            self._committed_at[entry.base_offset] = entry
+            self.committed_end = entry.next_offset
+            self._replay(entry)
+
+    def _replay(self, entry: Entry) -> None:
+        before = self.history.latest
+        for offset, record in self.records(entry):
+            try:
+                old, new = self.history.replay(record, offset)
+            except Misfit as misfit:
+                raise Violation("committed metadata log", f"offset {offset}, epoch {entry.epoch}: {misfit}") from misfit
+            if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                registration = new.partition(record.topic_id, record.partition)
+                assert registration is not None, "the record was replayed"
+                found = self.changes.setdefault(TopicIdPartition(record.topic_id, record.partition), {})
+                found.setdefault(registration.partition_epoch, PartitionCommit(offset, registration, old))
+            self._tell("on_record", entry, offset, record, old, new)
+        self._tell("on_commit", entry, before, self.history.latest)

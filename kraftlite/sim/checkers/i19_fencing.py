@@ -1,0 +1,113 @@
+"""Invariant 19: fenced is fenced everywhere: soft state and log agree, and no fenced broker leads or is one of several in an ISR."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from kraftlite.metadata import records as r
+from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import BrokerHeartbeatRequest
+from kraftlite.model.messages.methods import BROKER_HEARTBEAT
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.checkers.views import Entry, NodeView
+
+
+class Fencing(MetadataChecker):
+    """Checked at the end of each committed batch: what fences a broker and what follows from it are written as one.
+
+    A broker is unfenced only when it has said, truthfully, that it applied the log up to its own registration (CM-06); a broker
+    joins an ISR only while it is active (KIP-841).
+    """
+
+    numbers: ClassVar[tuple[int, ...]] = (19,)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._reported: dict[tuple[NodeId, int], int] = {}
+        """By broker and broker epoch: the highest metadata offset in a heartbeat that did not ask to be fenced."""
+        self.facts.watch_call(BROKER_HEARTBEAT, self._on_heartbeat)
+
+    # --- heartbeats
+
+    def _on_heartbeat(self, source: NodeId, target: NodeId, request: BrokerHeartbeatRequest) -> None:
+        node = self.facts.views[request.broker_id].node.node
+        said = request.current_metadata_offset
+        if node is not None and said > node.loader.image.offset:
+            self.fail(f"broker {request.broker_id} says that it is at offset {said}; its image is at {node.loader.image.offset}")
+        if not request.want_fence:
+            key = (request.broker_id, request.broker_epoch)
+            self._reported[key] = max(said, self._reported.get(key, -1))
+
+    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+        if isinstance(record, r.BrokerRegistrationChangeRecord) and record.fenced is False:
+            needed = before.registered_at[record.broker_id]
+            said = self._reported.get((record.broker_id, record.broker_epoch))
+            if said is None or said < needed:
+                self.fail(
+                    f"offset {offset} unfences broker {record.broker_id} in its epoch {record.broker_epoch}: it was registered at "
+                    f"{needed}, and has said at most {said}"
+                )
+        elif isinstance(record, r.RegisterBrokerRecord):
+            known = before.brokers.get(record.broker_id)
+            same = known is not None and known.incarnation_id == record.incarnation_id
+            if not record.fenced and not (same and known is not None and not known.fenced):
+                self.fail(f"offset {offset} registers broker {record.broker_id} and does not begin with it fenced: {record}")
+
+    # --- partitions
+
+    def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
+        if self.facts.history.transaction_start is not None or (
+            before.topics is after.topics and before.brokers is after.brokers
+        ):
+            return
+        brokers = after.brokers
+        for topic_id, topic in after.topics.items():
+            old_topic = before.topics.get(topic_id)
+            if old_topic is topic and before.brokers is brokers:
+                continue
+            for index, partition in topic.partitions.items():
+                old = None if old_topic is None else old_topic.partitions.get(index)
+                wrong = _what_is_wrong(partition, old, brokers)
+                if wrong is not None:
+                    self.fail(f"after {entry} {topic.name}-{index} {wrong}: {partition}")
+
+    # --- the active controller's soft state
+
+    def on_controller(self, view: NodeView) -> None:
+        cluster = view.active_controller.state.cluster
+        if not view.active_controller.active or cluster.heartbeats is None:
+            return
+        soft = {broker_id: state.fenced for broker_id, state in cluster.heartbeats.brokers.items()}
+        hard = {broker_id: registration.fenced for broker_id, registration in cluster.brokers.items()}
+        if soft != hard:
+            self.fail(f"controller {view.node_id} takes these brokers for fenced: {soft}; its log says {hard}")
+
+
+def _what_is_wrong(partition: PartitionRegistration, old: PartitionRegistration | None, brokers: Any) -> str | None:
+    isr = partition.isr
+    if not isr:
+        return "has an empty ISR"
+    if partition.leader is not None:
+        leader: BrokerRegistration | None = brokers.get(partition.leader)
+        if leader is None or not leader.active:
+            return f"is led by a broker that is not active: {_state(leader)}"
+    if len(isr) == 1:
+        return None
+    for member in isr:
+        registration: BrokerRegistration | None = brokers.get(member)
+        if registration is None or registration.fenced:
+            return f"has broker {member} in its ISR, which is {_state(registration)}"
+        if old is not None and member not in old.isr and not registration.active:
+            return f"has let broker {member} join its ISR, which is {_state(registration)}"
+    return None
+
+
+def _state(registration: BrokerRegistration | None) -> str:
+    if registration is None:
+        return "not registered"
+    if registration.fenced:
+        return "fenced"
+    return "in controlled shutdown" if registration.in_controlled_shutdown else "active"

@@ -1,0 +1,172 @@
+"""Keeps `World.losses`: what a run's faults entitle the cluster to lose. Drives the facts of the replication checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from kraftlite.faults.nodes import RoomNode
+from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord
+from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.methods import REPLICA_FETCH
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.log import LogRestarted, LogTruncated
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaFacts, replica_facts
+from kraftlite.sim.checkers.views import Entry
+
+
+class LossesKeeper(MetadataChecker):
+    """Must be the first of all checkers.
+
+    A replica is tainted when a power cut took bytes of its log that were not synced, or its disk was wiped; it is no longer when
+    its broker has registered anew and it is out of the ISR. One that is still the last of the ISR then and leads takes the
+    partition with it: `excused`, as is one that was led by an unclean election. Without ELR that is all that may be lost
+    (CM-28, CM-29, RP-45).
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.replicas: ReplicaFacts = replica_facts(world)
+        self._lost_by: dict[tuple[TopicPartition, NodeId], UUID | None] = {}
+        """Which incarnation the cluster knew when a replica lost bytes."""
+        self._touched: dict[TopicIdPartition, PartitionChange] = {}
+
+    # --- passing on
+
+    def on_step(self, node: RoomNode) -> None:
+        super().on_step(node)
+        self.replicas.step(node)
+
+    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+        super().on_event(now_us, node, event)
+        kind = type(event)
+        if kind is LogTruncated:
+            assert isinstance(event, LogTruncated)
+            self.replicas.log_cut(node, event.tp, event.leo)
+        elif kind is LogRestarted:
+            assert isinstance(event, LogRestarted)
+            self.replicas.log_cut(node, event.tp, 0)
+
+    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+        super().on_call(source, target, method, request)
+        if method is REPLICA_FETCH:
+            self.replicas.fetch_sent(source, target, request)
+
+    # --- losing
+
+    def on_death(self, node: RoomNode, how: str) -> None:
+        super().on_death(node, how)
+        self.replicas.death(node)
+        if how == "power":
+            losses: Mapping[NodeId, Sequence[str]] = self.world.notes.get("power_losses", {})
+            for path in losses.get(node.node_id, ()):
+                tp = partition_of(path, node.config.all_log_dirs)
+                if tp is not None:
+                    self._taint(tp, node.node_id)
+        elif how == "wiped":
+            self.world.losses.wiped.add(node.node_id)
+            for topic in self.facts.history.latest.topics.values():
+                for index, registration in topic.partitions.items():
+                    if node.node_id in registration.replicas:
+                        self._taint(TopicPartition(topic.name, index), node.node_id)
+
+    def _taint(self, tp: TopicPartition, node_id: NodeId) -> None:
+        self.world.losses.tainted.setdefault(tp, set()).add(node_id)
+        known = self.facts.history.latest.brokers.get(node_id)
+        self._lost_by[(tp, node_id)] = None if known is None else known.incarnation_id
+
+    # --- what the controller makes of it
+
+    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+        self.replicas.committed_us[offset] = self.world.cluster.loop.now_us()
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            key = TopicIdPartition(record.topic_id, record.partition)
+            tp = TopicPartition(after.topics[record.topic_id].name, record.partition)
+            old, new = before.partition(*key), after.partition(*key)
+            self._note(key, tp, old, new)
+            if old is not None and new is not None:
+                self._judge(key, tp, old, new, after, offset)
+        elif isinstance(record, RemoveTopicRecord):
+            topic = before.topics[record.topic_id]
+            for index, registration in topic.partitions.items():
+                tp = TopicPartition(topic.name, index)
+                self._note(TopicIdPartition(record.topic_id, index), tp, registration, None)
+                self.world.losses.tainted.pop(tp, None)
+                self.world.losses.excused.pop(tp, None)
+        elif isinstance(record, RegisterBrokerRecord):
+            for tp in [tp for tp, nodes in self.world.losses.tainted.items() if record.broker_id in nodes]:
+                found = after.topic_named(tp.topic)
+                known = None if found is None else found[1].partitions.get(tp.partition)
+                if known is None or record.broker_id not in known.isr:
+                    self._cleanse(tp, record.broker_id, after)
+
+    def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
+        touched, self._touched = self._touched, {}
+        for change in touched.values():
+            self.replicas.partition_changed(change)
+
+    def _note(
+        self, key: TopicIdPartition, tp: TopicPartition, old: PartitionRegistration | None, new: PartitionRegistration | None
+    ) -> None:
+        known = self._touched.get(key)
+        self._touched[key] = PartitionChange(key=key, tp=tp, old=old if known is None else known.old, new=new)
+
+    def _judge(
+        self,
+        key: TopicIdPartition,
+        tp: TopicPartition,
+        old: PartitionRegistration,
+        new: PartitionRegistration,
+        state: MetadataState,
+        offset: int,
+    ) -> None:
+        leader = new.leader
+        tainted = self.world.losses.tainted.get(tp, set())
+        if leader is not None and new.leader_epoch > old.leader_epoch:
+            if leader not in old.isr or (new.recovering and not old.recovering):
+                self._excuse(key, tp, new, f"unclean election of node {leader} at metadata offset {offset}")
+            elif leader in tainted and self._is_reborn(tp, leader, state):
+                self._excuse(key, tp, new, f"node {leader} lost bytes of it and leads from metadata offset {offset} on")
+        for node_id in [it for it in sorted(tainted) if it not in new.isr]:
+            self._cleanse(tp, node_id, state)
+
+    def _is_reborn(self, tp: TopicPartition, node_id: NodeId, state: MetadataState) -> bool:
+        """The controller knows the incarnation that came after the loss."""
+        known = state.brokers.get(node_id)
+        return known is not None and known.incarnation_id != self._lost_by.get((tp, node_id))
+
+    def _cleanse(self, tp: TopicPartition, node_id: NodeId, state: MetadataState) -> None:
+        if self._is_reborn(tp, node_id, state):
+            self.world.losses.tainted.get(tp, set()).discard(node_id)
+            self._lost_by.pop((tp, node_id), None)
+
+    def _excuse(self, key: TopicIdPartition, tp: TopicPartition, new: PartitionRegistration, why: str) -> None:
+        assert new.leader is not None
+        self.world.losses.excused[tp] = self.replicas.excuses[key] = why
+        self.world.losses.tainted.get(tp, set()).discard(new.leader)
+        self._lost_by.pop((tp, new.leader), None)
+        self.replicas.forget_committed(key, new.leader_epoch)
+
+    def at_end(self) -> None:
+        ends = [view.core.committed_offset or 0 for view in self.facts.views.values() if view.core is not None]
+        if max(ends, default=0) > self.facts.committed_end:
+            self.fail(f"the checkers know the metadata log up to {self.facts.committed_end}, {max(ends)} is committed")
+
+
+def partition_of(path: str, log_dirs: Sequence[str]) -> TopicPartition | None:
+    """Whose records are lost when this path lost something; None for what can be made again: indexes, checkpoints, epochs."""
+    for directory in log_dirs:
+        if not path.startswith(f"{directory}/"):
+            continue
+        name, _, file = path[len(directory) + 1 :].partition("/")
+        topic, _, index = name.rpartition("-")
+        if topic and index.isdecimal() and topic != "__cluster_metadata" and (not file or file.endswith(".log")):
+            return TopicPartition(topic, int(index))
+    return None

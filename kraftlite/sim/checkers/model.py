@@ -1,0 +1,306 @@
+"""The cluster's metadata as the checkers replay it: a second opinion on what every record means.
+
+Written against the behaviours and not against `metadata` or `controller`: it shares with them the record and registration
+dataclasses, and none of their code that merges or applies. Every state is kept, by the offset from which it holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from uuid import UUID
+
+from kraftlite.metadata import records as r
+from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
+from kraftlite.model.ids import UNCHANGED, NodeId
+from kraftlite.model.messages.controller import ConfigResourceType
+
+TOPIC: Final = int(ConfigResourceType.TOPIC)
+BROKER: Final = int(ConfigResourceType.BROKER)
+_INERT: Final = "kraft.version"
+
+
+class Misfit(Exception):
+    """A committed record that does not fit the records before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    name: str
+    partitions: Mapping[int, PartitionRegistration]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataState:
+    """Everything the log says up to one offset. Immutable; a part that did not change is the same object as before."""
+
+    features: Mapping[str, int] = field(default_factory=dict)
+    brokers: Mapping[NodeId, BrokerRegistration] = field(default_factory=dict)
+    registered_at: Mapping[NodeId, int] = field(default_factory=dict)
+    """Offset of the last RegisterBrokerRecord of each broker."""
+    controllers: Mapping[NodeId, ControllerRegistration] = field(default_factory=dict)
+    topics: Mapping[UUID, TopicState] = field(default_factory=dict)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+
+    def partition(self, topic_id: UUID, index: int) -> PartitionRegistration | None:
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
+    def topic_named(self, name: str) -> tuple[UUID, TopicState] | None:
+        return next(((topic_id, topic) for topic_id, topic in self.topics.items() if topic.name == name), None)
+
+    def topic_config(self, topic: str, key: str) -> str | None:
+        """The override, or the cluster-wide default; None when neither is set. Defaults of one node are left out."""
+        own = self.configs.get((TOPIC, topic), {}).get(key)
+        return own if own is not None else self.configs.get((BROKER, ""), {}).get(key)
+
+
+def changed_partition(before: PartitionRegistration, change: r.PartitionChangeRecord) -> PartitionRegistration:
+    """CM-26: the partition epoch always grows by one; the leader epoch when a leader is named or a replica is lost."""
+    values: dict[str, Any] = {}
+    for name in (
+        "isr", "leader", "recovering", "replicas", "removing_replicas", "adding_replicas", "directories", "elr", "last_known_elr",
+    ):  # fmt: skip
+        value = getattr(change, name)
+        if value is not UNCHANGED:
+            values[name] = value
+    kept = values.get("replicas", before.replicas)
+    moved = "leader" in values or any(replica not in kept for replica in before.replicas)
+    values["leader_epoch"] = before.leader_epoch + int(moved)
+    values["partition_epoch"] = before.partition_epoch + 1
+    return replace(before, **values)
+
+
+def apply(state: MetadataState, record: Any, offset: int) -> MetadataState:
+    """The state after `record`. Raises Misfit when it names what is not there, or makes what is there already."""
+    handler = _HANDLERS.get(type(record))
+    if handler is None:
+        raise Misfit(f"{type(record).__name__} is no record of this log")
+    return handler(state, record, offset)
+
+
+def _with(mapping: Mapping[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    """`mapping` with `key` set, or without it for None."""
+    copy = dict(mapping)
+    if value is None:
+        copy.pop(key, None)
+    else:
+        copy[key] = value
+    return copy
+
+
+def _feature(state: MetadataState, record: r.FeatureLevelRecord, offset: int) -> MetadataState:
+    if record.name == _INERT:
+        return state
+    return replace(state, features=_with(state.features, record.name, record.level or None))
+
+
+def _register_broker(state: MetadataState, record: r.RegisterBrokerRecord, offset: int) -> MetadataState:
+    registration = BrokerRegistration(
+        broker_id=record.broker_id,
+        broker_epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        listeners=record.listeners,
+        features=record.features,
+        rack=record.rack,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        log_dirs=tuple(sorted(record.log_dirs)),
+    )
+    return replace(
+        state,
+        brokers=_with(state.brokers, record.broker_id, registration),
+        registered_at=_with(state.registered_at, record.broker_id, offset),
+    )
+
+
+def _registered(state: MetadataState, broker_id: NodeId, broker_epoch: int) -> BrokerRegistration:
+    found = state.brokers.get(broker_id)
+    if found is None or found.broker_epoch != broker_epoch:
+        known = "not registered" if found is None else f"registered with epoch {found.broker_epoch}"
+        raise Misfit(f"broker {broker_id} is {known}, the record says epoch {broker_epoch}")
+    return found
+
+
+def _unregister_broker(state: MetadataState, record: r.UnregisterBrokerRecord, offset: int) -> MetadataState:
+    _registered(state, record.broker_id, record.broker_epoch)
+    return replace(
+        state,
+        brokers=_with(state.brokers, record.broker_id, None),
+        registered_at=_with(state.registered_at, record.broker_id, None),
+    )
+
+
+def _change_broker(state: MetadataState, record: r.BrokerRegistrationChangeRecord, offset: int) -> MetadataState:
+    values: dict[str, Any] = {}
+    for name in ("fenced", "in_controlled_shutdown", "log_dirs"):
+        value = getattr(record, name)
+        if value is not UNCHANGED:
+            values[name] = tuple(sorted(value)) if name == "log_dirs" else value
+    before = _registered(state, record.broker_id, record.broker_epoch)
+    return replace(state, brokers=_with(state.brokers, record.broker_id, replace(before, **values)))
+
+
+def _register_controller(state: MetadataState, record: r.RegisterControllerRecord, offset: int) -> MetadataState:
+    registration = ControllerRegistration(
+        controller_id=record.controller_id,
+        incarnation_id=record.incarnation_id,
+        listeners=record.listeners,
+        features=record.features,
+    )
+    return replace(state, controllers=_with(state.controllers, record.controller_id, registration))
+
+
+def _topic(state: MetadataState, record: r.TopicRecord, offset: int) -> MetadataState:
+    if record.topic_id in state.topics or state.topic_named(record.name) is not None:
+        raise Misfit(f"topic {record.name} ({record.topic_id}) exists already")
+    return replace(state, topics=_with(state.topics, record.topic_id, TopicState(record.name, {})))
+
+
+def _known_topic(state: MetadataState, topic_id: UUID) -> TopicState:
+    found = state.topics.get(topic_id)
+    if found is None:
+        raise Misfit(f"there is no topic with id {topic_id}")
+    return found
+
+
+def _remove_topic(state: MetadataState, record: r.RemoveTopicRecord, offset: int) -> MetadataState:
+    topic = _known_topic(state, record.topic_id)
+    return replace(
+        state,
+        topics=_with(state.topics, record.topic_id, None),
+        configs=_with(state.configs, (TOPIC, topic.name), None),
+    )
+
+
+def _set_partition(state: MetadataState, topic_id: UUID, index: int, value: PartitionRegistration) -> MetadataState:
+    topic = _known_topic(state, topic_id)
+    return replace(state, topics=_with(state.topics, topic_id, TopicState(topic.name, _with(topic.partitions, index, value))))
+
+
+def _partition(state: MetadataState, record: r.PartitionRecord, offset: int) -> MetadataState:
+    made = PartitionRegistration(
+        replicas=record.replicas,
+        isr=record.isr,
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+        recovering=record.recovering,
+        removing_replicas=record.removing_replicas,
+        adding_replicas=record.adding_replicas,
+        directories=record.directories,
+        elr=record.elr,
+        last_known_elr=record.last_known_elr,
+    )
+    return _set_partition(state, record.topic_id, record.partition, made)
+
+
+def _change_partition(state: MetadataState, record: r.PartitionChangeRecord, offset: int) -> MetadataState:
+    before = _known_topic(state, record.topic_id).partitions.get(record.partition)
+    if before is None:
+        raise Misfit(f"topic {record.topic_id} has no partition {record.partition}")
+    return _set_partition(state, record.topic_id, record.partition, changed_partition(before, record))
+
+
+def _config(state: MetadataState, record: r.ConfigRecord, offset: int) -> MetadataState:
+    resource = (record.resource_type, record.resource_name)
+    values = _with(state.configs.get(resource, {}), record.name, record.value)
+    return replace(state, configs=_with(state.configs, resource, values or None))
+
+
+def _producer_ids(state: MetadataState, record: r.ProducerIdsRecord, offset: int) -> MetadataState:
+    return replace(state, next_producer_id=record.next_producer_id)
+
+
+def _nothing(state: MetadataState, record: r.NoOpRecord, offset: int) -> MetadataState:
+    return state
+
+
+_HANDLERS: Final[Mapping[type[Any], Callable[[MetadataState, Any, int], MetadataState]]] = {
+    r.FeatureLevelRecord: _feature,
+    r.RegisterBrokerRecord: _register_broker,
+    r.UnregisterBrokerRecord: _unregister_broker,
+    r.BrokerRegistrationChangeRecord: _change_broker,
+    r.RegisterControllerRecord: _register_controller,
+    r.TopicRecord: _topic,
+    r.RemoveTopicRecord: _remove_topic,
+    r.PartitionRecord: _partition,
+    r.PartitionChangeRecord: _change_partition,
+    r.ConfigRecord: _config,
+    r.ProducerIdsRecord: _producer_ids,
+    r.NoOpRecord: _nothing,
+}
+
+
+class _Line:
+    """States by the offset of the record that made them."""
+
+    def __init__(self) -> None:
+        self._offsets = [-1]
+        self._states = [MetadataState()]
+
+    @property
+    def latest(self) -> MetadataState:
+        return self._states[-1]
+
+    def put(self, offset: int, state: MetadataState) -> None:
+        if state is not self._states[-1]:
+            self._offsets.append(offset)
+            self._states.append(state)
+
+    def at(self, offset: int) -> MetadataState:
+        return self._states[bisect_right(self._offsets, offset) - 1]
+
+
+class MetadataHistory:
+    """Every state the committed log went through. `applied` has the records of an open metadata transaction, `visible` has not."""
+
+    def __init__(self) -> None:
+        self._applied = _Line()
+        self._visible = _Line()
+        self._before_transaction = MetadataState()
+        self.transaction_start: int | None = None
+        self._transactions: list[tuple[int, int]] = []
+
+    @property
+    def latest(self) -> MetadataState:
+        """With everything that was committed, an open transaction's records too."""
+        return self._applied.latest
+
+    def replay(self, record: Any, offset: int) -> tuple[MetadataState, MetadataState]:
+        """Before and after. Raises Misfit."""
+        before = self._applied.latest
+        if isinstance(record, r.BeginTransactionRecord):
+            if self.transaction_start is not None:
+                raise Misfit(f"a transaction begins inside the one of offset {self.transaction_start}")
+            self.transaction_start, self._before_transaction = offset, before
+            return before, before
+        if isinstance(record, r.EndTransactionRecord | r.AbortTransactionRecord):
+            if self.transaction_start is None:
+                raise Misfit("a transaction ends, but none is open")
+            self._transactions.append((self.transaction_start, offset))
+            self.transaction_start = None
+            after = self._before_transaction if isinstance(record, r.AbortTransactionRecord) else before
+        else:
+            after = apply(before, record, offset)
+        self._applied.put(offset, after)
+        if self.transaction_start is None:
+            self._visible.put(offset, after)
+        return before, after
+
+    def visible(self, offset: int) -> MetadataState:
+        """What a reader may see that has everything up to `offset`, inclusive."""
+        return self._visible.at(offset)
+
+    def applied(self, offset: int) -> MetadataState:
+        """What a controller has that applied every record up to `offset`, inclusive."""
+        return self._applied.at(offset)
+
+    def in_transaction(self, offset: int) -> bool:
+        """Whether an image that ends with `offset` would show half a transaction."""
+        if self.transaction_start is not None and offset >= self.transaction_start:
+            return True
+        return any(start <= offset < end for start, end in self._transactions)

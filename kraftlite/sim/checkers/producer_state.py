@@ -1,0 +1,57 @@
+"""What a log remembers of its producers is what its batches say (LG-16 to LG-20)."""
+
+from __future__ import annotations
+
+from kraftlite.log.batch import MAX_SEQUENCE
+from kraftlite.sim.checkers.replica_facts import ReplicaChecker
+from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp
+
+_EXPIRY_MS = 40_000_000
+"""A wall clock that jumped further than that may make a broker forget its producers: then nothing is promised."""
+
+
+class ProducerStateKept(ReplicaChecker):
+    """In every log the batches of one producer id and epoch have sequences without gap or repetition, whoever led. When a replica
+    begins to lead or follow, and after each truncation, its producer state has the last batch of each producer, and no others."""
+
+    def on_replica(self, view: ReplicaView, was: Stamp | None) -> None:
+        log = view.log
+        if log is None or self._clock_jumped():
+            return
+        for batch in view.batches[view.producers_end :]:
+            self._follow(view, batch)
+        view.producers_end = len(view.batches)
+        if view.was_cut or was is None or view.leader is not was.leader:
+            self._compare(view)
+
+    def _clock_jumped(self) -> bool:
+        offsets = self.world.cluster.wall_offset_ms
+        return bool(offsets) and max(map(abs, offsets.values())) > _EXPIRY_MS
+
+    def _follow(self, view: ReplicaView, batch: Batch) -> None:
+        if batch.producer_id < 0 or batch.is_control:
+            return
+        last = view.producers.get(batch.producer_id)
+        view.producers[batch.producer_id] = batch
+        if last is None:
+            return
+        if batch.producer_epoch < last.producer_epoch:
+            self.fail(f"{view.text} has {batch} of producer epoch {batch.producer_epoch} behind {last} of {last.producer_epoch}")
+        expected = (last.last_sequence + 1) & MAX_SEQUENCE if batch.producer_epoch == last.producer_epoch else 0
+        if batch.first_sequence != expected:
+            self.fail(f"{view.text} has {batch} behind {last}, the next sequence is {expected}")
+
+    def _compare(self, view: ReplicaView) -> None:
+        log = view.log
+        assert log is not None
+        remembered = {it.producer_id: (it.producer_epoch, it.last_sequence) for it in log.active_producers()}
+        for producer_id, last in view.producers.items():
+            if remembered.get(producer_id) != (last.producer_epoch, last.last_sequence):
+                self.fail(
+                    f"{view.text} remembers (epoch, sequence) {remembered.get(producer_id)} of producer {producer_id}, "
+                    f"its last batch is {last} up to sequence {last.last_sequence}"
+                )
+        if view.bases[:1] == [0] or log.leo == 0:
+            strangers = sorted(it for it in remembered if it not in view.producers)
+            if strangers:
+                self.fail(f"{view.text} remembers the producers {strangers}, of whom it has no batch")

@@ -1,0 +1,207 @@
+"""What the checkers remember of each node: its metadata log as it is on its disk, over all incarnations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from kraftlite.controller.core import ControllerCore
+from kraftlite.faults.disk import MemDisk
+from kraftlite.faults.nodes import Incarnation, RoomNode
+from kraftlite.log.batch import BatchHeader, iter_batches
+from kraftlite.model.ids import NodeId
+from kraftlite.raft.core import RaftCore
+from kraftlite.raft.quorum_state import FILE_NAME, ElectionState, parse
+from kraftlite.raft.states import RoleState
+
+_READ_BYTES = 1 << 20
+
+
+class Entry:
+    """One batch of the metadata log. Batches of equal bytes are one object: compare with `is`."""
+
+    __slots__ = ("base_offset", "epoch", "is_control", "next_offset", "raw")
+
+    def __init__(self, header: BatchHeader, raw: bytes) -> None:
+        self.base_offset = header.base_offset
+        self.next_offset = header.next_offset
+        self.epoch = header.partition_leader_epoch
+        self.is_control = header.is_control
+        self.raw = raw
+
+    def __repr__(self) -> str:
+        return f"[{self.base_offset},{self.next_offset})@{self.epoch}"
+
+
+class EntryPool:
+    """Makes equal batches one object."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Entry] = {}
+
+    def entries(self, data: bytes) -> Iterator[Entry]:
+        for header, view in iter_batches(data):
+            raw = bytes(view)
+            found = self._known.get(raw)
+            if found is None:
+                found = self._known[raw] = Entry(header, raw)
+            yield found
+
+
+class LogMemory:
+    """The batches of one node's metadata log, as they were seen to be written and cut off."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self.entries: list[Entry] = []
+        self._by_end: dict[int, Entry] = {}
+        self._by_base: dict[int, Entry] = {}
+
+    @property
+    def leo(self) -> int:
+        return self.entries[-1].next_offset if self.entries else self.start
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self._by_end[entry.next_offset] = entry
+        self._by_base[entry.base_offset] = entry
+
+    def cut(self, leo: int) -> list[Entry]:
+        """Drop what reaches beyond `leo`; the dropped batches, newest first."""
+        dropped: list[Entry] = []
+        while self.entries and self.entries[-1].next_offset > leo:
+            entry = self.entries.pop()
+            del self._by_end[entry.next_offset], self._by_base[entry.base_offset]
+            dropped.append(entry)
+        return dropped
+
+    def beyond(self, leo: int) -> list[Entry]:
+        """The batches that reach beyond `leo`, in order."""
+        found: list[Entry] = []
+        for entry in reversed(self.entries):
+            if entry.next_offset <= leo:
+                break
+            found.append(entry)
+        return found[::-1]
+
+    def ending_at(self, offset: int) -> Entry | None:
+        return self._by_end.get(offset)
+
+    def starting_at(self, offset: int) -> Entry | None:
+        return self._by_base.get(offset)
+
+
+@contextmanager
+def undisturbed(disk: MemDisk) -> Iterator[None]:
+    """Reads of the checkers neither meet nor use up injected errors."""
+    errors, disk.errors = disk.errors, []
+    try:
+        yield
+    finally:
+        disk.errors = errors
+
+
+class NodeView:
+    """One node. `core` and `controller` are those of the running incarnation, None before they are open and after its end."""
+
+    def __init__(self, node: RoomNode) -> None:
+        self.node = node
+        self.node_id: NodeId = node.node_id
+        self.here: Incarnation | None = None
+        self.core: RaftCore | None = None
+        self.controller: ControllerCore | None = None
+        self.directory: str = ""
+        self.directory_id: UUID | None = None
+        self.log = LogMemory()
+        self.durable = 0
+        """Everything below it was once seen to be on the disk for good."""
+        self.state: RoleState | None = None
+        self.hw = 0
+        """The committed offset that this incarnation knows."""
+        self.opened_leo: int | None = None
+        """Where the log ended when this incarnation had recovered it, before it wrote anything."""
+        self.raft_stamp: tuple[object, ...] = ()
+        self.controller_stamp: tuple[object, ...] = ()
+        self.image: object = None
+        self.cached: object = None
+
+    @property
+    def incarnation(self) -> int:
+        return self.here.number if self.here is not None else 0
+
+    @property
+    def author(self) -> tuple[NodeId, int]:
+        """Who writes: a restarted node is somebody else."""
+        return self.node_id, self.incarnation
+
+    @property
+    def raft(self) -> RaftCore:
+        assert self.core is not None, f"node {self.node_id} has no raft core now"
+        return self.core
+
+    @property
+    def active_controller(self) -> ControllerCore:
+        assert self.controller is not None, f"node {self.node_id} has no controller now"
+        return self.controller
+
+    def enter(self, here: Incarnation | None) -> None:
+        """Another incarnation runs, or none."""
+        self.here = here
+        self.core = self.controller = None
+        self.state = None
+        self.hw = 0
+        self.opened_leo = None
+        self.raft_stamp = self.controller_stamp = ()
+        self.image = self.cached = None
+
+    def read_log(self, pool: EntryPool, start: int, end: int) -> list[Entry]:
+        """The batches [start, end) as the node's log returns them now."""
+        found: list[Entry] = []
+        log = self.raft.metalog.log
+        with undisturbed(self.node.disk):
+            while start < end:
+                data = log.read(start, _READ_BYTES, up_to=end)
+                batches = list(pool.entries(data))
+                if not batches:
+                    break
+                found += batches
+                start = batches[-1].next_offset
+        return found
+
+    def stored_election(self) -> ElectionState | None:
+        """What `quorum-state` says; None without one."""
+        path = f"{self.directory}/{FILE_NAME}"
+        with undisturbed(self.node.disk):
+            if self.node.disk.stat(path) is None:
+                return None
+            return parse(self.node.disk.read_file(path), path)
+
+    def durable_end(self, up_to: int) -> int:
+        """How far the log, as it is known, would survive a power cut now; looks no further than `up_to`."""
+        self.durable = max(self.durable, self.log.start)
+        wanted: list[Entry] = []
+        offset = self.durable
+        while offset < up_to and (entry := self.log.starting_at(offset)) is not None:
+            wanted.append(entry)
+            offset = entry.next_offset
+        if wanted:
+            files = self._surviving_segments()
+            for entry in wanted:
+                if not any(data.rfind(entry.raw) >= 0 for data in files):
+                    break
+                self.durable = entry.next_offset
+        return self.durable
+
+    def _surviving_segments(self) -> list[bytes]:
+        """Newest first."""
+        files = self.node.disk.surviving(self.directory, ".log")
+        return [files[name] for name in sorted(files, reverse=True)]
+
+    def forget_disk(self, start: int = 0) -> None:
+        self.log = LogMemory(start)
+        self.durable = start
+
+
+def running(views: Iterable[NodeView]) -> list[NodeView]:
+    return [view for view in views if view.core is not None]

@@ -1,0 +1,55 @@
+"""regressions.toml: failures of the past, as seeds and fault schedules that must pass for ever."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kraftlite.sim.run import RunPlan
+from kraftlite.sim.schedule import parse
+
+if TYPE_CHECKING:
+    from kraftlite.sim.swarm import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """`story` in one line: what was wrong."""
+
+    story: str
+    plan: RunPlan
+
+
+def load(path: Path) -> list[Regression]:
+    """Raises ValueError naming the entry that cannot be used, OSError."""
+    found = []
+    for number, entry in enumerate(tomllib.loads(path.read_text()).get("regression", []), 1):
+        found.append(_regression(path, number, entry))
+    return found
+
+
+def _regression(path: Path, number: int, entry: dict[str, Any]) -> Regression:
+    try:
+        faults = entry.get("faults")
+        plan = RunPlan(
+            seed=int(entry["seed"]),
+            duration_ms=int(entry.get("duration_ms", 15_000)),
+            faults=None if faults is None else tuple(parse(line) for line in faults),
+        )
+        return Regression(str(entry["story"]), plan)
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path}: regression {number}: {error}") from None
+
+
+def append(path: Path, failures: Sequence[Summary]) -> None:
+    """Add failing runs, for somebody to write their story."""
+    with path.open("a", encoding="utf-8") as out:
+        for it in failures:
+            story = f"{it.outcome.name} {it.checker}: {it.story.splitlines()[0]}".replace("\\", "/").replace('"', "'")
+            out.write(f'\n[[regression]]\nstory = "{story}"\nseed = {it.seed}\nduration_ms = {it.duration_ms}\n')
+            if it.shrink_runs:
+                lines = "".join(f'  "{fault}",\n' for fault in it.faults)
+                out.write(f"faults = [\n{lines}]\n")

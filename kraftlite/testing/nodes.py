@@ -1,0 +1,253 @@
+"""The nodes of an embedded cluster, on the thread of their own: what can be done to them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import kraftlite.broker.driver  # noqa: F401 what nodes import late must not stop a cluster that is running
+from kraftlite.faults.disk import MemDisk
+from kraftlite.faults.host_loop import HostLoop
+from kraftlite.faults.network import Link, RoomNetwork
+from kraftlite.faults.nodes import RoomNode
+from kraftlite.faults.rooms import OUTSIDE, context_of
+from kraftlite.model.ids import NodeId
+from kraftlite.node.listeners import import_client_side
+from kraftlite.node.storage import format_directories
+from kraftlite.testing.errors import ClusterError
+from kraftlite.testing.layout import HOST, HeldPort, NodePlan, random_cluster_id, server_config
+from kraftlite.testing.thread import CALL
+
+import_client_side()
+
+POLL_S: Final = 0.002
+STOP_LIMIT_S: Final = 30.0
+LINGER_LIMIT_S: Final = 5.0
+"""How long the tasks of killed nodes may take to end."""
+SOCKET_TURNS: Final = 8
+"""Turns of the loop after which an aborted connection is closed, even one that was being accepted: no task waits for that."""
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Nodes:
+    """All methods run on the cluster's loop, outside of every node's room. Node ids are known to be valid.
+
+    Raises ClusterError when a node is not in the state that a call is for.
+    """
+
+    def __init__(self, loop: HostLoop, plans: tuple[NodePlan, ...], config: Mapping[str, str]) -> None:
+        self.loop = loop
+        self.plans = plans
+        self.outside = context_of(OUTSIDE)
+        self.rng = random.Random()
+        self.network = RoomNetwork(loop, self.rng, self.outside)
+        self.network.default = Link(0, 0)
+        self.failures: dict[int, str] = {}
+        """Nodes that ended themselves and were not started since, and why."""
+        self.bugs: list[str] = []
+        """Errors that reached nobody but the loop."""
+        self.client_cuts: dict[int, tuple[bool, bool]] = {}
+        """Node id → (requests do not arrive, responses do not leave)."""
+        self.ports = {it.node_id: HeldPort() for it in plans if it.is_broker}
+        self.rooms: dict[int, RoomNode] = {}
+        loop.set_exception_handler(self._on_loop_error)
+        self.cluster_id = random_cluster_id()
+        try:
+            for plan in plans:
+                self._add(plan, config)
+        except BaseException:
+            self.release_ports()
+            raise
+
+    def _add(self, plan: NodePlan, config: Mapping[str, str]) -> None:
+        port = self.ports.get(plan.node_id)
+        node = RoomNode(
+            loop=self.loop,
+            network=self.network,
+            config=server_config(plan, self.plans, None if port is None else port.number, config),
+            wall_ms=wall_ms,
+            disk=MemDisk(wall_ms=wall_ms),
+            serve_clients=True,
+            on_failure=self._on_failure,
+            seed=self.rng.getrandbits(64),
+        )
+        self.rooms[plan.node_id] = node
+        format_directories(node.disk, node.config, self.cluster_id, wall_ms=wall_ms(), entropy=self.rng)
+
+    def _on_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
+        self.failures[node.node_id] = f"{where}: {type(error).__name__}: {error}"
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+        error = context.get("exception")
+        self.bugs.append(f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message")))
+
+    # --- one node
+
+    def address(self, node_id: int) -> str | None:
+        port = self.ports.get(node_id)
+        return None if port is None else f"{HOST}:{port.number}"
+
+    def state(self, node_id: int) -> str:
+        node = self.rooms[node_id]
+        if node.paused:
+            return "paused"
+        if node.running:
+            return "running" if node.started else "starting"
+        return "failed" if node_id in self.failures else "stopped"
+
+    def boot(self, node_id: int) -> None:
+        self.failures.pop(node_id, None)
+        node = self.rooms[node_id]
+        node.boot()
+        self._hold(node_id)
+
+    def _running(self, node_id: int) -> RoomNode:
+        node = self.rooms[node_id]
+        if not node.running:
+            why = f": it ended itself ({self.failures[node_id]})" if node_id in self.failures else ""
+            raise ClusterError(f"node {node_id} is not running{why}")
+        return node
+
+    def kill(self, node_ids: Sequence[int]) -> None:
+        for node in [self._running(it) for it in node_ids]:
+            node.kill()
+
+    def power_cut(self, node_ids: Sequence[int]) -> None:
+        for node in [self._running(it) for it in node_ids]:
+            node.power_cut()
+
+    def pause(self, node_ids: Sequence[int]) -> None:
+        found = [self._running(it) for it in node_ids]
+        for node in found:
+            if node.paused:
+                raise ClusterError(f"node {node.node_id} is paused already")
+        for node in found:
+            node.pause()
+
+    def resume(self, node_ids: Sequence[int]) -> None:
+        found = [self._running(it) for it in node_ids]
+        for node in found:
+            if not node.paused:
+                raise ClusterError(f"node {node.node_id} is not paused")
+        for node in found:
+            node.resume()
+
+    async def stop(self, node_ids: Sequence[int]) -> None:
+        found = [self._running(it) for it in node_ids]
+        before = [node.now for node in found]
+        for node in found:
+            node.resume()
+            node.stop()
+
+        def lasting() -> list[int]:
+            return [int(node.node_id) for node, it in zip(found, before, strict=True) if node.now is it]
+
+        await self._until(lambda: not lasting(), STOP_LIMIT_S, lambda: f"still running: {lasting()}{self.troubles()}")
+        for node_id in node_ids:
+            if node_id in self.failures:
+                raise ClusterError(f"node {node_id} failed while it stopped: {self.failures[node_id]}")
+
+    async def restart(self, node_ids: Sequence[int], limit_s: float) -> None:
+        running = [it for it in node_ids if self.rooms[it].running]
+        if running:
+            await self.stop(running)
+        for node_id in node_ids:
+            self.boot(node_id)
+        await self.ready(node_ids, limit_s)
+
+    async def ready(self, node_ids: Iterable[int], limit_s: float) -> None:
+        """Until they have started. Raises ClusterError at once when one ends itself."""
+        waiting = list(node_ids)
+
+        def settled() -> bool:
+            for node_id in list(waiting):
+                if self.rooms[node_id].started:
+                    waiting.remove(node_id)
+                elif not self.rooms[node_id].running:
+                    raise ClusterError(f"node {node_id} did not start: {self.failures.get(node_id, 'it was stopped')}")
+            return not waiting
+
+        await self._until(settled, limit_s, lambda: self._not_ready(waiting))
+
+    def _not_ready(self, waiting: list[int]) -> str:
+        states = ", ".join(f"node {it.node_id} {self.state(it.node_id)}" for it in self.plans)
+        return f"not ready: node {', '.join(str(it) for it in waiting)} ({states}{self.troubles()})"
+
+    async def _until(self, condition: Callable[[], bool], limit_s: float, what: Callable[[], str]) -> None:
+        end_s = time.monotonic() + limit_s
+        while not condition():
+            if time.monotonic() > end_s:
+                raise ClusterError(f"after {limit_s:g} s {what()}")
+            await asyncio.sleep(POLL_S)
+
+    # --- the network
+
+    def cut(self, links: Iterable[tuple[int, int]]) -> None:
+        for source, target in links:
+            self.network.link(NodeId(source), NodeId(target)).cut = True
+
+    def cut_clients(self, node_id: int, *, requests: bool, responses: bool) -> None:
+        before = self.client_cuts.get(node_id, (False, False))
+        self.client_cuts[node_id] = (before[0] or requests, before[1] or responses)
+        self._hold(node_id)
+
+    def _hold(self, node_id: int) -> None:
+        node = self.rooms[node_id].node
+        requests, responses = self.client_cuts.get(node_id, (False, False))
+        if node is not None:
+            self._in_room(node_id, lambda: node.listeners.hold_clients(requests=requests, responses=responses))
+
+    def _in_room(self, node_id: int, action: Callable[[], object]) -> None:
+        """What registers callbacks of sockets must do it in the node's room: paused with it, and gone with it."""
+        here = self.rooms[node_id].now
+        if here is not None:
+            self.loop.call_soon(action, context=context_of(here.room))
+
+    def delay(self, links: Iterable[tuple[int, int]], delay_ms: int) -> None:
+        for source, target in links:
+            link = self.network.link(NodeId(source), NodeId(target))
+            link.min_us = link.max_us = delay_ms * 1000
+
+    def heal(self) -> None:
+        self.network.heal()
+        held, self.client_cuts = list(self.client_cuts), {}
+        for node_id in held:
+            self._hold(node_id)
+
+    def troubles(self) -> str:
+        """Everything that is not as in a healthy cluster, for messages."""
+        found = [f"node {it.node_id} is {self.state(it.node_id)}" for it in self.plans if self.state(it.node_id) != "running"]
+        found += [f"node {node_id} ended itself: {why}" for node_id, why in self.failures.items()]
+        cuts = self.network.cuts()
+        found += [f"cut: {', '.join(f'{source} to {target}' for source, target in cuts)}"] if cuts else []
+        found += [f"cut from clients: {', '.join(str(it) for it in sorted(self.client_cuts))}"] if self.client_cuts else []
+        return "".join(f"; {it}" for it in found)
+
+    # --- the end
+
+    async def close(self) -> None:
+        """Kill all, and see that nothing is left. Raises ClusterError when a task of theirs does not end."""
+        for node in self.rooms.values():
+            node.kill()
+        self.release_ports()
+        current = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not current]
+        for task in left:
+            if task.get_name() == CALL:
+                task.cancel()
+        if left:
+            _done, lasting = await asyncio.wait(left, timeout=LINGER_LIMIT_S)
+            if lasting:
+                raise ClusterError(f"still running after the end: {sorted(repr(task) for task in lasting)}")
+        for _ in range(SOCKET_TURNS):
+            await asyncio.sleep(0)
+
+    def release_ports(self) -> None:
+        for port in self.ports.values():
+            port.release()

@@ -1,0 +1,79 @@
+"""The thread that a cluster's nodes run in, and the way into it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from kraftlite.faults.host_loop import HostLoop
+from kraftlite.testing.errors import ClusterError
+
+T = TypeVar("T")
+CALL: Final = "kraftlite-cluster-call"
+"""The name of tasks that somebody in another thread waits for."""
+PATIENCE_S: Final = 60.0
+"""How long the caller waits for the thread to take a call."""
+
+
+class LoopThread:
+    """Runs a `HostLoop` from its making until `close`. All methods are called from other threads; the caller may block."""
+
+    def __init__(self) -> None:
+        self.loop = HostLoop()
+        self._thread = threading.Thread(target=self._run, name="kraftlite-cluster", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            self.loop.close()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """What `function` returns on the loop, or raises."""
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                done.set_result(function())
+            except BaseException as error:  # noqa: BLE001 raised in the thread that asked
+                done.set_exception(error)
+
+        if threading.current_thread() is self._thread:
+            return function()
+        self._check()
+        self.loop.call_soon_threadsafe(run, context=contextvars.Context())
+        return done.result(PATIENCE_S)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Cancelling the future cancels the work."""
+
+        async def call() -> T:
+            task = asyncio.current_task()
+            assert task is not None
+            task.set_name(CALL)
+            return await work
+
+        try:
+            self._check()
+        except ClusterError:
+            work.close()
+            raise
+        return contextvars.Context().run(asyncio.run_coroutine_threadsafe, call(), self.loop)
+
+    def close(self) -> None:
+        """Idempotent. What still runs on the loop is not waited for."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+
+    def _check(self) -> None:
+        if not self._thread.is_alive():
+            raise ClusterError("the cluster is not running")

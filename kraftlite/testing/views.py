@@ -1,0 +1,193 @@
+"""What can be seen of an embedded cluster, and topics, which are made by asking its controller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+from kraftlite.metadata.image import MetadataImage
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.controller import (
+    ConfigPair,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    ReplicaAssignment,
+)
+from kraftlite.model.messages.methods import CREATE_TOPICS
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.node.build import Node
+from kraftlite.runtime.ports import TransportError
+from kraftlite.testing.conditions import PartitionView, Wanted
+from kraftlite.testing.errors import ClusterError, WaitTimeout
+from kraftlite.testing.nodes import POLL_S, Nodes
+
+ADMIN = NodeId(0)
+"""Who asks the controller: a node that is none of the cluster's, and is never cut off."""
+ATTEMPT_MS = 1_000
+
+
+class Views:
+    """All methods run on the cluster's loop."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._admin = nodes.network.transport(ADMIN, nodes.outside)
+
+    def _live(self) -> dict[int, Node]:
+        return {node_id: it.node for node_id, it in self._nodes.rooms.items() if it.started and it.node is not None}
+
+    def image(self) -> MetadataImage:
+        """The newest that any running node has: committed, as nodes learn nothing else. Raises ClusterError when none runs."""
+        images = [node.loader.image for node in self._live().values()]
+        if not images:
+            raise ClusterError(f"no node is running{self._nodes.troubles()}")
+        return max(images, key=lambda image: image.offset)
+
+    def controller(self) -> int | None:
+        """Who is active; of two that think so, the one of the later epoch."""
+        active = [
+            (node.raft.raft_epoch, node_id)
+            for node_id, node in self._live().items()
+            if node.controller is not None and node.controller.active
+        ]
+        return max(active)[1] if active else None
+
+    def live_brokers(self) -> tuple[int, ...]:
+        brokers = self.image().cluster.brokers
+        return tuple(int(it) for it in sorted(brokers) if not brokers[it].fenced)
+
+    def find_partition(self, topic: str, index: int) -> PartitionView | None:
+        found = self.image().topics.topic(topic)
+        registration = None if found is None else found.partitions.get(index)
+        if registration is None:
+            return None
+        leader, hw = registration.leader, None
+        node = None if leader is None else self._live().get(leader)
+        replica = None
+        if node is not None and node.broker is not None:
+            replica = node.broker.replicas.partition(TopicPartition(topic, index))
+        if replica is None or replica.leader is None or replica.leader_epoch != registration.leader_epoch:
+            leader = None
+        elif replica.log is not None:
+            hw = replica.log.hw
+        return PartitionView(
+            leader=leader,
+            leader_epoch=registration.leader_epoch,
+            replicas=tuple(registration.replicas),
+            isr=tuple(registration.isr),
+            hw=hw,
+        )
+
+    def partition(self, topic: str, index: int) -> PartitionView:
+        """Raises ClusterError when there is none."""
+        found = self.find_partition(topic, index)
+        if found is None:
+            raise ClusterError(self._no_partition(topic, index))
+        return found
+
+    def _no_partition(self, topic: str, index: int) -> str:
+        topics = self.image().topics
+        found = topics.topic(topic)
+        if found is not None:
+            return f"there is no partition {topic}-{index}; {topic} has partitions 0 to {len(found.partitions) - 1}"
+        names = ", ".join(sorted(topics.by_name)) or "none"
+        return f"there is no topic {topic}; the topics are: {names}"
+
+    # --- waiting
+
+    async def wait_for(self, wanted: Wanted, timeout_s: float) -> PartitionView | None:
+        """The partition's view at the moment when all held. Raises WaitTimeout."""
+        end_s = time.monotonic() + timeout_s
+        while True:
+            view = None if wanted.topic is None else self.find_partition(wanted.topic, wanted.partition)
+            unmet = wanted.unmet(view, self.controller(), self.live_brokers() if wanted.brokers is not None else ())
+            if not unmet:
+                return view
+            if time.monotonic() > end_s:
+                if wanted.topic is not None and view is None:
+                    unmet[0] = self._no_partition(wanted.topic, wanted.partition)
+                raise WaitTimeout(f"not within {timeout_s:g} s: {'; '.join(unmet)}{self._nodes.troubles()}")
+            await asyncio.sleep(POLL_S)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Until every broker knows that all are there, and there is an active controller. Raises WaitTimeout."""
+        end_s = time.monotonic() + timeout_s
+        wanted = {it.node_id for it in self._nodes.plans if it.is_broker}
+
+        def known(node: Node) -> bool:
+            brokers = node.loader.image.cluster.brokers
+            return wanted <= {int(it) for it in brokers if not brokers[it].fenced}
+
+        while self.controller() is None or not all(known(node) for node in self._live().values() if node.broker is not None):
+            if time.monotonic() > end_s:
+                raise WaitTimeout(f"the brokers have not found each other within {timeout_s:g} s{self._nodes.troubles()}")
+            await asyncio.sleep(POLL_S)
+
+    # --- topics
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        config: Mapping[str, str],
+        assignment: Sequence[Sequence[int]] | None,
+        timeout_s: float,
+    ) -> None:
+        """Until each partition is led and every broker that is not fenced knows of it."""
+        end_s = time.monotonic() + timeout_s
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=-1 if assignment is not None else partitions,
+            replication_factor=-1 if assignment is not None else replication_factor,
+            assignments=tuple(
+                ReplicaAssignment(partition=index, broker_ids=tuple(NodeId(it) for it in replicas))
+                for index, replicas in enumerate(assignment or ())
+            ),
+            configs=tuple(ConfigPair(name=key, value=value) for key, value in config.items()),
+        )
+        await self._ask_controller(topic, end_s, timeout_s)
+        while not self._is_everywhere(name):
+            if time.monotonic() > end_s:
+                raise WaitTimeout(f"topic {name} was made, but is not led within {timeout_s:g} s{self._nodes.troubles()}")
+            await asyncio.sleep(POLL_S)
+
+    async def _ask_controller(self, topic: CreatableTopic, end_s: float, timeout_s: float) -> None:
+        maybe_made = False
+        while (left_s := end_s - time.monotonic()) > 0:
+            controller = self.controller()
+            if controller is None:
+                await asyncio.sleep(POLL_S)
+                continue
+            limit_ms = max(1, min(ATTEMPT_MS, int(left_s * 1000)))
+            request = CreateTopicsRequest(topics=(topic,), validate_only=False, timeout_ms=limit_ms)
+            try:
+                peer = Endpoint(f"n{controller}", 9093)
+                response: CreateTopicsResponse = await self._admin.call(peer, CREATE_TOPICS, request, limit_ms)
+            except TransportError:
+                maybe_made = True  # it may have been done, and only the answer lost
+            except ApiError as error:
+                if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+                    raise ClusterError(f"topic {topic.name} was refused: {error}") from None
+                maybe_made = maybe_made or error.code is ErrorCode.REQUEST_TIMED_OUT
+            else:
+                (result,) = response.topics
+                if result.error is ErrorCode.NONE or (maybe_made and result.error is ErrorCode.TOPIC_ALREADY_EXISTS):
+                    return
+                raise ClusterError(f"topic {topic.name} was refused: {ApiError(result.error, result.message)}")
+            await asyncio.sleep(POLL_S)
+        raise WaitTimeout(f"topic {topic.name}: no controller answered within {timeout_s:g} s{self._nodes.troubles()}")
+
+    def _is_everywhere(self, name: str) -> bool:
+        found = self.image().topics.topic(name)
+        if found is None:
+            return False
+        views = [self.find_partition(name, index) for index in found.partitions]
+        if not all(view is not None and view.leader is not None for view in views):
+            return False
+        live = self._live()
+        alive = [live[it] for it in self.live_brokers() if it in live and not self._nodes.rooms[it].paused]
+        return all(node.broker is not None and node.broker.cache.topic(name) is not None for node in alive)

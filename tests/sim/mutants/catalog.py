@@ -1,0 +1,66 @@
+"""The mutants, by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.sim.mutants.patching import Patch
+
+MODULES: Final = ("elections", "quorum_log", "metadata", "controller", "brokers", "replication", "hw", "storage", "producers")
+
+Change = Callable[[Patch], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """`breaks`: the rule, in a few words. `expects`: who should catch it: numbers of invariants, "liveness" or "crash".
+
+    `shape` is the name of a shape that the mutant needs; `faults` are the kinds of fault to draw from. Both only where plain seeds
+    do not get there. `lens` changes what is no protocol (a size, a period) so that a run of seconds reaches the rule; it holds for
+    runs without the mutant, too.
+    """
+
+    name: str
+    breaks: str
+    expects: tuple[str, ...]
+    change: Change
+    area: str
+    shape: str | None = None
+    faults: tuple[str, ...] = ()
+    lens: Change | None = None
+
+
+_MUTANTS: Final[dict[str, Mutant]] = {}
+
+
+def mutant(
+    name: str,
+    breaks: str,
+    *,
+    expects: tuple[str, ...],
+    shape: str | None = None,
+    faults: tuple[str, ...] = (),
+    lens: Change | None = None,
+) -> Callable[[Change], Change]:
+    """Register a function that changes production through the `Patch` it gets. Its docstring says where this was a mistake."""
+
+    def register(change: Change) -> Change:
+        assert name not in _MUTANTS, f"two mutants are named {name}"
+        assert change.__doc__, f"mutant {name} does not say where this mistake was made"
+        area = change.__module__.rpartition(".")[2]
+        _MUTANTS[name] = Mutant(
+            name=name, breaks=breaks, expects=expects, change=change, area=area, shape=shape, faults=faults, lens=lens
+        )
+        return change
+
+    return register
+
+
+def mutants() -> dict[str, Mutant]:
+    """All of them, in the order of `MODULES` and of the source."""
+    for module in MODULES:
+        importlib.import_module(f"tests.sim.mutants.{module}")
+    return dict(_MUTANTS)

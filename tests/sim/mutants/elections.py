@@ -1,0 +1,98 @@
+"""Votes, epochs and leaders of the metadata quorum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftlite.raft import states
+from kraftlite.raft.context import RaftContext
+from kraftlite.raft.core import RaftCore
+from kraftlite.raft.elections import Elections
+from kraftlite.raft.leadership import Leadership
+from kraftlite.raft.quorum_state import QuorumStateStore
+from kraftlite.raft.states import Candidate, Resigned
+from kraftlite.raft.voters import VoterSet
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.patching import Patch
+
+_PERSIST = "self._disk.write_file_atomically(self.path, render(state))"
+
+
+@mutant("vote-not-persisted", "a vote is in memory only when it is answered", expects=("3", "1"))
+def vote_not_persisted(patch: Patch) -> None:
+    """Raft §5.1 lists votedFor among what must be on stable storage; etcd/raft#10998 and Hashicorp's stable store have the same
+    warning. A voter that restarts within an election votes again."""
+    without = "self._disk.write_file_atomically(self.path, render(ElectionState(epoch=state.epoch, leader_id=state.leader_id)))"
+    patch.edit(QuorumStateStore, "write", (_PERSIST, without))
+
+
+@mutant("quorum-state-not-written", "the epoch is in memory only", expects=("2", "3", "1"))
+def quorum_state_not_written(patch: Patch) -> None:
+    """ZooKeeper kept its epoch in two files that a crash could leave apart (ZOOKEEPER-335, -1653): a node came back in an old epoch."""
+    patch.edit(QuorumStateStore, "write", (_PERSIST, "pass"))
+
+
+@mutant("two-votes-in-one-epoch", "a voter that has voted votes for the next candidate, too", expects=("3", "1"))
+def two_votes_in_one_epoch(patch: Patch) -> None:
+    """Raft §5.2: at most one vote per term, first come, first served. The first thing that a re-implementation forgets."""
+    patch.edit(states, "_can_grant_unless_decided", ("return voted.matches(candidate)", "return log_is_up_to_date"))
+
+
+@mutant("vote-for-an-older-log", "a vote does not look at the candidate's log", expects=("5", "6", "8"))
+def vote_for_an_older_log(patch: Patch) -> None:
+    """Raft §5.4.1. ZOOKEEPER-1154 and -2845: a server with an older log became the leader and the others truncated theirs."""
+    compare = "return OffsetAndEpoch(epoch=last_epoch, offset=end_offset) >= self.metalog.end"
+    patch.edit(RaftContext, "log_is_up_to_date", (compare, "return True"))
+
+
+@mutant("vote-for-the-longer-log", "the longer log wins an election, whatever its last epoch", expects=("5", "6", "8"))
+def vote_for_the_longer_log(patch: Patch) -> None:
+    """Raft §5.4.1 compares the last term first. Elections by log length alone lost data in Redis and in MongoDB's protocol version 0
+    (SERVER-18511)."""
+    compare = "return OffsetAndEpoch(epoch=last_epoch, offset=end_offset) >= self.metalog.end"
+    patch.edit(RaftContext, "log_is_up_to_date", (compare, "return end_offset >= self.metalog.leo"))
+
+
+@mutant("pre-vote-raises-epoch", "a node that only asks whether it could win takes a new epoch already", expects=("10", "1"))
+def pre_vote_raises_epoch(patch: Patch) -> None:
+    """KIP-996: that the epoch stays is the point of the pre-vote; before it, a partitioned voter deposed the leader on its return."""
+    patch.edit(Elections, "become_prospective", ("epoch=ctx.epoch,", "epoch=ctx.epoch + 1,"))
+
+
+@mutant("half-is-a-majority", "with an even number of voters, half of them elect a leader", expects=("1", "5"))
+def half_is_a_majority(patch: Patch) -> None:
+    """(n + 1) / 2 instead of n / 2 + 1: the off-by-one of Elasticsearch's minimum_master_nodes set by hand (split brain of two)."""
+    patch.edit(VoterSet, "majority", ("return len(self.voters) // 2 + 1", "return (len(self.voters) + 1) // 2"))
+
+
+@mutant("resumes-old-epoch", "a restarted leader goes on writing in the epoch it led", expects=("1", "4", "17"))
+def resumes_old_epoch(patch: Patch) -> None:
+    """KIP-595 has a restarted leader come up as Resigned for this: what it had not flushed is gone, and its followers have it. The
+    same offset and epoch would then mean two entries."""
+
+    def init(original: Any, self: Any, *, config: Any, disk: Any, serde: Any, entropy: Any, tracer: Any, now_ms: Any,
+             wall_ms: Any = None, trace_appends: Any = False) -> None:  # fmt: skip
+        original(
+            self, config=config, disk=disk, serde=serde, entropy=entropy, tracer=tracer, now_ms=now_ms, wall_ms=wall_ms,
+            trace_appends=trace_appends,
+        )  # fmt: skip
+        was = self._ctx.state
+        if isinstance(was, Resigned):
+            self._leadership.become_leader(
+                Candidate(
+                    epoch=was.epoch,
+                    voted=self._ctx.key,
+                    election_deadline_ms=was.election_deadline_ms,
+                    retries=1,
+                    granted=set(self._ctx.voters.ids),
+                )
+            )
+
+    patch.around(RaftCore, "__init__", init)
+
+
+@mutant("check-quorum-missing", "a leader that no voter fetches from stays the leader", expects=("10", "15"))
+def check_quorum_missing(patch: Patch) -> None:
+    """KAFKA-15489 (KIP-595 had left it out until 3.7): with the network cut there were two active controllers, and the one of the
+    minority answered brokers that could do better."""
+    patch.edit(Leadership, "_check_quorum_ms", ("return self._ctx.config.fetch_timeout_ms * 3 // 2", "return 1 << 40"))

@@ -1,0 +1,87 @@
+"""A delta with many partitions is applied in steps, and what happens in between."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.manager import PARTITIONS_PER_STEP
+from tests.harness.replication_cluster import TOPIC, TOPIC_ID, Node, StepCluster, log_values
+
+COUNT = 40
+
+
+def tp(index: int) -> TopicPartition:
+    return TopicPartition(TOPIC, index)
+
+
+def big_topic(c: StepCluster) -> None:
+    """Broker 1 leads the odd partitions, 2 the even ones."""
+    for index in range(COUNT):
+        c.controller.create((1, 2) if index % 2 else (2, 1), index=index)
+
+
+def known(node: Node) -> list[int]:
+    return [partition.tp.partition for partition in node.manager.partitions()]
+
+
+def test_ml_17_a_big_delta_stops_between_its_partitions_and_ends_like_a_small_one() -> None:
+    c = StepCluster(2)
+    big_topic(c)
+    delta = c[1].load()
+    assert delta is not None and delta.topics is not None
+    seen = [known(c[1]) for _ in c[1].manager.apply_delta_steps(delta.topics, c[1].image)]
+    leads, follows = list(range(1, COUNT, 2)), list(range(0, COUNT, 2))
+    in_turn = leads + follows
+    assert seen == [sorted(in_turn[:count]) for count in range(PARTITIONS_PER_STEP, COUNT, PARTITIONS_PER_STEP)]
+    assert known(c[1]) == list(range(COUNT)) and c[1].manager.leader_count() == len(leads)
+    assert all(c[1].manager.fetched_from(tp(index)) == 2 for index in follows)
+
+
+def test_a_small_delta_is_applied_without_a_stop() -> None:
+    c = StepCluster(2)
+    for index in range(PARTITIONS_PER_STEP):
+        c.controller.create((1, 2), index=index)
+    delta = c[1].load()
+    assert delta is not None and delta.topics is not None
+    assert list(c[1].manager.apply_delta_steps(delta.topics, c[1].image)) == []
+    assert len(known(c[1])) == PARTITIONS_PER_STEP
+
+
+def test_what_has_had_its_turn_serves_and_what_has_not_sends_clients_away() -> None:
+    c = StepCluster(2)
+    big_topic(c)
+    c[2].catch_up()
+    delta = c[1].load()
+    assert delta is not None and delta.topics is not None
+    steps = c[1].manager.apply_delta_steps(delta.topics, c[1].image)
+    next(steps)
+    (early,) = c[1].produce(["a"], tp=tp(1))
+    (late,) = c[1].produce(["b"], tp=tp(COUNT - 1))
+    assert (early.error, late.error) == (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert list(steps) == [None]
+    c[1].manager.handle_image(c[1].image)
+    (late,) = c[1].produce(["b"], tp=tp(COUNT - 1))
+    assert late.error is ErrorCode.NONE
+    c.replicate()
+    assert [log_values(c[2].log(tp(index))) for index in (1, COUNT - 1)] == [[(0, "a")], [(0, "b")]]
+
+
+def test_ml_18_a_big_topic_that_is_deleted_and_created_again_is_the_new_one_at_every_stop() -> None:
+    c = StepCluster(2)
+    big_topic(c)
+    c[1].catch_up()
+    c[1].produce(["old"], tp=tp(1))
+    again = UUID(int=99)
+    c.controller.delete()
+    for index in range(COUNT):
+        c.controller.create((1, 2), index=index, topic_id=again)
+    delta = c[1].load()
+    assert delta is not None and delta.topics is not None
+    seen = []
+    for _ in c[1].manager.apply_delta_steps(delta.topics, c[1].image):
+        ids = [partition.topic_id for partition in c[1].manager.partitions()]
+        seen.append((ids.count(TOPIC_ID), ids.count(again)))
+    assert seen == [(24, 0), (8, 0), (0, 8), (0, 24)]
+    assert known(c[1]) == list(range(COUNT)) and log_values(c[1].log(tp(1))) == []

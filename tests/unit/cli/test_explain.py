@@ -1,0 +1,82 @@
+"""Times and errors of `kraftlite explain`; the stories are in tests/unit/obs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from kraftlite.cli.explain import moment
+from kraftlite.cli.main import cli
+
+NOW = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, None),
+        ("-5m", NOW - 300_000),
+        ("-1.5s", NOW - 1_500),
+        ("-250ms", NOW - 250),
+        ("-2h", NOW - 7_200_000),
+        ("-1d", NOW - 86_400_000),
+        ("1700000000.5", NOW + 500),
+        ("12.4", 5_000 + 12_400),
+        ("2023-11-14T22:13:20Z", NOW),
+        ("2023-11-14T23:13:20+01:00", NOW),
+    ],
+)
+def test_times(text: str | None, expected: int | None) -> None:
+    assert moment(text, "--since", NOW, 5_000) == expected
+
+
+def test_a_time_without_a_zone_is_local() -> None:
+    local = datetime.fromtimestamp(NOW // 1000, tz=UTC).astimezone().replace(tzinfo=None)
+    assert moment(local.isoformat(), "--since", NOW, 0) == NOW
+
+
+@pytest.mark.parametrize("text", ["-5x", "yesterday", "5m", "", "nan", "inf", "1e400"])
+def test_what_is_not_a_time_is_refused(text: str) -> None:
+    with pytest.raises(click.UsageError, match=r"--until .*allowed are -5m"):
+        moment(text, "--until", NOW, 0)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["explain", *arguments])
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    lines = [
+        {"ts": NOW, "node": 2, "event": "node.starting", "roles": "broker", "cluster_id": "c", "version": "1"},
+        {"ts": NOW + 400, "node": 2, "event": "node.started", "roles": "broker"},
+    ]
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"ts": 17, "no')
+    return path
+
+
+def test_trace_files_instead_of_a_cluster(trace: Path) -> None:
+    done = run("node", "2", "--trace", str(trace))
+    assert done.exit_code == 0 and "node 2 started within 400 ms" in done.output
+    value = json.loads(run("node", "2", "--trace", str(trace), "--json").output)
+    assert [story["kind"] for story in value["stories"]] == ["started"]
+    assert json.loads(run("node", "2", "--trace", str(trace), "-o", "json").output) == value
+
+
+def test_errors_are_one_line(trace: Path, tmp_path: Path) -> None:
+    for arguments, status, words in (
+        (("node", "3", "--trace", str(trace)), 1, "nothing is recorded of node 3; there are: 2"),
+        (("partition", "t-0", "--trace", str(trace)), 1, "there is no partition"),
+        (("node", "two", "--trace", str(trace)), 2, "node two: allowed is a number"),
+        (("partition", "--trace", str(trace)), 2, "partition needs a name"),
+        (("node", "2", "--trace", str(trace), "--since", "5", "--until", "4"), 2, "--since 5 is after --until 4"),
+        (("node", "2", "--data-dir", str(tmp_path / "none")), 1, "there is no local cluster in"),
+    ):
+        done = run(*arguments)
+        assert done.exit_code == status and words in done.output, done.output
