@@ -15,6 +15,8 @@ from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.producer_ids import ProducerIdManager
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.driver import GroupCoordinator
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.messages.introspection import ReplicaState
@@ -84,6 +86,7 @@ class BrokerServer:
             replicas=self.replicas,
             resend_registration=self.lifecycle.resend_registration,
             guard=lambda call: loader.guard(self.publisher, call),
+            coordinators=(self.groups,),
         )
         self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
         self.context = BrokerContext(
@@ -98,6 +101,7 @@ class BrokerServer:
             log_config_for=self.configs.log_config_for,
             ports=ports,
             config_sources=config_sources,
+            groups=self.groups,
         )
         self._serving = False
         self._publishing = False
@@ -132,6 +136,7 @@ class BrokerServer:
             self.lifecycle.begin_controlled_shutdown()
             await self.lifecycle.wait_finished()
         self.lifecycle.close()
+        self.groups.close()
         if self._serving:
             await self._listeners.close_clients(CLIENT_GRACE_MS if graceful else 0)
         self.publisher.close()

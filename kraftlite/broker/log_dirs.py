@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from kraftlite.broker.config import BrokerConfig
-from kraftlite.broker.log_dirs_loading import IsOurs, LogLoader
+from kraftlite.broker.log_dirs_loading import EpochOf, IsOurs, LogLoader
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, LogDirState, renamed
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
@@ -62,7 +62,7 @@ class LogDirs:
         epochs = {state.marked_epoch for state in self._dirs}
         return epochs.pop() if len(epochs) == 1 else None
 
-    async def load(self, is_ours: IsOurs) -> int:
+    async def load(self, is_ours: IsOurs, epoch_of: EpochOf = lambda tp: None) -> int:
         """Open every log, recovering what was not closed. Returns their number. Raises Fault (LG-33)."""
         loader = LogLoader(
             self._ports,
@@ -70,6 +70,7 @@ class LogDirs:
             threads=self._config.recovery_threads,
             config_for=self._config_for,
             fail_dir=self._fail,
+            epoch_of=epoch_of,
         )
         count = await loader.load(is_ours)
         for state in self._dirs:

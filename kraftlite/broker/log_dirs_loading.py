@@ -27,6 +27,8 @@ from kraftlite.runtime.trace.broker import LogDirectoryIgnored, LogsLoaded, Stra
 
 IsOurs = Callable[[TopicPartition, UUID], bool]
 """Whether the metadata gives this broker a replica of that partition of that topic (ML-23)."""
+EpochOf = Callable[[TopicPartition], int | None]
+"""A partition's leader epoch as of that metadata: its log cannot have a later one. None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,14 @@ class LogLoader:
         threads: int,
         config_for: Callable[[str], LogConfig],
         fail_dir: Callable[[LogDirState, OSError], None],
+        epoch_of: EpochOf = lambda tp: None,
     ) -> None:
         self._ports = ports
         self._dirs = dirs
         self._threads = threads
         self._config_for = config_for
         self._fail_dir = fail_dir
+        self._epoch_of = epoch_of
 
     async def load(self, is_ours: IsOurs) -> int:
         """Returns how many logs were loaded; they are in the directories' `logs`."""
@@ -144,7 +148,7 @@ class LogLoader:
             state.logs[job.tp] = log
 
     def _opener(self, state: LogDirState, job: _Job, seed: int) -> Callable[[], Log]:
-        ports, config = self._ports, self._config_for(job.tp.topic)
+        ports, config, max_epoch = self._ports, self._config_for(job.tp.topic), self._epoch_of(job.tp)
 
         def open_log() -> Log:
             return Log.open(
@@ -159,6 +163,7 @@ class LogLoader:
                 wall_ms=ports.clock.wall_ms(),
                 entropy=random.Random(seed),
                 tracer=ports.tracer,
+                max_epoch=max_epoch,
             )
 
         return open_log

@@ -49,7 +49,7 @@ class FollowsReplicas(Protocol):
 
 
 class BrokerMetadataPublisher:
-    """Applies metadata to this broker: cache, logs, replicas, coordinators, configs; in that order, one update after the other (ML-21).
+    """Applies metadata to this broker: cache, logs, replicas, coordinators, configs; in order, update after update (ML-21).
 
     An update is applied at once, but for one that changes so many replicas that the loop would stand still: the rest of it is
     done by a task, a step a turn, and updates that arrive meanwhile wait behind it in order. Until then the cache shows what
@@ -133,7 +133,9 @@ class BrokerMetadataPublisher:
         image = self._waiting[0][1]
         self._cache.set_image(image)
         self._configs.set_image(image)
-        count = await self._log_dirs.load(lambda tp, topic_id: _has_replica(image, self._node_id, tp, topic_id))
+        count = await self._log_dirs.load(
+            lambda tp, topic_id: _has_replica(image, self._node_id, tp, topic_id), lambda tp: _leader_epoch(image, tp)
+        )
         if self._closed:
             return
         self._replicas.start()
@@ -203,3 +205,9 @@ def _has_replica(image: MetadataImage, node_id: NodeId, tp: TopicPartition, topi
         return False
     registration = topic.partitions.get(tp.partition)
     return registration is not None and node_id in registration.replicas
+
+
+def _leader_epoch(image: MetadataImage, tp: TopicPartition) -> int | None:
+    topic = image.topics.topic(tp.topic)
+    registration = None if topic is None else topic.partitions.get(tp.partition)
+    return None if registration is None else registration.leader_epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -74,21 +74,34 @@ def consume(
     }
     begin = offset if offset is not None else (OFFSET_BEGINNING if from_beginning else OFFSET_END)
     consumer = Consumer(config)
-    consumer.assign([TopicPartition(topic, index, begin) for index in (partition or sorted(found.partitions))])
+    wanted = tuple(partition or sorted(found.partitions))
+    consumer.assign([TopicPartition(topic, index, begin) for index in wanted])
     show = _json_line if output == "json" else formatter(template)
     count = 0
     try:
         with kafka_errors():
-            count = _loop(consumer, show, max_messages, timeout)
+            count = _loop(consumer, show, max_messages, timeout, wanted)
     finally:
         consumer.close()
     click.echo(f"Processed a total of {count} messages", err=True)
 
 
-def _loop(consumer: Any, show: Callable[[Any], bytes], max_messages: int | None, timeout: float | None) -> int:
-    """`timeout` counts from the last record, or from where the broker said that there is none yet: not while connecting."""
+def _loop(
+    consumer: Any,
+    show: Callable[[Any], bytes],
+    max_messages: int | None,
+    timeout: float | None,
+    partitions: Iterable[int],
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """`timeout` (s) counts from the last record, and not before every partition has sent a record or said that it has none.
+
+    Each may be led by another broker, and one of them answers last.
+    """
     count = 0
-    last = time.monotonic() + _CONNECT_S
+    unheard = set(partitions)
+    last = clock()
+    connect_by = last + _CONNECT_S
     out = sys.stdout.buffer
     try:
         while max_messages is None or count < max_messages:
@@ -96,16 +109,18 @@ def _loop(consumer: Any, show: Callable[[Any], bytes], max_messages: int | None,
             messages = consumer.consume(wanted, _IDLE_POLL_S)
             records = [message for message in messages if message.error() is None]
             for message in messages:
-                if not count and _is_end(message.error()):
-                    last = min(last, time.monotonic())
+                if message.error() is None or _is_end(message.error()):
+                    unheard.discard(message.partition())
                 else:
                     _check(message.error())
             if records:
                 count += len(records)
                 out.write(b"".join(map(show, records)))
                 out.flush()
-                last = time.monotonic()
-            elif timeout is not None and time.monotonic() - last >= timeout:
+            now = clock()
+            if records or (unheard and now < connect_by):
+                last = now
+            elif timeout is not None and now - last >= timeout:
                 break
     except KeyboardInterrupt:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,12 +25,20 @@ QUIET_EVENTS = frozenset({"controller.stable_advanced", "raft.hw_advanced", "raf
 
 @click.command("sim")
 @click.option("--seed", type=int, required=True, metavar="N", help="Decides everything that is left to chance.")
-@click.option("--shape", metavar="NAME", help="A named cluster instead of one drawn from the seed: 3+3, 1+1, 1+3, 3c, 5+5, defaults.")
-@click.option("--duration", type=float, default=15.0, show_default=True, metavar="SECONDS", help="Length of the phase with faults.")
-@click.option("--fault", "fault_lines", multiple=True, metavar="LINE", help="A fault, e.g. '12000 kill leader t1-0 for 3000'. Repeatable.")
+@click.option(
+    "--shape", metavar="NAME", help="A named cluster instead of one drawn from the seed: 3+3, 1+1, 1+3, 3c, 5+5, defaults."
+)
+@click.option(
+    "--duration", type=float, default=15.0, show_default=True, metavar="SECONDS", help="Length of the phase with faults."
+)
+@click.option(
+    "--fault", "fault_lines", multiple=True, metavar="LINE", help="A fault, e.g. '12000 kill leader t1-0 for 3000'. Repeatable."
+)
 @click.option("--no-faults", is_flag=True, help="None of the faults that the seed would draw.")
 @click.option("--until", type=float, metavar="SECONDS", help="Print no event that is later than this.")
-@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write every event to FILE (- for standard output).")
+@click.option(
+    "--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write every event to FILE (- for standard output)."
+)
 @click.option("--explain", nargs=2, metavar="KIND NAME", help="Tell one story, e.g. --explain partition orders-0.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 def sim(
@@ -45,8 +54,8 @@ def sim(
 ) -> None:
     """Run one seed: a whole cluster, its clients and its faults in virtual time.
 
-    The same seed gives the same run, event for event. Exit status: 0 all checks hold, 3 a node or the simulator crashed, 4 a safety
-    check failed, 5 a liveness check failed.
+    The same seed gives the same run, event for event. Exit status: 0 all checks hold, 3 a node or the simulator crashed, 4 a
+    safety check failed, 5 a liveness check failed.
     """
     from kraftlite.sim.run import RunPlan, run
 
@@ -124,7 +133,18 @@ def _open(path: Path | None) -> TextIO | None:
 
 
 def _explain(events: list[tuple[int, RoomNode, TraceEvent]], subject: tuple[str, str]) -> None:
-    raise click.ClickException(f"cannot explain {subject}")
+    """The story as `kraftlite explain` tells it of a real cluster, in seconds since the start of the run."""
+    from kraftlite.obs.explain import SecondsClock, Subject, UnknownSubject, explain, from_trace
+
+    try:
+        found = explain(
+            [from_trace(now_ms, node.node_id, event) for now_ms, node, event in events],
+            Subject.parse(*subject),
+            clock=SecondsClock(),
+        )
+    except (UnknownSubject, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(found.text())
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:
@@ -163,7 +183,9 @@ def _tell(result: RunResult) -> None:
 @click.command("swarm")
 @click.option("--seeds", type=int, default=200, show_default=True, metavar="N", help="How many seeds.")
 @click.option("--from", "first", type=int, default=1, show_default=True, metavar="N", help="The first seed.")
-@click.option("--duration", type=float, default=15.0, show_default=True, metavar="SECONDS", help="Phase with faults, virtual seconds.")
+@click.option(
+    "--duration", type=float, default=15.0, show_default=True, metavar="SECONDS", help="Phase with faults, virtual seconds."
+)
 @click.option("--budget", type=float, metavar="SECONDS", help="Begin no new seed after this much real time.")
 @click.option("--workers", type=int, metavar="N", help="Processes; one per core if not given.")
 @click.option("--stop-at", type=int, default=5, show_default=True, metavar="N", help="Give up after so many failing seeds.")
@@ -230,9 +252,7 @@ class _Progress:
         self._progress.start()
 
     def __call__(self, summary: Summary, totals: Totals) -> None:
-        self._progress.update(
-            self._task, completed=totals.runs, rate=totals.seeds_per_minute, failed=len(totals.failures)
-        )
+        self._progress.update(self._task, completed=totals.runs, rate=totals.seeds_per_minute, failed=len(totals.failures))
         if not self._console.is_terminal and totals.runs % 100 == 0:
             click.echo(f"{totals.runs} seeds, {totals.seeds_per_minute:.0f} per minute, {len(totals.failures)} failed", err=True)
         if summary.outcome:
@@ -247,28 +267,14 @@ class _Progress:
 
 
 def _report(totals: Totals) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
     coverage = totals.coverage
     states = sorted({state for pair in coverage.raft for state in pair})
-    table = Table(title="quorum members: from state (row) to state (column)")
-    table.add_column("")
-    for state in states:
-        table.add_column(state, justify="right")
-    for state in states:
-        table.add_row(state, *(str(coverage.raft.get((state, to), "-")) for to in states))
-    console.print(table)
-    events = sorted({event for _, event in coverage.events})
-    table = Table(title="events by the state of the node's quorum member")
-    table.add_column("event")
-    for state in states:
-        table.add_column(state, justify="right")
-    for event in events:
-        table.add_row(event, *(str(coverage.events.get((state, event), "-")) for state in states))
-    console.print(table)
-    click.echo("faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(coverage.faults.items())))
+    click.echo("quorum members: from state (row) to state (column)")
+    _grid(states, states, lambda row, column: coverage.raft.get((row, column), 0))
+    click.echo("\nevents by the state of the node's quorum member")
+    events = sorted({event for _, event in coverage.events} | known_events())
+    _grid(events, states, lambda row, column: coverage.events.get((column, row), 0))
+    click.echo("\nfaults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(coverage.faults.items())))
     click.echo("; ".join(f"{count} {name}" for name, count in sorted(totals.counts.items())))
     click.echo(
         f"{totals.runs} seeds in {totals.elapsed_s:.0f} s ({totals.seeds_per_minute:.0f} per minute), "
@@ -276,6 +282,28 @@ def _report(totals: Totals) -> None:
     )
     for summary in totals.failures:
         click.echo(f"{summary.outcome.name} {summary.checker}: {summary.reproduce}")
+
+
+def known_events() -> set[str]:
+    """The whole vocabulary, so that what was never reached is seen."""
+    from kraftlite.runtime.trace import TraceEvent
+
+    found: set[str] = set()
+    todo: list[type[TraceEvent]] = [TraceEvent]
+    while todo:
+        cls = todo.pop()
+        todo += cls.__subclasses__()
+        if cls.event:
+            found.add(cls.event)
+    return found
+
+
+def _grid(rows: list[str], columns: list[str], count: Callable[[str, str], int]) -> None:
+    """Numbers in aligned columns; a dot for what never happened."""
+    width = max(len(row) for row in rows)
+    click.echo(" " * width + "".join(f"{column:>13}" for column in columns))
+    for row in rows:
+        click.echo(f"{row:<{width}}" + "".join(f"{count(row, column) or '.':>13}" for column in columns))
 
 
 def _totals_as_json(totals: Totals) -> dict[str, Any]:

@@ -120,8 +120,8 @@ class Producer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """`generation` -1 and no member id: from outside of the group. `retention_ms` None: the broker's. `producer`: the offsets count
-    once its transaction is committed. `group_must_exist_error`: what a generation of an unknown group is answered with."""
+    """`generation` -1 and no member id: from outside of the group. `retention_ms` None: the broker's. `producer`: the offsets
+    count once its transaction is committed. `group_must_exist_error`: what a generation of an unknown group is answered with."""
 
     group_id: str
     generation: int

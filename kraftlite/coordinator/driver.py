@@ -1,4 +1,4 @@
-"""The group coordinator of a broker: follows who leads `__consumer_offsets`, and routes requests to the partition of their group."""
+"""The group coordinator of a broker: follows who leads `__consumer_offsets`, routes requests to the partition of their group."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class GroupCoordinator:
                 self._partitions[index].tell(TopicsDeleted(topics=deleted))
 
     def _classify(self, changed: TopicDelta) -> None:
-        """Elected are those that this broker leads in a leader epoch of their own; a mere change of the ISR is neither here nor there."""
+        """A change of the ISR alone is neither an election nor a resignation."""
         elected: list[tuple[int, int]] = []
         resigned = list(changed.removed_partitions)
         for index, now in sorted(changed.partition_changes.items()):

@@ -79,8 +79,8 @@ class Member:
 class Group:
     """A group. Members are kept in the order in which they came; the generation grows with every completed join.
 
-    Invariants: `leader_id` is a member's, if there are members; a static member's instance id names exactly one member; members
-    exist in every state but Empty and Dead. `state_since_ms`: wall clock, when it became what it is, for retention.
+    Invariants: `leader_id` is a member's, if there are members; a static member's instance id names exactly one member; there
+    are members when completing or stable, none when empty or dead. `state_since_ms`: wall clock, since when, for retention.
     """
 
     def __init__(self, group_id: str, wall_ms: int) -> None:
@@ -220,7 +220,7 @@ class Group:
         return votes.most_common(1)[0][0]
 
     def next_generation(self, wall_ms: int) -> None:
-        """Complete a join: with members they choose a protocol and wait for the leader's assignment, without the group is empty."""
+        """Complete a join: members choose a protocol and wait for the leader's assignment; without any the group is empty."""
         self.generation += 1
         self.first_round = False
         self.writing_assignment = False

@@ -28,9 +28,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.group import StaticMemberReplaced
 
-_TOO_LARGE: Final = frozenset(
-    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE}
-)
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
 _NOT_HERE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -54,8 +52,8 @@ def client_error(error: ErrorCode, *, too_large: ErrorCode = ErrorCode.UNKNOWN_S
 class Groups:
     """The groups of one shard, and all that members ask. Every request is answered through `Effects`, exactly once.
 
-    Raises ApiError for what is refused at once, before anything changed but that a full group drops who finds no place. Generations only grow; a member id, once removed, is
-    never a member again.
+    Raises ApiError for what is refused at once, before anything changed but that a full group drops who finds no place.
+    Generations only grow; a member id, once removed, is never a member again.
     """
 
     def __init__(self, config: GroupConfig, effects: Effects, tracer: Tracer, entropy: random.Random) -> None:
@@ -167,9 +165,7 @@ class Groups:
         member = group.replace_static(old_id, member_id)
         before = (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
         _update(member, request)
-        self._tracer.emit(
-            StaticMemberReplaced(group=group.group_id, instance=request.instance_id, old=old_id, new=member_id)
-        )
+        self._tracer.emit(StaticMemberReplaced(group=group.group_id, instance=request.instance_id, old=old_id, new=member_id))
         if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol_name:
             rebalances.rejoin_and_rebalance(group, member, request_id, f"static member {request.instance_id} rejoined")
             return
@@ -193,8 +189,8 @@ class Groups:
         self._effects.append([group_record(group.group_id, group.value())], stored)
 
     def _replaced(self, group: Group, member: Member, old_leader: str | None, can_skip: bool) -> JoinResult:
-        """A leader that comes back must not assign: nobody would hear of it. It is told so, or, where it cannot be told (before v9),
-        that somebody else leads."""
+        """A leader that comes back must not assign: nobody would hear of it. It is told so, or, where it cannot be told (before
+        v9), that somebody else leads."""
         leads = group.is_leader(member.member_id)
         return JoinResult(
             error=ErrorCode.NONE,

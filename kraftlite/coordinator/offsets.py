@@ -114,7 +114,9 @@ class Offsets:
         if request.generation < 0 and not request.member_id and request.instance_id is None:
             if group.state is GroupState.EMPTY or request.producer is not None:
                 return group
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: a commit must come from one of them")
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: a commit must come from one of them"
+            )
         if request.generation < 0 and group.state is GroupState.EMPTY and request.producer is None:
             return group
         member = group.check_member(request.member_id, request.instance_id)
@@ -145,8 +147,8 @@ class Offsets:
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
     ) -> tuple[FetchedOffset, ...]:
-        """CP-38. None: all that the group has committed, in the order of names. With `require_stable` a partition with an offset in
-        an open transaction is UNSTABLE_OFFSET_COMMIT."""
+        """CP-38. None: all that the group has committed, in the order of names. With `require_stable` a partition with an offset
+        in an open transaction is UNSTABLE_OFFSET_COMMIT."""
         committed = self._committed.get(group_id, {})
         wanted = sorted(committed) if partitions is None else partitions
         found = []
@@ -230,9 +232,7 @@ class Offsets:
             if group.protocol_type != CONSUMER or topics is None:
                 raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
             subscribed = topics
-        results = [
-            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else _NONE for tp in request.partitions
-        ]
+        results = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else _NONE for tp in request.partitions]
         committed = self._committed.get(group.group_id, {})
         gone = [tp for tp, result in zip(request.partitions, results, strict=True) if result is _NONE and tp in committed]
 
@@ -289,8 +289,8 @@ class Offsets:
                 self._forget(group.group_id, expired)
 
     def _expired(self, group: Group, committed: dict[TopicPartition, CommittedOffset]) -> list[TopicPartition]:
-        """KIP-211: since the group became empty; since the commit for groups without members ever, and for topics that a stable group
-        of consumers does not subscribe to. An offset with a time of its own goes then."""
+        """KIP-211: since the group became empty; since the commit for groups without members ever, and for topics that a stable
+        group of consumers does not subscribe to. An offset with a time of its own goes then."""
         wall_ms, retention_ms = self._effects.wall_ms, self._config.offsets_retention_ms
         since_ms: int | None = None
         kept: tuple[str, ...] = ()

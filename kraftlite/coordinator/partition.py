@@ -91,9 +91,7 @@ class OffsetsPartition:
         shard, self._shard, self._loading = self._shard, None, None
         self._events.clear()
         if shard is not None:
-            self._ports.tracer.emit(
-                GroupsUnloaded(tp=self.tp, leader_epoch=self.leader_epoch, groups=shard.group_count)
-            )
+            self._ports.tracer.emit(GroupsUnloaded(tp=self.tp, leader_epoch=self.leader_epoch, groups=shard.group_count))
             self._answer(shard.resign())
         refused = ApiError(ErrorCode.NOT_COORDINATOR, f"{self.tp} has another leader")
         waiting, self._waiting = self._waiting, {}

@@ -102,9 +102,7 @@ class Rebalances:
         if not member.is_new:
             self.stop_session(group, member.member_id)
 
-    def remove_member(
-        self, group: Group, member_id: str, reason: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
-    ) -> None:
+    def remove_member(self, group: Group, member_id: str, reason: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         """Drop a member, answer what it waits for, and rebalance among the others."""
         self._drop(group, member_id, reason, error)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
@@ -115,9 +113,7 @@ class Rebalances:
     def _drop(self, group: Group, member_id: str, reason: str, error: ErrorCode) -> None:
         member = group.remove(member_id)
         self.stop_session(group, member_id)
-        self._tracer.emit(
-            GroupMemberRemoved(group=group.group_id, member=member_id, instance=member.instance_id, reason=reason)
-        )
+        self._tracer.emit(GroupMemberRemoved(group=group.group_id, member=member_id, instance=member.instance_id, reason=reason))
         self.answer_join(member, JoinResult(error=error, member_id=member_id))
         self.answer_sync(member, SyncResult(error=error))
 

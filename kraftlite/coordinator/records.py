@@ -3,8 +3,7 @@
 A key begins with its kind as int16: 1 (0 in old logs) an offset, 2 a group. A value begins with its version; no value is a
 tombstone. Written are versions 3, the newest that are not "flexible", as Kafka writes them; read is every version.
 
-Source: Kafka's `OffsetCommitKey`, `OffsetCommitValue`, `GroupMetadataKey`, `GroupMetadataValue` schemas; KIP-211, KIP-320, KIP-345,
-KIP-915.
+Source: Kafka's schemas OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue; KIP-211, KIP-320, KIP-345.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class GroupShard:
     # --- loading ------------------------------------------------------------------------------------------------------
 
     def replay(self, key: bytes | None, value: bytes | None, *, producer_id: int | None = None, wall_ms: int) -> None:
-        """One record of the log. `producer_id`: of the transaction it belongs to. ApiError(CORRUPT_MESSAGE) when it cannot be read."""
+        """One record of the log. `producer_id`: of the transaction it is in. ApiError(CORRUPT_MESSAGE) when it cannot be read."""
         self._effects.wall_ms = wall_ms
         if key is None:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record of __consumer_offsets without a key")

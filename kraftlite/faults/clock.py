@@ -13,7 +13,7 @@ PARTS_PER_MILLION = 1_000_000
 
 class RoomClock:
     """The `Clock` port. `rate_ppm` is how much faster (or slower) than the loop's time this node's monotonic clock runs;
-    `jump_wall` moves the wall time, as an operator or NTP does. A node that is restarted gets a new one: monotonic time starts at 0.
+    `jump_wall` moves the wall time, as an operator or NTP does. A restarted node gets a new one: monotonic time starts at 0.
     Nothing of a dead node comes due any more (`stop`).
     """
 

@@ -9,124 +9,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from kraftlite.faults.inodes import Directory, Inode
 from kraftlite.runtime.ports import FileStat
-
-
-@dataclass(eq=False)
-class _Inode:
-    data: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    clean_below: int = 0
-    """Bytes before this position are the same in `data` and `durable`; equal to both lengths when nothing is dirty."""
-    mtime_ms: int = 0
-    flushing: dict[int, int] = field(default_factory=dict)
-    """Where the dirty part began, of each flush under way, by its number."""
-    begun: int = 0
-    landed: int = 0
-    """The newest flush that reached the platter: an older one that ends after it has nothing to add."""
-
-    def touch(self, position: int) -> None:
-        self.clean_below = min(self.clean_below, position)
-
-    def _dirty_from(self) -> int:
-        return min(self.clean_below, len(self.data), *self.flushing.values())
-
-    def sync(self) -> None:
-        low = self._dirty_from()
-        if low < len(self.data) or len(self.durable) != len(self.data):
-            self.durable[low:] = self.data[low:]
-        self.clean_below = len(self.data)
-        self.begun += 1
-        self.landed = self.begun
-
-    def begin_flush(self) -> tuple[int, bytes]:
-        """Number and bytes: what a flush makes durable when it ends, everything from a position on, as it is now."""
-        low = self._dirty_from()
-        self.begun += 1
-        self.flushing[self.begun] = low
-        self.clean_below = len(self.data)
-        return self.begun, bytes(self.data[low:])
-
-    def end_flush(self, number: int, content: bytes) -> None:
-        low = self.flushing.pop(number)
-        if number > self.landed:
-            self.durable[low:] = content
-            self.landed = number
-
-    def abandon_flush(self, number: int) -> None:
-        low = self.flushing.pop(number, None)
-        if low is not None:
-            self.touch(low)
-
-    def crash(self, rng: random.Random | None) -> bool:
-        """Whether anything was lost or damaged."""
-        low = self._dirty_from()
-        self.flushing.clear()
-        kept, before = self.durable, self.data
-        if rng is not None and (low < len(self.data) or low < len(self.durable)):
-            kept = self._torn(rng, low)
-        self.data = bytearray(kept)
-        self.durable = bytearray(kept)
-        self.clean_below = len(kept)
-        return kept != before
-
-    def _torn(self, rng: random.Random, low: int) -> bytearray:
-        """Some of what was unsynced reached the platter: a prefix, perhaps followed by zeros or by what was there before."""
-        fate = rng.randrange(6)
-        if fate == 0:
-            return self.durable
-        if fate == 1:
-            return self.data
-        if fate == 5 and low < len(self.data):
-            flipped = bytearray(self.data)
-            flipped[rng.randrange(low, len(flipped))] ^= 1 << rng.randrange(8)
-            return flipped
-        cut = rng.randint(min(low, len(self.data)), len(self.data))
-        torn = self.data[:cut]
-        if fate == 2:
-            torn += self.durable[cut:]
-        elif fate == 3:
-            torn += bytes(len(self.data) - cut)
-        return torn
-
-
-@dataclass(eq=False)
-class _Dir:
-    entries: dict[str, _Inode | _Dir] = field(default_factory=dict)
-    durable: dict[str, _Inode | _Dir] = field(default_factory=dict)
-    journal: list[tuple[tuple[str, _Inode | _Dir | None], ...]] = field(default_factory=list)
-    """Changes since the last sync, in order; each is atomic."""
-
-    def change(self, *changes: tuple[str, _Inode | _Dir | None]) -> None:
-        _apply(self.entries, changes)
-        self.journal.append(changes)
-
-    def sync(self) -> None:
-        self.durable = dict(self.entries)
-        self.journal.clear()
-
-    def crash(self, rng: random.Random | None, where: str, lost: list[str]) -> None:
-        kept = dict(self.durable)
-        for changes in self.journal[: rng.randint(0, len(self.journal)) if rng is not None else 0]:
-            _apply(kept, changes)
-        lost += [f"{where}/{name}" for name in sorted(self.entries.keys() ^ kept.keys())]
-        self.entries = kept
-        self.durable = dict(kept)
-        self.journal.clear()
-        for name in sorted(kept):
-            node = kept[name]
-            if isinstance(node, _Dir):
-                node.crash(rng, f"{where}/{name}", lost)
-            elif node.crash(rng):
-                lost.append(f"{where}/{name}")
-
-
-def _apply(entries: dict[str, _Inode | _Dir], changes: Sequence[tuple[str, _Inode | _Dir | None]]) -> None:
-    for name, node in changes:
-        if node is None:
-            entries.pop(name, None)
-        else:
-            entries[name] = node
 
 
 @dataclass
@@ -153,7 +37,7 @@ class InjectedError:
 class MemFile:
     """The `File` port on a `MemDisk`. After a crash of the disk every use raises EIO."""
 
-    def __init__(self, disk: MemDisk, path: str, inode: _Inode) -> None:
+    def __init__(self, disk: MemDisk, path: str, inode: Inode) -> None:
         self._disk = disk
         self._path = path
         self._inode = inode
@@ -240,6 +124,8 @@ class MemFile:
 
 
 class MemLock:
+    """The `DirLock` port on a `MemDisk`; dead with the process that took it."""
+
     def __init__(self, disk: MemDisk, path: str) -> None:
         self._disk = disk
         self._path = path
@@ -259,14 +145,16 @@ class MemDisk:
     """
 
     def __init__(self, *, wall_ms: Callable[[], int] | None = None) -> None:
-        self._root = _Dir()
+        self._root = Directory()
         self._wall_ms = wall_ms
         self.generation = 0
         self.locks: set[str] = set()
         self.flush_gate: asyncio.Event | None = None
         self.flush_wait: Callable[[], Awaitable[None]] | None = None
+        self.flips: Callable[[str], bool] = lambda path: True
+        """In which files a power cut may turn a bit over."""
         self.errors: list[InjectedError] = []
-        self.in_flight: dict[_Inode, None] = {}
+        self.in_flight: dict[Inode, None] = {}
         self.bytes_written = 0
         self.syncs = 0
 
@@ -276,7 +164,7 @@ class MemDisk:
         """Power cut. Open files are dead afterwards; open them again. Returns the paths that lost something."""
         self.kill()
         lost: list[str] = []
-        self._root.crash(rng, "", lost)
+        self._root.crash(rng, "", lost, self.flips)
         return lost
 
     def kill(self) -> None:
@@ -291,7 +179,7 @@ class MemDisk:
     def wipe(self) -> None:
         """A new, empty disk in the place of this one."""
         self.kill()
-        self._root = _Dir()
+        self._root = Directory()
 
     def mount(self) -> Mount:
         """The disk as one process sees it: of no use once that was killed."""
@@ -323,12 +211,12 @@ class MemDisk:
         self.check("open", path)
         parent, name = self._parent(path)
         node = parent.entries.get(name)
-        if isinstance(node, _Dir):
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            node = _Inode(mtime_ms=self.time_ms())
+            node = Inode(mtime_ms=self.time_ms())
             parent.change((name, node))
         return MemFile(self, path, node)
 
@@ -337,7 +225,7 @@ class MemDisk:
         node = self._find(path)
         if node is None:
             return None
-        if isinstance(node, _Dir):
+        if isinstance(node, Directory):
             return FileStat(size=0, mtime_ms=0, is_dir=True)
         return FileStat(size=len(node.data), mtime_ms=node.mtime_ms, is_dir=False)
 
@@ -351,10 +239,10 @@ class MemDisk:
         for part in _parts(path):
             node = here.entries.get(part)
             if node is None:
-                node = _Dir()
+                node = Directory()
                 here.change((part, node))
                 here.durable[part] = node
-            if not isinstance(node, _Dir):
+            if not isinstance(node, Directory):
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
             here = node
 
@@ -363,7 +251,7 @@ class MemDisk:
         parent, name = self._parent(path)
         if name in parent.entries:
             raise FileExistsError(errno.EEXIST, "exists already", path)
-        parent.change((name, _Dir()))
+        parent.change((name, Directory()))
 
     def rename(self, source: str, target: str) -> None:
         self.check("rename", source)
@@ -373,7 +261,7 @@ class MemDisk:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         there = new_parent.entries.get(new_name)
-        if isinstance(there, _Dir) and there.entries:
+        if isinstance(there, Directory) and there.entries:
             raise OSError(errno.ENOTEMPTY, "directory not empty", target)
         if old_parent is new_parent:
             old_parent.change((old_name, None), (new_name, node))
@@ -387,7 +275,7 @@ class MemDisk:
     def link(self, source: str, target: str) -> None:
         self.check("link", target)
         node = self._find(source)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         parent, name = self._parent(target)
         if name in parent.entries:
@@ -397,7 +285,7 @@ class MemDisk:
     def unlink(self, path: str) -> None:
         self.check("unlink", path)
         parent, name = self._parent(path)
-        if not isinstance(parent.entries.get(name), _Inode):
+        if not isinstance(parent.entries.get(name), Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         parent.change((name, None))
 
@@ -415,14 +303,14 @@ class MemDisk:
     def read_file(self, path: str) -> bytes:
         self.check("read_file", path)
         node = self._find(path)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return bytes(node.data)
 
     def write_file_atomically(self, path: str, data: bytes) -> None:
         self.check("write_file", path)
         parent, name = self._parent(path)
-        inode = _Inode(data=bytearray(data), mtime_ms=self.time_ms())
+        inode = Inode(data=bytearray(data), mtime_ms=self.time_ms())
         inode.sync()
         parent.change((name, inode))
         parent.sync()
@@ -442,42 +330,42 @@ class MemDisk:
         found: list[str] = []
         for name, node in sorted(self._dir(path).entries.items()):
             child = f"{path.rstrip('/')}/{name}"
-            found += self.tree(child) if isinstance(node, _Dir) else [child]
+            found += self.tree(child) if isinstance(node, Directory) else [child]
         return found
 
     def surviving(self, path: str, suffix: str = "") -> dict[str, bytes]:
         """By name, what a power cut would leave for certain of the files of a directory. Meets no injected error."""
-        here: _Inode | _Dir | None = self._root
+        here: Inode | Directory | None = self._root
         for part in _parts(path):
-            here = here.durable.get(part) if isinstance(here, _Dir) else None
-        if not isinstance(here, _Dir):
+            here = here.durable.get(part) if isinstance(here, Directory) else None
+        if not isinstance(here, Directory):
             return {}
         found = {name: node for name, node in sorted(here.durable.items()) if name.endswith(suffix)}
-        return {name: bytes(node.durable) for name, node in found.items() if isinstance(node, _Inode)}
+        return {name: bytes(node.durable) for name, node in found.items() if isinstance(node, Inode)}
 
     def overwrite(self, path: str, offset: int, data: bytes) -> None:
         """Damage a file durably, behind everybody's back."""
         node = self._find(path)
-        assert isinstance(node, _Inode), path
+        assert isinstance(node, Inode), path
         node.data[offset : offset + len(data)] = data
         node.durable = bytearray(node.data)
         node.clean_below = len(node.data)
 
-    def _find(self, path: str) -> _Inode | _Dir | None:
-        here: _Inode | _Dir | None = self._root
+    def _find(self, path: str) -> Inode | Directory | None:
+        here: Inode | Directory | None = self._root
         for part in _parts(path):
-            if not isinstance(here, _Dir):
+            if not isinstance(here, Directory):
                 return None
             here = here.entries.get(part)
         return here
 
-    def _dir(self, path: str) -> _Dir:
+    def _dir(self, path: str) -> Directory:
         node = self._find(path)
-        if not isinstance(node, _Dir):
+        if not isinstance(node, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Dir, str]:
+    def _parent(self, path: str) -> tuple[Directory, str]:
         parent, _, name = path.rstrip("/").rpartition("/")
         return self._dir(parent), name
 

@@ -1,7 +1,7 @@
 """A network of nodes in one process: `Transport` without sockets, whose links can be slow, lossy, cut and reset.
 
 Every message takes a link's delay; a lost one makes the caller wait for its timeout, a reset fails both ends at once. Requests
-and answers are the message dataclasses themselves (they are immutable); with `wire` they go through the production codec and back,
+and answers are the message dataclasses themselves (immutable ones); with `wire` they go through the production codec and back,
 so that what one end changes the other cannot see and what the codec cannot carry is found.
 """
 

@@ -124,8 +124,7 @@ class RoomNode:
         try:
             node = context.run(build_node, self.config, ports, serve_clients=self.serve_clients)
         except Exception as error:  # noqa: BLE001 what production's `serve` reports before it exits
-            self.disk.kill()
-            self.on_failure(self, error, "node build")
+            self._fault_at_build(error)
             return
         here = self.now = Incarnation(number=self.boots, room=room, node=node, clock=clock, tasks=tasks, transport=transport)
         self.on_built(self)
@@ -204,6 +203,10 @@ class RoomNode:
         self._end()
         self.disk.kill()
         self.on_failure(self, error, where)
+
+    def _fault_at_build(self, error: Exception) -> None:
+        self.disk.kill()
+        self.on_failure(self, error, "node build")
 
     def _end(self) -> None:
         here = self.now

@@ -40,4 +40,6 @@ class RoomLoop(Protocol):
 
 
 class Cancellable(Protocol):
+    """A callback that was scheduled. Cancelling it twice or too late is harmless."""
+
     def cancel(self) -> None: ...

@@ -61,12 +61,14 @@ class Log(AppendingLog):
         entropy: random.Random | None = None,
         tracer: Tracer | None = None,
         twin: str | None = None,
+        max_epoch: int | None = None,
     ) -> Log:
         """Open or create a log. `clean`: the last owner closed it; else everything from `recovery_point` on is checked.
 
         `twin`: the directory of another partition of that topic on the same disk, which makes a new one cheaper.
-        `topic_id` None takes what `partition.metadata` says. ApiError(INCONSISTENT_TOPIC_ID) when the directory belongs to
-        another topic of that name; OSError when the directory or a file in it is unusable.
+        `max_epoch`: no batch can be of a later leader epoch, where the owner knows that. `topic_id` None takes what
+        `partition.metadata` says. ApiError(INCONSISTENT_TOPIC_ID) when the directory belongs to another topic of that name;
+        OSError when the directory or a file in it is unusable.
         """
         return cls(
             disk=disk,
@@ -81,6 +83,7 @@ class Log(AppendingLog):
             entropy=entropy,
             tracer=tracer if tracer is not None else NullTracer(),
             twin=twin,
+            max_epoch=max_epoch,
         )
 
     # truncation

@@ -69,6 +69,8 @@ class Loader:
     wall_ms: int
     jitter: Callable[[], int]
     tracer: Tracer
+    max_epoch: int | None = None
+    """No batch is of a later leader epoch; None: not known."""
 
     def create(self, log_start_offset: int) -> LoadedLog:
         """The log of a directory in which nothing is yet. Touches no file."""
@@ -258,14 +260,16 @@ class Loader:
         return expected
 
     def _accept(self, epochs: LeaderEpochCache, expected: int) -> Callable[[BatchHeader], str | None]:
-        """What a scan says of each intact batch. A batch's CRC does not cover its base offset: a bit that flipped there shows only in
-        what surrounds it. Departs: Kafka takes any offset that grows."""
-        dense, next_offset = not self.config.compacted, expected
+        """What a scan says of each intact batch. Its CRC covers neither base offset nor leader epoch: a bit that flipped there
+        shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow."""
+        dense, max_epoch, next_offset = not self.config.compacted, self.max_epoch, expected
 
         def accept(header: BatchHeader) -> str | None:
             nonlocal next_offset
             if dense and header.base_offset != next_offset:
                 return f"offset {header.base_offset} where {next_offset} was expected"
+            if max_epoch is not None and header.partition_leader_epoch > max_epoch:
+                return f"leader epoch {header.partition_leader_epoch}, though {max_epoch} is the latest"
             next_offset = header.next_offset
             return _note_epoch(epochs, header)
 

@@ -58,6 +58,7 @@ class LogState:
         entropy: random.Random | None,
         tracer: Tracer,
         twin: str | None,
+        max_epoch: int | None,
     ) -> None:
         self.tp = tp
         self.directory = directory
@@ -78,6 +79,7 @@ class LogState:
             wall_ms=wall_ms,
             jitter=self._draw_jitter,
             tracer=tracer,
+            max_epoch=max_epoch,
         )
         clean = clean or self._new_directory
         if self._new_directory:

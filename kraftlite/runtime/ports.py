@@ -112,7 +112,7 @@ class Disk(Protocol):
         ...
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second name; FileExistsError when `target` exists, other OSErrors where the file system has no such thing.
+        """Give a file a second name; FileExistsError when `target` exists, another OSError where the file system has no links.
 
         Not durable until `sync_dir` of the parent of `target`.
         """

@@ -184,9 +184,7 @@ class SimProducer(SimClient):
         try:
             if self.idempotent and self.producer_id < 0:
                 await self._identify()
-            count = self.rng.choice((1, 1, 1, 2, 3))
-            for _ in range(count):
-                mine.append(self._record(tp))
+            mine.extend(self._record(tp) for _ in range(self.rng.choice((1, 1, 1, 2, 3))))
             self.history.produces.extend(mine)
             await self._deliver(tp, mine)
         finally:
@@ -388,8 +386,7 @@ class SimAdmin(SimClient):
 
 def _outcome(response: Any) -> tuple[Verdict, str | None]:
     """Of a response with one result per resource; every call of this module names one."""
-    results = getattr(response, "topics", None) or getattr(response, "resources", None) or getattr(response, "results", None) or ()
-    for result in results:
+    for result in (it for name in ("topics", "resources", "results") for it in getattr(response, name, ())):
         code = ErrorCode(result.error)
         if code is not ErrorCode.NONE:
             return _refusal(code), code.name

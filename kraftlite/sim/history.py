@@ -24,7 +24,7 @@ class Verdict(Enum):
 @dataclass(eq=False, slots=True, kw_only=True)
 class Produce:
     """One record of one producer. `number` counts the producer's records of the partition from 0 and is in the value
-    (`<client>/<number>`). An idempotent producer keeps `producer_id` over retries; a plain one has -1. `offset` -1: none was told."""
+    (`<client>/<number>`). An idempotent producer keeps `producer_id` over retries, a plain one has -1. `offset` -1: not told."""
 
     client: str
     tp: TopicPartition

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kraftlite.faults.nodes import RoomNode
+from kraftlite.faults.nodes import Incarnation, RoomNode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
@@ -35,6 +35,8 @@ class Injector:
         self.log: list[tuple[int, str]] = []
         self.disk_victims: set[NodeId] = set()
         """Nodes whose disk failed at some time: they may end themselves."""
+        self.stopping: dict[Incarnation, None] = {}
+        """Those that were told to stop and have not ended: whatever else is over, they will."""
         self.over = False
 
     def schedule(self, faults: Sequence[FaultPlan]) -> None:
@@ -144,15 +146,21 @@ class Injector:
         if stopping is None:
             return
         before = node.now
+        assert before is not None
+        if before in self.stopping:
+            return
+        self.stopping[before] = None
+        loop = self.cluster.loop
 
-        def gone() -> None:
+        def watch() -> None:
             if node.now is before:
-                self._at(20, gone)
+                loop.at_us(loop.now_us() + 20_000, watch, self.cluster.outside)
                 return
+            del self.stopping[before]
             self.on_death(node, "stopped")
             self._boot_later(node, plan.for_ms)
 
-        gone()
+        watch()
 
     def _pause(self, plan: FaultPlan) -> None:
         node = self._one(plan)
@@ -238,7 +246,7 @@ class Injector:
         self._end_of(plan, heal)
 
     def _slow(self, plan: FaultPlan) -> None:
-        """`amount`: up to how many microseconds a message may take longer; a third of them do, so that they overtake each other."""
+        """`amount`: up to how many microseconds a message may take longer; a third of them do, and so overtake each other."""
         pair = self._pair(plan)
         if pair is None:
             return

@@ -54,24 +54,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # --- scheduling
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> events.Handle:
         handle = events.Handle(callback, args, self, context)
         self._enqueue(handle)
         return handle
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> events.Handle:
         raise RuntimeError("a simulation has one thread")
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> events.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> events.TimerHandle:
         handle = _Timer(when, callback, args, self, context)
@@ -117,9 +117,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """One callback: asyncio's `run_forever` calls this until the loop is told to stop."""
         timers = self._timers
-        while timers and (timers[0][0] <= self._now_us or timers[0][2]._cancelled):  # type: ignore[attr-defined]
+        while timers and (timers[0][0] <= self._now_us or timers[0][2]._cancelled):
             handle = heapq.heappop(timers)[2]
-            if not handle._cancelled:  # type: ignore[attr-defined]
+            if not handle._cancelled:
                 self._enqueue(handle)
         runnable = self._runnable
         if not runnable:
@@ -133,11 +133,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         handle = queue.popleft()
         if not queue:
             del runnable[at]
-        if handle._cancelled:  # type: ignore[attr-defined]
+        if handle._cancelled:
             return
         self.steps += 1
         self.room_now = room
-        handle._run()  # type: ignore[attr-defined]
+        handle._run()
         if self.after_step is not None:
             self.after_step(room)
 
@@ -147,5 +147,5 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         return None
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         raise RuntimeError("a simulation has one thread: use Tasks.run_blocking")

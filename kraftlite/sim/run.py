@@ -61,6 +61,8 @@ class RunPlan:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class RunResult:
+    """What a run came to. `produced`, `acked` (with an offset) and `consumed` count records."""
+
     plan: RunPlan
     shape: Shape
     faults: tuple[FaultPlan, ...]
@@ -144,14 +146,20 @@ class _Run:
 
     # --- what the checkers are told; the first violation ends the run
 
-    def _guard(self, tell: Callable[[], None]) -> None:
+    def _take_fault(self, error: BaseException) -> None:
+        """The first thing found ends the run."""
+        if self._found is None:
+            self._found = error
+            self.loop.stop()
+
+    def _tell(self, tell: Callable[[Checker], None], checkers: Sequence[Checker]) -> None:
         if self._found is not None:
             return
         try:
-            tell()
-        except Exception as error:  # noqa: BLE001 a violation, or a bug in a checker: either ends the run
-            self._found = error
-            self.loop.stop()
+            for it in checkers:
+                tell(it)
+        except Exception as error:  # noqa: BLE001 a violation, or a bug in a checker
+            self._take_fault(error)
 
     def _on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
         if self._over:
@@ -163,7 +171,7 @@ class _Run:
         if self._sink is not None:
             self._sink(now_us, node, event)
         if self._hearers:
-            self._guard(lambda: [it.on_event(now_us, node, event) for it in self._hearers] and None)
+            self._tell(lambda it: it.on_event(now_us, node, event), self._hearers)
 
     def _after_step(self, room: int) -> None:
         node = self._by_room.get(room)
@@ -172,23 +180,22 @@ class _Run:
         try:
             for it in self._steppers:
                 it.on_step(node)
-        except Exception as error:  # noqa: BLE001 as in _guard
-            self._found = error
-            self.loop.stop()
+        except Exception as error:  # noqa: BLE001 as in _tell, without a call for each
+            self._take_fault(error)
 
     def _on_built(self, node: RoomNode) -> None:
         assert node.now is not None
         self._by_room[node.now.room] = node
-        self._guard(lambda: [it.on_boot(node) for it in self.checkers] and None)
+        self._tell(lambda it: it.on_boot(node), self.checkers)
 
     def _on_death(self, node: RoomNode, how: str) -> None:
-        self._guard(lambda: [it.on_death(node, how) for it in self.checkers] and None)
+        self._tell(lambda it: it.on_death(node, how), self.checkers)
 
     def _on_call(self, source: NodeId, target: NodeId, method: Method, request: object) -> None:
-        self._guard(lambda: [it.on_call(source, target, method, request) for it in self._callers] and None)
+        self._tell(lambda it: it.on_call(source, target, method, request), self._callers)
 
     def _on_answer(self, source: NodeId, target: NodeId, method: Method, request: object, response: object) -> None:
-        self._guard(lambda: [it.on_answer(source, target, method, request, response) for it in self._answerers] and None)
+        self._tell(lambda it: it.on_answer(source, target, method, request, response), self._answerers)
 
     def _on_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
         """A node ended itself. Allowed are disks that failed it, and what production gives up on by design."""
@@ -199,9 +206,7 @@ class _Run:
         self.injector.log.append((self.loop.now_us(), f"node {node.node_id} ended itself in {where}: {error}"))
         if isinstance(error, Fault | OSError | StorageError) and node.node_id in self.injector.disk_victims:
             return
-        if self._found is None:
-            self._found = _Crash(node.node_id, where, error)
-            self.loop.stop()
+        self._take_fault(_Crash(node.node_id, where, error))
 
     # --- the run
 
@@ -224,8 +229,8 @@ class _Run:
             self._blame(Outcome.CRASH, f"node {error.node_id}", str(error))
         except SimulationIdle as error:
             self._blame(Outcome.LIVENESS, "loop", str(error))
-        except Exception as error:  # noqa: BLE001 a bug of the simulator or of a checker is a result, too
-            self._blame(Outcome.CRASH, "simulator", "".join(traceback.format_exception(error)))
+        except Exception as fault:  # noqa: BLE001 a bug of the simulator or of a checker is a result, too
+            self._blame(Outcome.CRASH, "simulator", "".join(traceback.format_exception(fault)))
         result.trace = self._digest.hexdigest()[:16]
         result.steps, result.virtual_ms = self.loop.steps, self.loop.now_us() // 1000
         self._clear_up()
@@ -259,9 +264,8 @@ class _Run:
     def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback raised: nothing of ours may. (What a task raised is its owner's to see.)"""
         error = context.get("exception")
-        if "handle" in context and error is not None and self._found is None:
-            self._found = error
-            self.loop.stop()
+        if "handle" in context and error is not None:
+            self._take_fault(error)
 
     def _blame(self, outcome: Outcome, checker: str, story: str) -> None:
         self.result.outcome, self.result.checker, self.result.story = outcome, checker, story
@@ -296,7 +300,8 @@ class _Run:
         def whole() -> bool:
             self.injector.revive()
             return (
-                all(it.started for it in self.cluster.nodes.values())
+                not self.injector.stopping
+                and all(it.started for it in self.cluster.nodes.values())
                 and self.injector.active_controller() is not None
                 and all(self._is_whole(tp) for tp in self.workload.partitions)
             )
@@ -325,7 +330,8 @@ class _Run:
     def _situation(self) -> str:
         """Who is up and who leads what, for a reader of the failure."""
         nodes = ", ".join(
-            f"n{it.node_id} {'started' if it.started else 'starting' if it.running else 'down'}" for it in self.cluster.nodes.values()
+            f"n{it.node_id} {'started' if it.started else 'starting' if it.running else 'down'}"
+            for it in self.cluster.nodes.values()
         )
         active = self.injector.active_controller()
         views = []
@@ -343,7 +349,8 @@ class _Run:
             assert leader is not None and leader.node is not None and leader.node.broker is not None
             partition = leader.node.broker.replicas.partition(tp)
             assert partition is not None and partition.log is not None
-            log, offset, found = partition.log, partition.log.log_start_offset, []
+            log, offset = partition.log, partition.log.log_start_offset
+            found: list[tuple[int, str]] = []
             while offset < log.hw:
                 part = records_of(bytes(log.read(offset, 1 << 20, up_to=log.hw)), offset)
                 assert part, f"{tp}: nothing to read at {offset} below the HW {log.hw}"

@@ -1,7 +1,7 @@
 """Faults as data: drawn from a seed before the run, so that a schedule can be printed, shortened and run again.
 
-A fault begins at a time, lasts for a while and names whom it hits by id or by role ("controller", "leader t1-0"), resolved when it
-begins. Everything a fault did is undone when it ends, at the latest when the run's liveness phase begins.
+A fault begins at a time, lasts for a while and names whom it hits by id or by role ("controller", "leader t1-0"), resolved
+when it begins. Everything a fault did is undone when it ends, at the latest when the run's liveness phase begins.
 """
 
 from __future__ import annotations

@@ -164,4 +164,3 @@ class _Service:
 
     async def admin(self, ask: AdminAsk) -> AdminAnswer:
         return AdminAnswer(await getattr(admin, ask.kind)(self._ctx, ask.request))
-

@@ -50,7 +50,8 @@ class Shape:
         if self.combined and (self.controllers or self.brokers):
             nodes += f", {self.controllers}+{self.brokers}"
         topics = " ".join(
-            f"{it.name}({it.partitions}x{it.replication} min {it.min_isr}{' unclean' if it.unclean else ''})" for it in self.topics
+            f"{it.name}({it.partitions}x{it.replication} min {it.min_isr}{' unclean' if it.unclean else ''})"
+            for it in self.topics
         )
         return f"{nodes} nodes, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
 

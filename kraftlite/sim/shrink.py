@@ -22,7 +22,12 @@ class Shrunk:
 
 
 def shrink(
-    failed: RunResult, *, budget_s: float = 60, max_runs: int = 200, runner: Runner = run, clock: Callable[[], float] = time.monotonic
+    failed: RunResult,
+    *,
+    budget_s: float = 60,
+    max_runs: int = 200,
+    runner: Runner = run,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Shrunk:
     """Leave out faults as long as the run fails in the same way (same outcome, same checker), then shorten the safety phase.
 

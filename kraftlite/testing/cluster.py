@@ -28,7 +28,7 @@ T = TypeVar("T")
 CLIENTS: Final = "clients"
 """In `cut`: the other end of the brokers' Kafka listeners."""
 READY_LIMIT_S: Final = 30.0
-WAIT_LIMIT_S: Final = 10.0
+WAIT_LIMIT_S: Final = 20.0
 CLOSE_LIMIT_S: Final = 30.0
 
 Ends = int | str | Iterable[int]

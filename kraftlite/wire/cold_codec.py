@@ -20,6 +20,7 @@ from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.primitives import (
     guarded,
     read_array_length,
+    read_nullable_bytes,
     read_nullable_string,
     read_tags,
     read_uuid,
@@ -32,6 +33,9 @@ from kio.serial._implicit_defaults import get_tagged_field_default  # isort: ski
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_field_tag, is_optional  # isort: skip
 
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
+_LONGEST_MS: Final = datetime.timedelta.max // _MILLISECOND
+"""A timedelta ends before an int64 does: what is longer counts as this, some 2.7 million years."""
+_TIMES: Final = ("timedelta_i32", "timedelta_i64")
 
 Reader = Callable[[memoryview, int], tuple[Any, int]]
 
@@ -80,7 +84,7 @@ def build_entity(schema: type[Any], values: Mapping[str, Any]) -> Any:
             found[name] = tuple(value)
         elif kafka_type == "error_code":
             found[name] = KioErrorCode(int(value))
-        elif kafka_type == "timedelta_i32":
+        elif kafka_type in _TIMES:
             found[name] = value * _MILLISECOND
         else:
             found[name] = value
@@ -179,6 +183,7 @@ _FIXED: Final = {
         ("float64", ">d"),
         ("bool", ">?"),
         ("timedelta_i32", ">i"),
+        ("timedelta_i64", ">q"),
     )
 }
 
@@ -195,10 +200,22 @@ def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> Reader:
             return value, pos
 
         return read_text
+    if kafka_type == "bytes":
+
+        def read_data(frame: memoryview, pos: int) -> tuple[Any, int]:
+            value, pos = read_nullable_bytes(frame, pos, flexible)
+            if value is None and not nullable:
+                raise ProtocolViolation("null where bytes must be")
+            return value, pos
+
+        return read_data
     layout = _FIXED[kafka_type]
+    is_time = kafka_type in _TIMES
 
     def read_fixed(frame: memoryview, pos: int) -> tuple[Any, int]:
         (value,) = layout.unpack_from(frame, pos)
-        return value * _MILLISECOND if kafka_type == "timedelta_i32" else value, pos + layout.size
+        if is_time:
+            value = max(-_LONGEST_MS, min(value, _LONGEST_MS)) * _MILLISECOND
+        return value, pos + layout.size
 
     return read_fixed

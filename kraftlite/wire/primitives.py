@@ -87,6 +87,20 @@ def read_nullable_string(view: memoryview, pos: Position, flexible: bool) -> tup
     return str(view[pos:end], "utf-8"), end
 
 
+def read_nullable_bytes(view: memoryview, pos: Position, flexible: bool) -> tuple[bytes | None, Position]:
+    """A copy: what is read outlives the frame."""
+    if flexible:
+        length, pos = read_uvarint(view, pos)
+        length -= 1
+    else:
+        (length,) = INT32.unpack_from(view, pos)
+        pos += 4
+    if length == -1:
+        return None, pos
+    raw, pos = take(view, pos, length)
+    return bytes(raw), pos
+
+
 def read_uuid(view: memoryview, pos: Position) -> tuple[UUID, Position]:
     raw, pos = take(view, pos, 16)
     return _uuid(bytes(raw)), pos

@@ -17,7 +17,7 @@ from kraftlite.local.state import LocalError
 from tests.harness.damage import IN_A_PARTITION, REFUSED, UNMENDABLE_CONTROLLER, Damage, around_the_partitions, logs
 from tests.harness.local import CALM, PATIENCE_S, Cluster, running, wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("damage")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("damage")]
 
 RECORDS, RECORD_BYTES = 115, 20_000
 """Per partition: three segments of the smallest size that Kafka allows."""
@@ -247,6 +247,7 @@ def test_lg_26_a_killed_broker_heals_every_damage(cluster: Cluster) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_lg_27_a_clean_shutdown_does_not_vouch_for_what_is_missing(cluster: Cluster) -> None:
     """The marker saves the scan, so a bit that flips inside a batch is found when it is read, as in Kafka: never silently.
 

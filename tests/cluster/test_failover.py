@@ -3,67 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.harness.local import PATIENCE_S, Cluster, running, wait_for
+from tests.harness.writer import Writer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("shared-cluster")]
 
 REPLICATED = {"min.insync.replicas": "2"}
-
-
-class Writer:
-    """Writes numbered records, idempotent and acks=all, until told to stop; knows what was acknowledged at which offset."""
-
-    def __init__(self, cluster: Cluster, topic: str, partition: int = 0) -> None:
-        config = {"message.timeout.ms": 120000, "socket.timeout.ms": 3000, "retry.backoff.ms": 20, "retry.backoff.max.ms": 200}
-        self._producer = cluster.producer(**{"enable.idempotence": True, **config})
-        self._topic, self._partition = topic, partition
-        self.acked: dict[int, str] = {}
-        self.failed: list[str] = []
-        self.sent = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def _report(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self.failed.append(str(error))
-        else:
-            self.acked[message.offset()] = message.value().decode()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._producer.produce(self._topic, str(self.sent).encode(), partition=self._partition, on_delivery=self._report)
-            self.sent += 1
-            self._producer.poll(0.002)
-        self._producer.flush(120)
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        self.wait_more(50)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(130)
-
-    def wait_more(self, n: int, timeout_s: float = PATIENCE_S) -> None:
-        target = len(self.acked) + n
-        wait_for(f"{n} more acknowledged records", lambda: len(self.acked) >= target, timeout_s=timeout_s)
-
-    def verify(self, cluster: Cluster) -> None:
-        """Every acknowledged record once, at its offset, in order, and nothing that was not sent."""
-        assert not self.failed
-        values = cluster.consume(self._topic, partition=self._partition, at_least=len(self.acked))
-        for offset, value in self.acked.items():
-            assert values[offset] == value
-        numbers = [int(value) for value in values]
-        assert numbers == sorted(set(numbers)), "order or uniqueness broken"
-        assert numbers[-1] < self.sent
 
 
 def test_rp_42_leader_killed_under_load(cluster: Cluster, topic: str) -> None:
@@ -77,23 +26,6 @@ def test_rp_42_leader_killed_under_load(cluster: Cluster, topic: str) -> None:
         cluster.restart(first)
         cluster.wait_whole(topic)
         writer.wait_more(100)
-    writer.verify(cluster)
-
-
-def test_cp_63_five_leader_bounces(cluster: Cluster, topic: str) -> None:
-    cluster.create_topic(topic, config=REPLICATED)
-    with Writer(cluster, topic) as writer:
-        for bounce in range(5):
-            leader = cluster.wait_leader(topic)
-            if bounce % 2:
-                cluster.terminate(leader)
-                cluster.wait_stopped(leader)
-            else:
-                cluster.kill(leader)
-            cluster.wait_leader(topic, not_in=(leader,))
-            writer.wait_more(30)
-            cluster.restart(leader)
-            cluster.wait_whole(topic)
     writer.verify(cluster)
 
 
@@ -126,39 +58,6 @@ def test_cm_39_controlled_shutdown_is_invisible(cluster: Cluster, topic: str) ->
     cluster.restart(leader)
     cluster.wait_whole(topic)
     writer.verify(cluster)
-
-
-def test_rp_02_too_few_replicas(cluster: Cluster, topic: str) -> None:
-    cluster.create_topic(topic, config={"min.insync.replicas": "2"})
-    assert cluster.produce(topic, ["a"]) == []
-    leader = cluster.leader(topic)
-    followers = [broker for broker in cluster.brokers if broker != leader]
-    cluster.kill(*followers)
-    cluster.wait_isr(topic, {leader})
-    refused = cluster.produce(topic, ["refused"], **{"retries": 0, "enable.idempotence": False})
-    assert refused == ["NOT_ENOUGH_REPLICAS"]
-    # RP-06: acks=1 is taken, but stays invisible until the ISR is large enough again
-    assert cluster.produce(topic, ["hidden"], acks="1") == []
-    assert cluster.consume(topic, at_least=1) == ["a"]
-    cluster.restart(*followers)
-    cluster.wait_whole(topic)
-    assert cluster.consume(topic, at_least=2) == ["a", "hidden"]
-
-
-def test_cm_28_only_the_last_in_sync_replica_may_lead(cluster: Cluster, topic: str) -> None:
-    first, second = cluster.brokers[:2]
-    cluster.create_topic(topic, assignment=[[first, second]])
-    assert cluster.produce(topic, ["a"]) == []
-    cluster.kill(second)
-    cluster.wait_isr(topic, {first})
-    assert cluster.produce(topic, ["b"]) == []
-    cluster.kill(first)
-    cluster.wait_leaderless(topic)
-    cluster.restart(second)
-    assert cluster.leader(topic) == -1
-    cluster.restart(first)
-    assert cluster.wait_leader(topic) == first
-    assert cluster.consume(topic, at_least=2) == ["a", "b"]
 
 
 def test_cm_29_unclean_election_and_truncation(cluster: Cluster, topic: str) -> None:

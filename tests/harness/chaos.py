@@ -389,17 +389,14 @@ def _wait_assignments(cluster: Cluster, admin: Administrator) -> dict[str, dict[
     """The assignment as all brokers agree on it, every partition with a leader and a whole ISR."""
 
     def agreed() -> dict[str, dict[int, tuple[int, ...]]] | None:
-        views = []
-        for node in cluster.brokers:
-            listed = cluster.admin(node).list_topics(timeout=10).topics.values()
-            views.append(
-                {t.topic: {p.id: (p.leader, tuple(p.replicas), tuple(p.isrs)) for p in t.partitions.values()} for t in listed}
-            )
-        same = all(view == views[0] for view in views)
-        fit = all(leader >= 0 and set(isr) == set(r) for t in views[0].values() for leader, r, isr in t.values())
-        return {name: {i: r for i, (_, r, _) in found.items()} for name, found in views[0].items()} if same and fit else None
+        views = [view.topics if view is not None else None for view in cluster.views().values()]
+        first = views[0] if len(views) == len(cluster.brokers) else None
+        if first is None or any(view != first for view in views):
+            return None
+        fit = all(p.leader >= 0 and set(p.isr) == set(p.replicas) for topic in first.values() for p in topic.values())
+        return {name: {i: p.replicas for i, p in topic.items()} for name, topic in first.items()} if fit else None
 
-    found: dict[str, dict[int, tuple[int, ...]]] = wait_for("all brokers describe the same whole topics", agreed, timeout_s=40)
+    found: dict[str, dict[int, tuple[int, ...]]] = wait_for("all brokers describe the same whole topics", agreed)
     return found
 
 

@@ -120,6 +120,12 @@ class Embedded(local.Cluster):
         self.cluster.restart(*node_ids)
         self._admins.clear()
 
+    def producer(self, **config: object) -> Any:
+        return super().producer(**{**QUICK, **config})
+
+    def consume(self, topic: str, **config: Any) -> list[str]:
+        return super().consume(topic, **{**QUICK, **config})
+
 
 @contextmanager
 def embedded(

@@ -16,7 +16,7 @@ MODULE_LINES = 500
 FUNCTION_LINES = 70
 
 # Packages whose code also runs under virtual time: everything that touches the machine comes through a port.
-SIMULATED = ("model", "runtime", "timeline", "log", "raft", "metadata", "controller", "replication", "broker")
+SIMULATED = ("model", "runtime", "timeline", "log", "raft", "metadata", "controller", "replication", "coordinator", "broker")
 # Modules with decisions only. A driver may await; these may not.
 CORE_FORBIDDEN_IMPORTS = {"asyncio", "time", "threading", "socket", "structlog", "logging", "grpc", "concurrent"}
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
 from kraftlite.broker.metadata_cache import MetadataCache
+from kraftlite.coordinator.driver import GroupCoordinator
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
 from kraftlite.model.broker_configs import BROKER_CONFIGS
@@ -145,6 +146,8 @@ class BrokerContext:
     config_sources: Mapping[str, str] = field(default_factory=dict)
     log_dirs: LogDirsView | None = None
     """None: DescribeLogDirs is not offered."""
+    groups: GroupCoordinator | None = None
+    """None: the APIs of consumer groups are not offered."""
     settings: ApiSettings = field(init=False)
     fetch_sessions: FetchSessionCache = field(init=False)
     topics_being_created: set[str] = field(init=False, default_factory=set)

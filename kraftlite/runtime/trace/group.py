@@ -14,6 +14,7 @@ class GroupsLoading(TraceEvent):
     """This broker now coordinates the groups of a partition of `__consumer_offsets`, and begins to read it."""
 
     event: ClassVar[str] = "group.loading"
+    level: ClassVar[str] = "debug"
     tp: TopicPartition
     leader_epoch: int
 
@@ -21,6 +22,7 @@ class GroupsLoading(TraceEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsLoaded(TraceEvent):
     event: ClassVar[str] = "group.loaded"
+    level: ClassVar[str] = "debug"
     tp: TopicPartition
     leader_epoch: int
     end_offset: int
@@ -43,6 +45,7 @@ class GroupsLoadFailed(TraceEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsUnloaded(TraceEvent):
     event: ClassVar[str] = "group.unloaded"
+    level: ClassVar[str] = "debug"
     tp: TopicPartition
     leader_epoch: int
     groups: int

@@ -19,8 +19,10 @@ def image_difference(
     known: MetadataImage | None = None,
     known_state: MetadataState | None = None,
 ) -> str | None:
-    """The first difference in words, None when they agree. `known` was found to be equal to `known_state`: what is the same object
-    as in those needs no second look."""
+    """The first difference in words, None when they agree.
+
+    `known` was found to be equal to `known_state`: what is the same object as in those needs no second look.
+    """
     seen = known if known is not None and known_state is not None else None
 
     def same(part: str, *model_parts: str) -> bool:

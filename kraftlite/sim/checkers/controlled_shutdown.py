@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kraftlite.controller.heartbeats import BrokerControlState
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.metadata.registrations import BrokerRegistration
 from kraftlite.model.ids import NodeId
@@ -12,6 +13,7 @@ from kraftlite.model.messages.methods import BROKER_HEARTBEAT
 from kraftlite.model.method import Method
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.broker import BrokerStateChanged
+from kraftlite.runtime.trace.controller import BrokerStateChanged as BrokerMoved
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaChecker
 
@@ -21,8 +23,8 @@ _SLACK_US = 20_000
 
 class ControlledShutdown(ReplicaChecker):
     """The controller lets a broker go only when it leads nothing any more, and when every other active broker has applied what
-    moved its leaderships, unless it was fenced meanwhile. The broker goes before it is let go only when no controller has
-    answered it for a session timeout."""
+    moved its leaderships, unless it was fenced meanwhile; one that still leads it never lets go at once. The broker goes without
+    that only when no controller has answered it for a session timeout."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -87,10 +89,22 @@ class ControlledShutdown(ReplicaChecker):
                 )
 
     def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
-        if type(event) is not BrokerStateChanged or (event.previous, event.state) != (
-            "PENDING_CONTROLLED_SHUTDOWN", "SHUTTING_DOWN",
-        ):  # fmt: skip
+        if type(event) is BrokerMoved:
+            self._check_move(node, event)
+        elif type(event) is BrokerStateChanged and event.previous == "PENDING_CONTROLLED_SHUTDOWN":
+            self._check_going(now_us, node, event)
+
+    def _check_move(self, node: RoomNode, event: BrokerMoved) -> None:
+        controller = None if node.node is None else node.node.controller
+        if event.new != BrokerControlState.SHUTDOWN_NOW.value or controller is None:
             return
+        if event.old != BrokerControlState.FENCED.value and controller.core.state.replication.has_leaderships(event.broker_id):
+            self.fail(
+                f"controller {node.node_id} lets broker {event.broker_id} go at once, which is {event.old} and leads "
+                f"{self._led_by(event.broker_id)}"
+            )
+
+    def _check_going(self, now_us: int, node: RoomNode, event: BrokerStateChanged) -> None:
         incarnation = (node.node_id, node.boots)
         if incarnation in self._let_go or (event.cause or "").startswith(_GIVEN_UP):
             return

@@ -82,7 +82,7 @@ class MetadataChecker(Checker):
         """An incarnation has ended: killed, power, stopped, failed, wiped."""
 
     def on_opened(self, view: NodeView, before: LogMemory, durable: int) -> None:
-        """An incarnation has opened its log. `before`: what the one before it left, of which [0, durable) was on the disk for good."""
+        """An incarnation has opened its log. `before`: what the one before it left; [0, durable) of it was safely on the disk."""
 
     def on_role(self, view: NodeView) -> None:
         """`view.state` is new, or it is the first of an incarnation."""
@@ -122,8 +122,8 @@ class MetadataChecker(Checker):
 
 
 _HOOKS: Final = (
-    "on_down", "on_opened", "on_role", "on_append", "on_truncate", "on_log_restart", "on_raft", "on_hw", "on_hw_noted", "on_commit",
-    "on_record", "on_controller", "on_image", "on_cache",
+    "on_down", "on_opened", "on_role", "on_append", "on_truncate", "on_log_restart", "on_raft", "on_hw", "on_hw_noted",
+    "on_commit", "on_record", "on_controller", "on_image", "on_cache",
 )  # fmt: skip
 
 

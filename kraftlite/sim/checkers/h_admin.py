@@ -20,7 +20,8 @@ Happened = Callable[[MetadataState, MetadataState, Mapping[str, Any]], bool]
 class AdminEffects(HistoryChecker):
     """What was acknowledged is in the committed log, by a record that was committed after the call and before the answer. What
     was refused is not. `h_metadata` compares every read with the log; also without it, a topic whose creation or deletion was
-    acknowledged stays there, or gone, from the first offset at which a read shows that, unless another call concerned it."""
+    acknowledged is not gone, or there again, at a later offset than one at which it was there, or gone again, unless another
+    call concerned it."""
 
     def at_end(self) -> None:
         metadata = self.metadata
@@ -61,29 +62,37 @@ class AdminEffects(HistoryChecker):
         if call.verdict is not Verdict.OK or call.kind not in ("create_topics", "delete_topics") or call.returned_us is None:
             return
         topic = call.facts["topic"]
-        if any(it is not call and it.facts.get("topic") == topic and _may_follow(call, it) for it in self.history.admins):
+        if any(_interferes(call, it) for it in self.history.admins):
             return
-        wanted = call.kind == "create_topics"
-        seen_at: int | None = None
+        deleted = call.kind == "delete_topics"
+        present_at: int | None = None
+        gone_at: int | None = None
         for read in sorted(self.history.metadata, key=lambda it: it.metadata_offset):
             there = topic in read.topic_ids
-            if there is wanted and read.returned_us >= call.invoked_us:
-                seen_at = read.metadata_offset if seen_at is None else seen_at
-            elif seen_at is not None and there is not wanted and read.metadata_offset >= seen_at:
-                self._contradicted(call, read, seen_at)
+            if there and gone_at is not None and gone_at < read.metadata_offset:
+                self._contradicted(call, read, f"gone at metadata offset {gone_at}, but is there")
+            if there:
+                present_at = read.metadata_offset if present_at is None else present_at
+            elif present_at is not None and present_at < read.metadata_offset:
+                gone_at = read.metadata_offset
+                if not deleted:
+                    self._contradicted(call, read, f"there at metadata offset {present_at}, but is gone")
 
-    def _contradicted(self, call: Admin, read: MetadataRead, seen_at: int) -> None:
+    def _contradicted(self, call: Admin, read: MetadataRead, what: str) -> None:
         self.fail(
-            f"{call.kind} {call.facts['topic']} was acknowledged at {call.returned_us} us and visible at metadata offset "
-            f"{seen_at}, but not any more to {read.client} at node {read.broker} at offset {read.metadata_offset}"
+            f"{call.kind} {call.facts['topic']} was acknowledged at {call.returned_us} us; the topic was {what} "
+            f"for {read.client} at node {read.broker} at offset {read.metadata_offset}"
         )
 
 
-def _may_follow(call: Admin, other: Admin) -> bool:
-    """Whether another call on the same topic may have taken effect after this one."""
-    if other.kind not in ("create_topics", "delete_topics") or other.verdict is Verdict.FAILED:
+def _interferes(call: Admin, other: Admin) -> bool:
+    """Whether another call may have brought the topic back, or removed it, at some other time."""
+    if other is call or other.facts.get("topic") != call.facts["topic"]:
         return False
-    return other.returned_us is None or other.verdict is not Verdict.OK or other.returned_us >= call.invoked_us
+    if other.kind == "delete_topics":
+        return True
+    late = other.verdict is Verdict.UNKNOWN or other.returned_us is None or other.returned_us >= call.invoked_us
+    return other.kind == "create_topics" and call.kind == "delete_topics" and late
 
 
 def _created(before: MetadataState, after: MetadataState, facts: Mapping[str, Any]) -> bool:

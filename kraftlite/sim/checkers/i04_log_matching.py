@@ -9,7 +9,7 @@ from kraftlite.sim.checkers.views import NodeView, running
 
 
 class LogMatching(MetadataChecker):
-    """Compares what a node's log returns with what was committed first: when its high watermark moves, and at the end as a whole."""
+    """Compares what a node's log returns with what was committed first: when its high watermark moves, and at the end."""
 
     numbers: ClassVar[tuple[int, ...]] = (4,)
 

@@ -12,7 +12,7 @@ from kraftlite.sim.checkers.views import NodeView
 
 
 class RoleConsistency(MetadataChecker):
-    """Only voters stand for election and lead; only leaders and followers write their logs; only the active controller has answers
+    """Only voters stand for election and lead; only leaders and followers write their logs; only an active controller has answers
     that wait, and it once led the epoch that it is active in."""
 
     numbers: ClassVar[tuple[int, ...]] = (10,)

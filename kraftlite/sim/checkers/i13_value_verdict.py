@@ -13,8 +13,8 @@ from kraftlite.sim.checkers.views import Entry, NodeView
 
 
 class ValueVerdict(MetadataChecker):
-    """Follows every answer that waits in an active controller: while it stays active, an answer leaves the queue only when the record
-    that it waits for is committed, in the controller's own epoch. What a controller says it wrote at an offset is what is
+    """Follows every answer that waits in an active controller: while it stays active, an answer leaves the queue only when the
+    record that it waits for is committed, in the controller's own epoch. What a controller says it wrote at an offset is what is
     committed there, if anything of its epoch is."""
 
     numbers: ClassVar[tuple[int, ...]] = (13,)

@@ -16,8 +16,8 @@ from kraftlite.sim.checkers.views import NodeView
 
 
 class NoIllegalState(MetadataChecker):
-    """A failed assertion, or an error of no expected kind, is a bug wherever it surfaces: as a node that ended itself, as a publisher
-    that could not apply an image, as an operation of the controller that broke. The controllers' indexes are recomputed whenever
+    """A failed assertion, or an error of no expected kind, is a bug wherever it surfaces: a node that ended itself, a publisher
+    that could not apply an image, an operation of the controller that broke. The controllers' indexes are recomputed whenever
     one takes over or steps down, and at the end."""
 
     numbers: ClassVar[tuple[int, ...]] = (14,)

@@ -13,8 +13,8 @@ from kraftlite.sim.checkers.views import Entry, NodeView
 
 
 class SingleWriter(MetadataChecker):
-    """Every batch in every log is one that the leader of its epoch was seen to write; every record that a controller says it wrote
-    was written while its node led the epoch that it claims; an epoch is claimed by one controller."""
+    """Every batch in every log is one that the leader of its epoch was seen to write; every record that a controller says it
+    wrote was written while its node led the epoch that it claims; an epoch is claimed by one controller."""
 
     numbers: ClassVar[tuple[int, ...]] = (17,)
 
@@ -29,16 +29,15 @@ class SingleWriter(MetadataChecker):
 
     def on_append(self, view: NodeView, entry: Entry) -> None:
         state, key = view.raft.state, (entry.epoch, entry.base_offset)
-        leads = isinstance(state, Leader) or (isinstance(state, Resigned) and state.former_leader_id == view.node_id)
-        if leads and state.epoch == entry.epoch:
-            winner = self.facts.elected.get(entry.epoch)
+        winner = self.facts.elected.get(entry.epoch)
+        resigned = isinstance(state, Resigned) and winner == view.author
+        if (isinstance(state, Leader) or resigned) and state.epoch == entry.epoch:
             if winner != view.author:
                 self.fail(f"node {view.author} writes {entry}; epoch {entry.epoch} was won by {winner}")
             known = self._written.setdefault(key, entry)
             if known is not entry:
                 self.fail(f"node {view.node_id} writes {entry} over {known} in its own epoch")
             return
-        winner = self.facts.elected.get(entry.epoch)
         if key not in self._written and winner is not None and winner[0] == view.node_id and winner[1] < view.incarnation:
             self._written[key] = entry  # found at its restart: written by the callback in which it ended
         if self._written.get(key) is not entry:

@@ -200,8 +200,8 @@ class AckCommitted(MetadataChecker):
                 difference = controller_difference(controller, history.applied(offsets.committed_offset))
                 if difference is not None:
                     self.fail(
-                        f"controller {view.node_id} stepped down at committed offset {offsets.committed_offset} and kept what was "
-                        f"not committed: {difference}"
+                        f"controller {view.node_id} stepped down at committed offset {offsets.committed_offset} and kept what "
+                        f"was not committed: {difference}"
                     )
         if not controller.active:
             self._compared.pop(view.author, None)

@@ -1,4 +1,4 @@
-"""Invariant 19: fenced is fenced everywhere: soft state and log agree, and no fenced broker leads or is one of several in an ISR."""
+"""Invariant 19: fenced is fenced everywhere: soft state and log agree; no fenced broker leads, or is one of several in an ISR."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Fencing(MetadataChecker):
             said = self._reported.get((record.broker_id, record.broker_epoch))
             if said is None or said < needed:
                 self.fail(
-                    f"offset {offset} unfences broker {record.broker_id} in its epoch {record.broker_epoch}: it was registered at "
-                    f"{needed}, and has said at most {said}"
+                    f"offset {offset} unfences broker {record.broker_id} in its epoch {record.broker_epoch}: it was registered "
+                    f"at {needed}, and has said at most {said}"
                 )
         elif isinstance(record, r.RegisterBrokerRecord):
             known = before.brokers.get(record.broker_id)

@@ -23,8 +23,8 @@ from kraftlite.sim.checkers.views import Entry, NodeView
 
 
 class PartitionEpochs(MetadataChecker):
-    """The log, the brokers' replicas, and the changes of ISR that a leader was told are done: of its broker epoch, its leader epoch
-    and its partition epoch, none was old."""
+    """The log, the brokers' replicas, and the changes of ISR that a leader was told are done: of its broker epoch, its leader
+    epoch and its partition epoch, none was old."""
 
     numbers: ClassVar[tuple[int, ...]] = (21,)
 

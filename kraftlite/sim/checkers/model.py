@@ -256,7 +256,7 @@ class _Line:
 
 
 class MetadataHistory:
-    """Every state the committed log went through. `applied` has the records of an open metadata transaction, `visible` has not."""
+    """Every state the committed log went through. `applied` has the records of an open metadata transaction, `visible` not."""
 
     def __init__(self) -> None:
         self._applied = _Line()

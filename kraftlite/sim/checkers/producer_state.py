@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from kraftlite.log.batch import MAX_SEQUENCE
-from kraftlite.sim.checkers.replica_facts import ReplicaChecker
+from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
 from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp
-
-_EXPIRY_MS = 40_000_000
-"""A wall clock that jumped further than that may make a broker forget its producers: then nothing is promised."""
 
 
 class ProducerStateKept(ReplicaChecker):
@@ -16,17 +13,13 @@ class ProducerStateKept(ReplicaChecker):
 
     def on_replica(self, view: ReplicaView, was: Stamp | None) -> None:
         log = view.log
-        if log is None or self._clock_jumped():
+        if log is None or may_forget_producers(self.world):
             return
         for batch in view.batches[view.producers_end :]:
             self._follow(view, batch)
         view.producers_end = len(view.batches)
         if view.was_cut or was is None or view.leader is not was.leader:
             self._compare(view)
-
-    def _clock_jumped(self) -> bool:
-        offsets = self.world.cluster.wall_offset_ms
-        return bool(offsets) and max(map(abs, offsets.values())) > _EXPIRY_MS
 
     def _follow(self, view: ReplicaView, batch: Batch) -> None:
         if batch.producer_id < 0 or batch.is_control:

@@ -29,6 +29,7 @@ from kraftlite.sim.checkers.views import undisturbed
 
 NOTE: Final = "replica facts"
 _READ_BYTES: Final = 1 << 20
+_FORGETTING_MS: Final = 40_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +327,11 @@ class ReplicaFacts:
                 return f"it has {batch}, committed is {known}"
             view.verified = batch.next_offset
         return None
+
+
+def may_forget_producers(world: World) -> bool:
+    """A wall clock that jumps by most of `producer.id.expiration.ms` (a day) makes a broker forget its producers (LG-21)."""
+    return max(map(abs, world.cluster.wall_offset_ms.values()), default=0) > _FORGETTING_MS
 
 
 def leads(view: ReplicaView, registration: PartitionRegistration | None) -> LeaderState | None:

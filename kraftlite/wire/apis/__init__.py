@@ -14,6 +14,9 @@ from kraftlite.wire.apis.call import Api, Call
 from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGISTER_BROKER, UPDATE_FEATURES
 from kraftlite.wire.apis.configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kraftlite.wire.apis.fetch import FETCH
+from kraftlite.wire.apis.group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
+from kraftlite.wire.apis.group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+from kraftlite.wire.apis.groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kraftlite.wire.apis.log_dirs import DESCRIBE_LOG_DIRS
 from kraftlite.wire.apis.metadata import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, EncodedTopics, metadata_api
 from kraftlite.wire.apis.offsets import INIT_PRODUCER_ID, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
@@ -31,6 +34,20 @@ from kraftlite.wire.small_codec import (
 )
 
 API_VERSIONS_KEY: Final = 18
+GROUP_APIS: Final = (
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    FIND_COORDINATOR,
+    JOIN_GROUP,
+    HEARTBEAT,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    DELETE_GROUPS,
+    OFFSET_DELETE,
+)
+"""Offered where there is a group coordinator."""
 _HEADER = struct.Struct(">hhih")
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -78,6 +95,8 @@ class KafkaApis:
         self._table: dict[int, Api] = {api.key: api for api in apis}
         if context.log_dirs is not None:
             self._table[DESCRIBE_LOG_DIRS.key] = DESCRIBE_LOG_DIRS
+        if context.groups is not None:
+            self._table.update((api.key, api) for api in GROUP_APIS)
         self._ranges = tuple(
             ApiRange(key, self._table[key].min_version, self._table[key].max_version) for key in sorted(self._table)
         )

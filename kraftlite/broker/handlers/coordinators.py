@@ -1,0 +1,98 @@
+"""FindCoordinator: which broker leads the partition that a group belongs to; creates `__consumer_offsets` on first use.
+
+Source: CP-25; KIP-699 (batches), KIP-890.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.metadata_cache import BrokerEndpoint
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.driver import GroupCoordinator
+from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.messages.controller import ConfigPair, CreatableTopic, CreateTopicsRequest
+from kraftlite.model.messages.methods import CREATE_TOPICS
+from kraftlite.runtime.trace.wire import AutoTopicCreationFailed, AutoTopicCreationRequested
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""Key types of FindCoordinator."""
+
+
+class CoordinatorFound(NamedTuple):
+    """`broker` None unless `error` is NONE."""
+
+    key: str
+    error: ErrorCode
+    message: str | None
+    broker: BrokerEndpoint | None
+
+
+def group_coordinator(ctx: BrokerContext) -> GroupCoordinator:
+    """Of this broker; its APIs are offered only where there is one."""
+    assert ctx.groups is not None, "an API of groups without a group coordinator"
+    return ctx.groups
+
+
+def find_coordinator(ctx: BrokerContext, listener: str, key_type: int, key: str) -> CoordinatorFound:
+    """As this listener's clients reach it."""
+    try:
+        return CoordinatorFound(key, ErrorCode.NONE, None, _find(ctx, listener, key_type, key))
+    except ApiError as error:
+        return CoordinatorFound(key, error.code, error.message, None)
+
+
+def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerEndpoint:
+    if key_type == TRANSACTION:
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster does not coordinate transactions")
+    if key_type != GROUP:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}: allowed are 0 (group) and 1 (transaction)")
+    topic = ctx.metadata.topic(OFFSETS_TOPIC)
+    if topic is None:
+        _create_offsets_topic(ctx, group_coordinator(ctx).config)
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is being created")
+    index = partition_for(key, len(topic.partitions))
+    registration = topic.partitions.get(index)
+    leader = None if registration is None or registration.leader is None else registration.leader
+    broker = None if leader is None else ctx.metadata.alive_broker(leader, listener)
+    if broker is None:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} has no leader that {listener} reaches")
+    return broker
+
+
+def _create_offsets_topic(ctx: BrokerContext, config: GroupConfig) -> None:
+    """In the background, once at a time; whoever asks comes again."""
+    if OFFSETS_TOPIC in ctx.topics_being_created:
+        return
+    ctx.topics_being_created.add(OFFSETS_TOPIC)
+    ctx.ports.tracer.emit(AutoTopicCreationRequested(topics=(OFFSETS_TOPIC,)))
+    ctx.ports.tasks.spawn(_create(ctx, config), name="create-offsets-topic")
+
+
+async def _create(ctx: BrokerContext, config: GroupConfig) -> None:
+    topic = CreatableTopic(
+        name=OFFSETS_TOPIC,
+        num_partitions=config.topic_partitions,
+        replication_factor=config.topic_replication_factor,
+        assignments=(),
+        configs=(
+            ConfigPair(name="cleanup.policy", value="compact"),
+            ConfigPair(name="compression.type", value="producer"),
+            ConfigPair(name="segment.bytes", value=str(config.topic_segment_bytes)),
+        ),
+    )
+    timeout_ms = ctx.settings.request_timeout_ms
+    request = CreateTopicsRequest(topics=(topic,), validate_only=False, timeout_ms=timeout_ms)
+    try:
+        response = await ctx.controller.call(CREATE_TOPICS, request, timeout_ms)
+        failed = [(result.error, result.message) for result in response.topics]
+    except ApiError as error:
+        failed = [(error.code, error.message)]
+    finally:
+        ctx.topics_being_created.discard(OFFSETS_TOPIC)
+    for code, message in failed:
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            ctx.ports.tracer.emit(AutoTopicCreationFailed(topics=(OFFSETS_TOPIC,), error=code.name, reason=message))

@@ -1,0 +1,128 @@
+"""Offsets of groups, by topic name or id: what the metadata refuses, and the rest from the group's coordinator.
+
+Source: CP-36, CP-38, CP-40; KIP-516 (topic ids), KIP-709 (several groups).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.coordinators import group_coordinator
+from kraftlite.coordinator.api import CommitRequest, FetchedOffset, OffsetToCommit
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import ZERO_UUID
+from kraftlite.model.topic_partition import TopicPartition
+
+
+class TopicRef(NamedTuple):
+    """By id when that is not None, else by name."""
+
+    name: str | None
+    topic_id: UUID | None
+
+
+class PartitionCommit(NamedTuple):
+    """A partition of an OffsetCommit."""
+
+    topic: TopicRef
+    partition: int
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+
+
+async def commit_offsets(ctx: BrokerContext, base: CommitRequest, commits: Sequence[PartitionCommit]) -> list[ErrorCode]:
+    """`base` without its offsets; one error per commit, in order. A refusal as a whole is everybody's error."""
+    results: list[ErrorCode | None] = []
+    offsets: list[OffsetToCommit] = []
+    for commit in commits:
+        tp, error = _known(ctx, commit.topic, commit.partition)
+        results.append(None if error is ErrorCode.NONE else error)
+        if error is ErrorCode.NONE:
+            offsets.append(OffsetToCommit(tp, commit.offset, commit.leader_epoch, commit.metadata))
+    if not offsets:
+        return [ErrorCode.NONE if error is None else error for error in results]
+    try:
+        answers = iter(await group_coordinator(ctx).commit(replace(base, offsets=tuple(offsets))))
+    except ApiError as error:
+        return [error.code if result is None else result for result in results]
+    return [next(answers) if result is None else result for result in results]
+
+
+def _known(ctx: BrokerContext, ref: TopicRef, partition: int) -> tuple[TopicPartition, ErrorCode]:
+    if ref.topic_id is not None:
+        topic = ctx.metadata.topic_by_id(ref.topic_id)
+        if topic is None:
+            return TopicPartition("", partition), ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = ctx.metadata.topic(ref.name or "")
+    if topic is None or partition not in topic.partitions:
+        return TopicPartition(ref.name or "", partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return TopicPartition(topic.name, partition), ErrorCode.NONE
+
+
+class FetchedTopic(NamedTuple):
+    """A topic of an OffsetFetch answer; `topic_id` is ZERO where names are used."""
+
+    name: str
+    topic_id: UUID
+    partitions: list[FetchedOffset]
+
+
+def fetch_offsets(
+    ctx: BrokerContext,
+    group_id: str,
+    topics: Sequence[tuple[TopicRef, Sequence[int]]] | None,
+    *,
+    require_stable: bool,
+    by_id: bool,
+) -> list[FetchedTopic]:
+    """ApiError when the group has its coordinator elsewhere. None for topics: all that is committed, by id of topics
+    that exist.
+
+    An unknown topic id is the error of its partitions; an unknown name is not, its offsets may still be there.
+    """
+    coordinator = group_coordinator(ctx)
+    if topics is None:
+        return _grouped(ctx, coordinator.fetch_offsets(group_id, None, require_stable=require_stable), by_id=by_id)
+    found: list[FetchedTopic] = []
+    for ref, partitions in topics:
+        name, topic_id = ref.name or "", ref.topic_id or ZERO_UUID
+        if ref.topic_id is not None:
+            topic = ctx.metadata.topic_by_id(ref.topic_id)
+            if topic is None:
+                unknown = [FetchedOffset(TopicPartition("", index), ErrorCode.UNKNOWN_TOPIC_ID) for index in partitions]
+                found.append(FetchedTopic("", topic_id, unknown))
+                continue
+            name = topic.name
+        wanted = [TopicPartition(name, index) for index in partitions]
+        offsets = coordinator.fetch_offsets(group_id, wanted, require_stable=require_stable)
+        found.append(FetchedTopic(name, topic_id, list(offsets)))
+    if not topics:
+        coordinator.fetch_offsets(group_id, (), require_stable=require_stable)
+    return found
+
+
+def _grouped(ctx: BrokerContext, offsets: Sequence[FetchedOffset], *, by_id: bool) -> list[FetchedTopic]:
+    topics: dict[str, FetchedTopic] = {}
+    for offset in offsets:
+        name = offset.tp.topic
+        if name not in topics:
+            topic = ctx.metadata.topic(name)
+            if topic is None and by_id:
+                continue
+            topics[name] = FetchedTopic(name, ZERO_UUID if topic is None else topic.topic_id, [])
+        topics[name].partitions.append(offset)
+    return list(topics.values())
+
+
+async def delete_offsets(ctx: BrokerContext, group_id: str, partitions: Sequence[TopicPartition]) -> list[ErrorCode]:
+    """One error per partition, in order. ApiError when the group as a whole refuses. Topics that are gone have no offsets."""
+    known = [_known(ctx, TopicRef(tp.topic, None), tp.partition)[1] for tp in partitions]
+    wanted = tuple(tp for tp, error in zip(partitions, known, strict=True) if error is ErrorCode.NONE)
+    answers = iter(await group_coordinator(ctx).delete_offsets(group_id, wanted))
+    return [next(answers) if error is ErrorCode.NONE else error for error in known]

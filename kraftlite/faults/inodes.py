@@ -1,0 +1,128 @@
+"""Files and directories of a disk in memory, each with what is in the page cache and what is durable."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False)
+class Inode:
+    """A file's bytes."""
+
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    clean_below: int = 0
+    """Bytes before this position are the same in `data` and `durable`; equal to both lengths when nothing is dirty."""
+    mtime_ms: int = 0
+    flushing: dict[int, int] = field(default_factory=dict)
+    """Where the dirty part began, of each flush under way, by its number."""
+    begun: int = 0
+    landed: int = 0
+    """The newest flush that reached the platter: an older one that ends after it has nothing to add."""
+
+    def touch(self, position: int) -> None:
+        self.clean_below = min(self.clean_below, position)
+
+    def _dirty_from(self) -> int:
+        return min(self.clean_below, len(self.data), *self.flushing.values())
+
+    def sync(self) -> None:
+        low = self._dirty_from()
+        if low < len(self.data) or len(self.durable) != len(self.data):
+            self.durable[low:] = self.data[low:]
+        self.clean_below = len(self.data)
+        self.begun += 1
+        self.landed = self.begun
+
+    def begin_flush(self) -> tuple[int, bytes]:
+        """Number and bytes: what a flush makes durable when it ends, everything from a position on, as it is now."""
+        low = self._dirty_from()
+        self.begun += 1
+        self.flushing[self.begun] = low
+        self.clean_below = len(self.data)
+        return self.begun, bytes(self.data[low:])
+
+    def end_flush(self, number: int, content: bytes) -> None:
+        low = self.flushing.pop(number)
+        if number > self.landed:
+            self.durable[low:] = content
+            self.landed = number
+
+    def abandon_flush(self, number: int) -> None:
+        low = self.flushing.pop(number, None)
+        if low is not None:
+            self.touch(low)
+
+    def crash(self, rng: random.Random | None, flips: bool = True) -> bool:
+        """Whether anything was lost or damaged. `flips`: a bit may turn over."""
+        low = self._dirty_from()
+        self.flushing.clear()
+        kept, before = self.durable, self.data
+        if rng is not None and (low < len(self.data) or low < len(self.durable)):
+            kept = self._torn(rng, low, flips)
+        self.data = bytearray(kept)
+        self.durable = bytearray(kept)
+        self.clean_below = len(kept)
+        return kept != before
+
+    def _torn(self, rng: random.Random, low: int, flips: bool) -> bytearray:
+        """Some of what was unsynced reached the platter: a prefix, perhaps followed by zeros or by what was there before."""
+        fate = rng.randrange(6 if flips else 5)
+        if fate == 0:
+            return self.durable
+        if fate == 1:
+            return self.data
+        if fate == 5 and low < len(self.data):
+            flipped = bytearray(self.data)
+            flipped[rng.randrange(low, len(flipped))] ^= 1 << rng.randrange(8)
+            return flipped
+        cut = rng.randint(min(low, len(self.data)), len(self.data))
+        torn = self.data[:cut]
+        if fate == 2:
+            torn += self.durable[cut:]
+        elif fate == 3:
+            torn += bytes(len(self.data) - cut)
+        return torn
+
+
+@dataclass(eq=False)
+class Directory:
+    """Names, and which of their changes are durable."""
+
+    entries: dict[str, Inode | Directory] = field(default_factory=dict)
+    durable: dict[str, Inode | Directory] = field(default_factory=dict)
+    journal: list[tuple[tuple[str, Inode | Directory | None], ...]] = field(default_factory=list)
+    """Changes since the last sync, in order; each is atomic."""
+
+    def change(self, *changes: tuple[str, Inode | Directory | None]) -> None:
+        apply(self.entries, changes)
+        self.journal.append(changes)
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.journal.clear()
+
+    def crash(self, rng: random.Random | None, where: str, lost: list[str], flips: Callable[[str], bool]) -> None:
+        kept = dict(self.durable)
+        for changes in self.journal[: rng.randint(0, len(self.journal)) if rng is not None else 0]:
+            apply(kept, changes)
+        lost += [f"{where}/{name}" for name in sorted(self.entries.keys() ^ kept.keys())]
+        self.entries = kept
+        self.durable = dict(kept)
+        self.journal.clear()
+        for name in sorted(kept):
+            node = kept[name]
+            if isinstance(node, Directory):
+                node.crash(rng, f"{where}/{name}", lost, flips)
+            elif node.crash(rng, flips(f"{where}/{name}")):
+                lost.append(f"{where}/{name}")
+
+
+def apply(entries: dict[str, Inode | Directory], changes: Sequence[tuple[str, Inode | Directory | None]]) -> None:
+    for name, node in changes:
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node

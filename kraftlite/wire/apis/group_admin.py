@@ -1,0 +1,106 @@
+"""DescribeGroups, ListGroups and DeleteGroups on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kraftlite.broker.handlers.coordinators import group_coordinator
+from kraftlite.coordinator.api import GroupDescription
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.wire.apis.call import Call, cold
+
+NOT_FOUND_FROM: Final = 6
+"""DescribeGroups says that there is no such group from this version on; before, that it is Dead."""
+DEAD: Final = "Dead"
+
+
+async def _describe_groups(call: Call, request: Any) -> Mapping[str, Any]:
+    return {"throttle_time": 0, "groups": [_describe(call, group_id) for group_id in request.groups]}
+
+
+def _describe(call: Call, group_id: str) -> dict[str, Any]:
+    try:
+        found = group_coordinator(call.ctx).describe(group_id)
+    except ApiError as error:
+        return _nothing(group_id, error.code, error.message, "")
+    if found is not None:
+        return _described(found)
+    if call.version >= NOT_FOUND_FROM:
+        return _nothing(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", DEAD)
+    return _nothing(group_id, ErrorCode.NONE, None, DEAD)
+
+
+def _nothing(group_id: str, error: ErrorCode, message: str | None, state: str) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "group_id": group_id,
+        "group_state": state,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+    }
+
+
+def _described(group: GroupDescription) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol_name,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in group.members
+        ],
+    }
+
+
+async def _list_groups(call: Call, request: Any) -> Mapping[str, Any]:
+    """Filters are case-insensitive; an empty one lets everything pass."""
+    states = {state.lower() for state in getattr(request, "states_filter", ())}
+    types = {kind.lower() for kind in getattr(request, "types_filter", ())}
+    try:
+        groups = group_coordinator(call.ctx).list_groups()
+    except ApiError as error:
+        return {"throttle_time": 0, "error_code": error.code, "groups": []}
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state,
+                "group_type": group.group_type,
+            }
+            for group in groups
+            if (not states or group.state.lower() in states) and (not types or group.group_type in types)
+        ],
+    }
+
+
+async def _delete_groups(call: Call, request: Any) -> Mapping[str, Any]:
+    results = []
+    for group_id in request.groups_names:
+        error = ErrorCode.NONE
+        try:
+            await group_coordinator(call.ctx).delete_group(group_id)
+        except ApiError as refused:
+            error = refused.code
+        results.append({"group_id": group_id, "error_code": error})
+    return {"throttle_time": 0, "results": results}
+
+
+DESCRIBE_GROUPS = cold(15, "DescribeGroups", versions=(0, 6), flexible_from=5, adapt=_describe_groups)
+LIST_GROUPS = cold(16, "ListGroups", versions=(0, 5), flexible_from=3, adapt=_list_groups)
+DELETE_GROUPS = cold(42, "DeleteGroups", versions=(0, 2), flexible_from=2, adapt=_delete_groups)

@@ -1,0 +1,103 @@
+"""Groups survive their coordinator: real processes, a real client, SIGKILL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.harness.local import Cluster, running, wait_for
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+PARTITIONS = 3
+
+
+def describe(cluster: Cluster, group: str) -> Any:
+    from confluent_kafka import KafkaException
+
+    try:
+        return cluster.admin().describe_consumer_groups([group], request_timeout=10)[group].result(12)
+    except KafkaException:
+        return None
+
+
+def test_ml_22_cp_31_cp_37_the_coordinator_is_killed_and_the_group_goes_on() -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    with running(controllers=1, brokers=3, config={"min.insync.replicas": "2"}) as cluster:
+        cluster.create_topic("orders", partitions=PARTITIONS)
+        revoked: list[Any] = []
+        consumers = []
+        for _ in range(2):
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": cluster.bootstrap,
+                    "group.id": "shop",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "session.timeout.ms": 30_000,
+                    "heartbeat.interval.ms": 500,
+                    "log_level": 0,
+                }
+            )
+            consumer.subscribe(["orders"], on_revoke=lambda _consumer, partitions: revoked.append(partitions))
+            consumers.append(consumer)
+        read: list[str] = []
+
+        def poll() -> None:
+            for consumer in consumers:
+                message = consumer.poll(0.05)
+                if message is not None and message.error() is None:
+                    read.append(message.value().decode())
+
+        def balanced() -> bool:
+            poll()
+            each = [consumer.assignment() for consumer in consumers]
+            return all(each) and sorted(tp.partition for one in each for tp in one) == list(range(PARTITIONS))
+
+        wait_for("both consumers are in the group", balanced, timeout_s=45)
+        for partition in range(PARTITIONS):
+            assert cluster.produce("orders", [f"{partition}:{n}" for n in range(20)], partition=partition) == []
+        wait_for("all is read", lambda: poll() or len(read) == 60, timeout_s=30, every_s=0)
+        assert all(consumer.assignment() for consumer in consumers)
+        for consumer in consumers:
+            consumer.commit(asynchronous=False)
+        before = wait_for("the group is described", lambda: describe(cluster, "shop"))
+        members = {
+            member.member_id: sorted(tp.partition for tp in member.assignment.topic_partitions) for member in before.members
+        }
+        assert before.state.name == "STABLE" and len(members) == 2
+        revoked.clear()
+
+        cluster.kill(before.coordinator.id)
+
+        def moved() -> Any:
+            poll()
+            found = describe(cluster, "shop")
+            return found if found is not None and found.coordinator.id != before.coordinator.id else None
+
+        after = wait_for("another broker coordinates", moved, timeout_s=60)
+        assert after.state.name == "STABLE"
+        assert {m.member_id: sorted(tp.partition for tp in m.assignment.topic_partitions) for m in after.members} == members
+        for partition in range(PARTITIONS):
+            assert cluster.produce("orders", [f"{partition}:{n}" for n in range(20, 25)], partition=partition) == []
+        wait_for("the rest is read", lambda: poll() or len(read) == 75, timeout_s=60, every_s=0)
+        assert len(set(read)) == 75
+        committed = consumers[0].committed([TopicPartition("orders", p) for p in range(PARTITIONS)], timeout=30)
+        assert [tp.offset for tp in committed] == [20] * PARTITIONS, "what was committed before is there"
+
+        def commit() -> bool:
+            poll()
+            for consumer in consumers:
+                consumer.commit(asynchronous=False)
+            return True
+
+        assert wait_for("commits go to the new coordinator", commit)
+        committed = consumers[0].committed([TopicPartition("orders", p) for p in range(PARTITIONS)], timeout=30)
+        assert [tp.offset for tp in committed] == [25] * PARTITIONS
+        assert revoked == [], "nobody had to rebalance"
+        for consumer in consumers:
+            consumer.close()
+        left = wait_for("the group is empty", lambda: (d := describe(cluster, "shop")) and d.state.name == "EMPTY" and d)
+        assert left.members == []
