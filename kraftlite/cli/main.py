@@ -54,6 +54,17 @@ _TOPIC = LazyGroup(
         "delete": ("topics", "delete_topic", "Delete topics."),
     },
 )
+_GROUP = LazyGroup(
+    "group",
+    "Consumer groups: where they stand, who is in them.",
+    {
+        "list": ("groups", "list_groups_command", "Names of all groups."),
+        "describe": ("groups", "describe", "Positions and lag, members, or state."),
+        "delete": ("groups", "delete", "Delete groups without members."),
+        "reset-offsets": ("group_reset", "reset_offsets", "Set the committed offsets of groups without members."),
+        "delete-offsets": ("groups", "delete_offsets", "Delete offsets for topics that a group does not read."),
+    },
+)
 _CONFIG = LazyGroup(
     "config",
     "Dynamic configurations of topics and brokers, and a node's own configuration.",
@@ -96,6 +107,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "produce": ("produce", "produce", "Write records from standard input or a file."),
     "consume": ("consume", "consume", "Print records."),
     "offsets": ("offsets", "offsets", "First offset, HW and LEO of a topic's partitions."),
+    "group": ("main", "_GROUP", "Consumer groups: describe, reset offsets, delete."),
     "config": ("main", "_CONFIG", "Describe and alter configurations."),
     "elect-leaders": ("clusters", "elect_leaders", "Elect preferred or unclean leaders."),
     "sim": ("sim", "sim", "Run one seed: a whole cluster and its faults on virtual time."),

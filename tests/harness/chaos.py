@@ -43,6 +43,8 @@ TOPICS = {
     "single": {"min.insync.replicas": "1"},
 }
 PARTITIONS = 3
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+"""A broker creates them itself, for the first client that looks for its group's coordinator, as the readers do."""
 
 
 class Chaos:
@@ -402,7 +404,7 @@ def _wait_assignments(cluster: Cluster, admin: Administrator) -> dict[str, dict[
 
 def check_fates(cluster: Cluster, admin: Administrator, assigned: dict[str, dict[int, tuple[int, ...]]]) -> Iterator[str]:
     """What the administrator was promised is so."""
-    if strangers := set(assigned) - set(admin.fates) - set(TOPICS) - {PHOENIX}:
+    if strangers := set(assigned) - set(admin.fates) - set(TOPICS) - {PHOENIX, *INTERNAL}:
         yield f"topics that nobody created: {sorted(strangers)}"
     for fate in admin.fates.values():
         yield from _check_fate(cluster, fate, assigned.get(fate.name))

@@ -171,7 +171,7 @@ class Cluster:
 
         bootstrap = ",".join(self.node(n).kafka or "" for n in node_ids) if node_ids else self.bootstrap
         if bootstrap not in self._admins:
-            self._admins[bootstrap] = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": "10000"})
+            self._admins[bootstrap] = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": "30000"})
         return self._admins[bootstrap]
 
     def create_topic(

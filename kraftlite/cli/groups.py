@@ -1,0 +1,265 @@
+"""group list, describe, delete and delete-offsets, in the layout of kafka-consumer-groups (TO-27, TO-28)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
+from kraftlite.cli.group_view import (
+    REQUEST_TIMEOUT_S,
+    GroupView,
+    Partition,
+    columns,
+    committed_offsets,
+    describe_groups,
+    latest,
+    list_groups,
+    log_offsets,
+    selected,
+)
+from kraftlite.cli.kafka import admin, kafka_message, result
+from kraftlite.local.client import ask
+from kraftlite.model.errors import ErrorCode
+
+OFFSET_COLUMNS = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+OFFSET_WIDTHS = (15, 15, 10, 15, 15, 15, 15, 15, 0)
+
+
+@click.command("list")
+@click.option("--state", is_flag=False, flag_value="", default=None, metavar="STATE,…", help="Show states; only these.")
+@click.option("--type", "kind", is_flag=False, flag_value="", default=None, metavar="TYPE,…", help="Show types; only these.")
+@bootstrap_option
+@output_option
+def list_groups_command(state: str | None, kind: str | None, bootstrap_server: str | None, output: str) -> None:
+    """Names of all groups, one a line."""
+    states = {one.strip().lower() for one in (state or "").split(",") if one.strip()}
+    kinds = {one.strip().lower() for one in (kind or "").split(",") if one.strip()}
+    client = admin(bootstrap_of(bootstrap_server))
+    found = [
+        group
+        for group in list_groups(client)
+        if (not states or group[1].lower() in states) and (not kinds or group[2].lower() in kinds)
+    ]
+    if output == "json":
+        print_json([{"group": name, "state": its_state, "type": its_kind} for name, its_state, its_kind in found])
+    elif state is None and kind is None:
+        for name, _, _ in found:
+            click.echo(name)
+    else:
+        shown = [0] + ([2] if kind is not None else []) + ([1] if state is not None else [])
+        header = ("GROUP", "STATE", "TYPE")
+        columns([header[i] for i in shown], [[group[i] for i in shown] for group in found])
+
+
+@click.command("describe")
+@click.argument("groups", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="Every group.")
+@click.option("--offsets", "what", flag_value="offsets", default=True, help="Positions and lag (default).")
+@click.option("--members", "what", flag_value="members", help="Who is in the group.")
+@click.option("--state", "what", flag_value="state", help="State, coordinator and strategy.")
+@click.option("--verbose", is_flag=True, help="With --members: who has which partitions.")
+@bootstrap_option
+@output_option
+def describe(
+    groups: tuple[str, ...], all_groups: bool, what: str, verbose: bool, bootstrap_server: str | None, output: str
+) -> None:
+    """Describe GROUPS: where they stand, who is in them, or their state. Exit 1 when one does not exist."""
+    client = admin(bootstrap_of(bootstrap_server))
+    names = _names(client, groups, all_groups)
+    views = describe_groups(client, names)
+    if output == "json":
+        print_json([_as_json(client, view) for view in views if view.exists])
+    else:
+        for view in views:
+            if view.exists:
+                _note(view, what)
+                _SHOW[what](client, view, verbose)
+    missing = [view.group for view in views if not view.exists]
+    if missing:
+        raise click.ClickException("; ".join(f"Consumer group '{group}' does not exist." for group in missing))
+
+
+def _names(client: Any, groups: Sequence[str], all_groups: bool) -> list[str]:
+    if bool(groups) == all_groups:
+        raise click.UsageError("either GROUPS or --all-groups")
+    return [name for name, _, _ in list_groups(client)] if all_groups else list(dict.fromkeys(groups))
+
+
+def _note(view: GroupView, what: str) -> None:
+    """On standard error, as Kafka's tool does."""
+    if view.state == "Empty" and what != "state":
+        click.echo(f"\nConsumer group '{view.group}' has no active members.", err=True)
+    elif view.state in ("PreparingRebalance", "CompletingRebalance"):
+        click.echo(f"\nWarning: Consumer group '{view.group}' is rebalancing.", err=True)
+
+
+def offset_rows(client: Any, view: GroupView) -> list[tuple[Any, ...]]:
+    """What is committed or assigned, by partition: (group, topic, partition, current, end, lag, member, host, client)."""
+    committed = committed_offsets(client, view.group)
+    owners = {partition: member for member in view.members for partition in member.partitions}
+    partitions: list[Partition] = sorted({*committed, *owners})
+    ends = log_offsets(client, partitions, latest())
+    rows = []
+    for partition in partitions:
+        current, end, owner = committed.get(partition), ends.get(partition), owners.get(partition)
+        lag = None if current is None or end is None else max(end - current, 0)
+        member = (None, None, None) if owner is None else (owner.member_id, owner.host, owner.client_id)
+        rows.append((view.group, *partition, current, end, lag, *member))
+    return rows
+
+
+def _show_offsets(client: Any, view: GroupView, _verbose: bool) -> None:
+    rows = offset_rows(client, view)
+    if rows:
+        columns(OFFSET_COLUMNS, rows, OFFSET_WIDTHS)
+
+
+def _show_members(_client: Any, view: GroupView, verbose: bool) -> None:
+    if not view.members:
+        return
+    static = any(member.instance_id for member in view.members)
+    header = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if static else []), "HOST", "CLIENT-ID", "#PARTITIONS"]
+    rows: list[list[Any]] = []
+    for member in view.members:
+        row: list[Any] = [view.group, member.member_id, *([member.instance_id] if static else []), member.host, member.client_id]
+        rows.append([*row, len(member.partitions), *([assignment_text(member.partitions)] if verbose else [])])
+    columns([*header, *(["ASSIGNMENT"] if verbose else [])], rows)
+
+
+def assignment_text(partitions: Sequence[Partition]) -> str | None:
+    """`orders(0,2), payments(1)`."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(index)
+    return ", ".join(f"{topic}({','.join(map(str, indexes))})" for topic, indexes in by_topic.items()) or None
+
+
+def _show_state(_client: Any, view: GroupView, _verbose: bool) -> None:
+    row = (view.group, view.coordinator, view.strategy, view.state, len(view.members))
+    columns(("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), [row], (15, 25, 20, 20, 0))
+
+
+_SHOW = {"offsets": _show_offsets, "members": _show_members, "state": _show_state}
+
+
+def _as_json(client: Any, view: GroupView) -> dict[str, Any]:
+    names = ("topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id")
+    return {
+        "group": view.group,
+        "state": view.state,
+        "coordinator": view.coordinator,
+        "assignment_strategy": view.strategy,
+        "members": [
+            {
+                "consumer_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "host": member.host,
+                "client_id": member.client_id,
+                "partitions": [{"topic": topic, "partition": index} for topic, index in member.partitions],
+            }
+            for member in view.members
+        ],
+        "offsets": [dict(zip(names, row[1:], strict=True)) for row in offset_rows(client, view)],
+    }
+
+
+@click.command("delete")
+@click.argument("groups", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="Every group.")
+@bootstrap_option
+def delete(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str | None) -> None:
+    """Delete GROUPS without members, and their offsets. Exit 1 when one could not be deleted."""
+    from confluent_kafka import KafkaException
+
+    client = admin(bootstrap_of(bootstrap_server))
+    names = _names(client, groups, all_groups)
+    if not names:
+        return
+    futures = client.delete_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S)
+    done, failed = [], []
+    for name in names:
+        try:
+            result(futures[name])
+            done.append(name)
+        except KafkaException as error:
+            failed.append(f"* Group '{name}' could not be deleted due to: {kafka_message(error)}")
+    if not failed:
+        click.echo(f"Deletion of requested consumer groups ({quoted(done)}) was successful.")
+        return
+    if done:
+        click.echo(f"These consumer groups were deleted successfully: {quoted(done)}")
+    raise click.ClickException("\n".join(["Deletion of some consumer groups failed:", *failed]))
+
+
+def quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+@click.command("delete-offsets")
+@click.argument("group")
+@click.option("--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,…]", help="Whose offsets; repeatable.")
+@bootstrap_option
+def delete_offsets(group: str, topics: tuple[str, ...], bootstrap_server: str | None) -> None:
+    """Delete offsets of GROUP for topics that it does not read. Exit 1 when one could not be deleted."""
+    bootstrap = bootstrap_of(bootstrap_server)
+    partitions = selected(admin(bootstrap), topics, ())
+    error, results = request_offset_delete(bootstrap, group, partitions)
+    if error is not ErrorCode.NONE:
+        raise click.ClickException(f"{error.name}: offsets of group '{group}' were not deleted")
+    click.echo(f"Request succeed for deleting offsets from group {group}.")
+    rows = [
+        (topic, index, "Successful" if code is ErrorCode.NONE else f"Error: {code.name}")
+        for (topic, index), code in results.items()
+    ]
+    columns(("TOPIC", "PARTITION", "STATUS"), rows, (30, 15, 15))
+    if any(code is not ErrorCode.NONE for code in results.values()):
+        raise click.ClickException("not all offsets were deleted")
+
+
+def request_offset_delete(
+    bootstrap: str, group: str, partitions: Sequence[Partition]
+) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
+    """OffsetDelete at the group's coordinator: librdkafka's Python client has no call for it."""
+    from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest
+    from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse
+    from kio.schema.offset_delete.v0.request import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+        OffsetDeleteRequestTopic,
+    )
+    from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
+
+    found: Any = ask(bootstrap, FindCoordinatorRequest(key=group), FindCoordinatorResponse)
+    error = ErrorCode(found.error_code.value)
+    if error is not ErrorCode.NONE:
+        return error, {}
+    topics: dict[str, list[Any]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=index))  # type: ignore[arg-type]
+    request: Any = OffsetDeleteRequest(
+        group_id=group,  # type: ignore[arg-type]
+        topics=tuple(
+            OffsetDeleteRequestTopic(name=name, partitions=tuple(wanted))  # type: ignore[arg-type]
+            for name, wanted in topics.items()
+        ),
+    )
+    answer: Any = ask(f"{found.host}:{found.port}", request, OffsetDeleteResponse)
+    results = {
+        (str(topic.name), int(one.partition_index)): ErrorCode(one.error_code.value)
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+    return ErrorCode(answer.error_code.value), results
