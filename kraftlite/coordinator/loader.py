@@ -18,7 +18,7 @@ from kraftlite.replication.api import FetchEntry, FetchParams
 from kraftlite.runtime.ports import Clock
 
 LOAD_WAIT_MS: Final = 500
-LOAD_CHUNK_BYTES: Final = 256 * KIB
+LOAD_CHUNK_BYTES: Final = 64 * KIB
 """Read at a time, whatever `offsets.load.buffer.size` allows: the loop belongs to everybody."""
 
 _LATEST: Final = -1

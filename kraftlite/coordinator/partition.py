@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from kraftlite.coordinator.api import Request
@@ -21,6 +21,11 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry
 from kraftlite.runtime.ports import Ports, TaskHandle, TimerHandle
 from kraftlite.runtime.trace.group import GroupsLoaded, GroupsLoadFailed, GroupsLoading, GroupsUnloaded
+
+_LED_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+)
+"""The replica has moved on before the coordinator heard of it: no failure."""
 
 
 class OffsetsPartition:
@@ -64,7 +69,8 @@ class OffsetsPartition:
             end = await loader.load(shard)
         except ApiError as error:
             self._loading = None
-            self._ports.tracer.emit(GroupsLoadFailed(tp=self.tp, leader_epoch=self.leader_epoch, reason=str(error)))
+            if error.code not in _LED_ELSEWHERE:
+                self._ports.tracer.emit(GroupsLoadFailed(tp=self.tp, leader_epoch=self.leader_epoch, reason=str(error)))
             return
         if self._loading is None:
             return  # closed meanwhile

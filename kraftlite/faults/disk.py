@@ -7,10 +7,13 @@ import errno
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from kraftlite.faults.inodes import Directory, Inode
+from kraftlite.faults.inodes import Directory, Inode, MayFlip
 from kraftlite.runtime.ports import FileStat
+
+_LENGTH_END, _EPOCH_END = 12, 16
+"""Where a record batch's length and leader epoch end."""
 
 
 @dataclass
@@ -151,8 +154,7 @@ class MemDisk:
         self.locks: set[str] = set()
         self.flush_gate: asyncio.Event | None = None
         self.flush_wait: Callable[[], Awaitable[None]] | None = None
-        self.flips: Callable[[str], bool] = lambda path: True
-        """In which files a power cut may turn a bit over."""
+        self.may_flip: Callable[[str], MayFlip] = may_flip
         self.errors: list[InjectedError] = []
         self.in_flight: dict[Inode, None] = {}
         self.bytes_written = 0
@@ -164,7 +166,7 @@ class MemDisk:
         """Power cut. Open files are dead afterwards; open them again. Returns the paths that lost something."""
         self.kill()
         lost: list[str] = []
-        self._root.crash(rng, "", lost, self.flips)
+        self._root.crash(rng, "", lost, self.may_flip)
         return lost
 
     def kill(self) -> None:
@@ -425,3 +427,19 @@ class Mount:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
+
+
+def may_flip(path: str) -> MayFlip:
+    """Every bit may turn over, but those of a batch's leader epoch: no checksum covers it and, unlike a base offset, it does not
+    follow from what comes before it. Whoever loses one of those has lost more than a log can tell (Kafka's as well)."""
+    return _is_told if path.endswith(".log") else lambda data, position: True
+
+
+def _is_told(data: bytearray, position: int) -> bool:
+    start = 0
+    while start + _LENGTH_END <= position:
+        size = _LENGTH_END + int.from_bytes(data[start + 8 : start + _LENGTH_END], "big")
+        if position < start + size:
+            return position >= start + _EPOCH_END
+        start += size
+    return True

@@ -6,6 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+MayFlip = Callable[[bytearray, int], bool]
+"""(content, position): whether a bit of that byte may turn over in a power cut."""
+
 
 @dataclass(eq=False)
 class Inode:
@@ -55,28 +58,29 @@ class Inode:
         if low is not None:
             self.touch(low)
 
-    def crash(self, rng: random.Random | None, flips: bool = True) -> bool:
-        """Whether anything was lost or damaged. `flips`: a bit may turn over."""
+    def crash(self, rng: random.Random | None, may_flip: MayFlip) -> bool:
+        """Whether anything was lost or damaged."""
         low = self._dirty_from()
         self.flushing.clear()
         kept, before = self.durable, self.data
         if rng is not None and (low < len(self.data) or low < len(self.durable)):
-            kept = self._torn(rng, low, flips)
+            kept = self._torn(rng, low, may_flip)
         self.data = bytearray(kept)
         self.durable = bytearray(kept)
         self.clean_below = len(kept)
         return kept != before
 
-    def _torn(self, rng: random.Random, low: int, flips: bool) -> bytearray:
+    def _torn(self, rng: random.Random, low: int, may_flip: MayFlip) -> bytearray:
         """Some of what was unsynced reached the platter: a prefix, perhaps followed by zeros or by what was there before."""
-        fate = rng.randrange(6 if flips else 5)
+        fate = rng.randrange(6)
         if fate == 0:
             return self.durable
         if fate == 1:
             return self.data
         if fate == 5 and low < len(self.data):
-            flipped = bytearray(self.data)
-            flipped[rng.randrange(low, len(flipped))] ^= 1 << rng.randrange(8)
+            flipped, at, bit = bytearray(self.data), rng.randrange(low, len(self.data)), 1 << rng.randrange(8)
+            if may_flip(self.data, at):
+                flipped[at] ^= bit
             return flipped
         cut = rng.randint(min(low, len(self.data)), len(self.data))
         torn = self.data[:cut]
@@ -104,7 +108,7 @@ class Directory:
         self.durable = dict(self.entries)
         self.journal.clear()
 
-    def crash(self, rng: random.Random | None, where: str, lost: list[str], flips: Callable[[str], bool]) -> None:
+    def crash(self, rng: random.Random | None, where: str, lost: list[str], may_flip: Callable[[str], MayFlip]) -> None:
         kept = dict(self.durable)
         for changes in self.journal[: rng.randint(0, len(self.journal)) if rng is not None else 0]:
             apply(kept, changes)
@@ -115,8 +119,8 @@ class Directory:
         for name in sorted(kept):
             node = kept[name]
             if isinstance(node, Directory):
-                node.crash(rng, f"{where}/{name}", lost, flips)
-            elif node.crash(rng, flips(f"{where}/{name}")):
+                node.crash(rng, f"{where}/{name}", lost, may_flip)
+            elif node.crash(rng, may_flip(f"{where}/{name}")):
                 lost.append(f"{where}/{name}")
 
 

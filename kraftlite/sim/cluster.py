@@ -12,7 +12,7 @@ from kraftlite.faults.disk import MemDisk
 from kraftlite.faults.network import Link, RoomNetwork
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.faults.rooms import OUTSIDE, context_of
-from kraftlite.model.ids import METADATA_TOPIC, NodeId
+from kraftlite.model.ids import NodeId
 from kraftlite.node.storage import format_directories
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.loop import VirtualLoop
@@ -85,8 +85,6 @@ class SimCluster:
         )
         node.disk = MemDisk(wall_ms=lambda: self.wall_ms(node_id))
         node.disk.flush_wait = lambda: self._flush(node_id)
-        # A batch's checksum does not cover its leader epoch, and a quorum's log is believed when it knows a later one (RF-12).
-        node.disk.flips = lambda path: METADATA_TOPIC not in path
         self.nodes[node_id] = node
         self.format(node_id)
 

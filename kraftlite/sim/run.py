@@ -323,7 +323,7 @@ class _Run:
                 partition = None if broker is None else broker.replicas.partition(tp)
                 if partition is not None and partition.log is not None:
                     ends |= {partition.log.leo, partition.log.hw}
-            if len(ends) != 1:
+            if len(ends) != 1 or self.injector.leader(tp) is None:
                 return False
         return True
 

@@ -101,3 +101,45 @@ def test_ml_22_cp_31_cp_37_the_coordinator_is_killed_and_the_group_goes_on() -> 
             consumer.close()
         left = wait_for("the group is empty", lambda: (d := describe(cluster, "shop")) and d.state.name == "EMPTY" and d)
         assert left.members == []
+
+
+def test_cp_64_a_group_sails_through_a_rolling_restart() -> None:
+    from confluent_kafka import Consumer
+
+    with running(controllers=1, brokers=3, config={"min.insync.replicas": "2"}) as cluster:
+        cluster.create_topic("orders", partitions=2)
+        assigned: list[int] = []
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": "shop",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 30_000,
+                "heartbeat.interval.ms": 500,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe(["orders"], on_assign=lambda _consumer, partitions: assigned.append(len(partitions)))
+        read: list[str] = []
+
+        def poll() -> None:
+            message = consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                read.append(message.value().decode())
+
+        wait_for("it owns both", lambda: poll() or len(consumer.assignment()) == 2, timeout_s=45)
+        sent: list[str] = []
+        for broker in cluster.brokers:
+            cluster.terminate(broker)
+            wait_for(f"{broker} has stopped", lambda b=broker: poll() or cluster.node(b).state == "stopped")
+            values = [f"{broker}-{n}" for n in range(20)]
+            assert cluster.produce("orders", values, **{"enable.idempotence": True}) == []
+            sent += values
+            wait_for("they are read", lambda n=len(sent): poll() or len(read) >= n, timeout_s=45, every_s=0)
+            consumer.commit(asynchronous=False)
+            cluster.restart(broker)
+            wait_for(f"{broker} is back", lambda: poll() or all(len(v.isr) == 3 for v in cluster.partitions("orders").values()))
+        assert sorted(read) == sorted(sent), "nothing lost, nothing twice"
+        assert assigned == [2], "and not one rebalance"
+        consumer.close()

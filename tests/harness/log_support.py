@@ -32,6 +32,7 @@ def open_log(
     wall_ms: int = NOW,
     directory: str = DIR,
     twin: str | None = None,
+    max_epoch: int | None = None,
 ) -> Log:
     return Log.open(
         disk=disk if disk is not None else MemDisk(),
@@ -46,6 +47,7 @@ def open_log(
         entropy=entropy,
         tracer=tracer or ListTracer(),
         twin=twin,
+        max_epoch=max_epoch,
     )
 
 

@@ -19,6 +19,7 @@ from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.log.batch import Record, build_batch, parse_header
 from kraftlite.log.config import LogConfig
+from kraftlite.log.log import ActiveProducer
 from kraftlite.metadata.image import (
     ClusterImage,
     ConfigurationsImage,
@@ -137,6 +138,7 @@ class FakeReplicas:
         self.offset_calls: list[dict[str, Any]] = []
         self.epochs: dict[TopicPartition, tuple[ErrorCode, int, int]] = {}
         self.results: dict[TopicPartition, FetchResult] = {}
+        self.producers: dict[TopicPartition, tuple[ActiveProducer, ...]] = {}
         self._waiters: list[asyncio.Future[None]] = []
 
     def append(
@@ -241,6 +243,11 @@ class FakeReplicas:
         self, tp: TopicPartition, *, current_leader_epoch: int | None, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]:
         return self.epochs.get(tp, (ErrorCode.NONE, leader_epoch, self.leo.get(tp, 0)))
+
+    def active_producers(self, tp: TopicPartition) -> tuple[ActiveProducer, ...]:
+        if tp not in self.producers:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker 1 does not lead {tp}")
+        return self.producers[tp]
 
     def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
         return ()

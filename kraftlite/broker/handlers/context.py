@@ -11,7 +11,7 @@ from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.coordinator.driver import GroupCoordinator
 from kraftlite.log.config import LogConfig
-from kraftlite.log.log import Log
+from kraftlite.log.log import ActiveProducer, Log
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
@@ -63,6 +63,8 @@ class Replicas(Protocol):
     def offset_for_leader_epoch(
         self, tp: TopicPartition, /, *, current_leader_epoch: int | None, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]: ...
+
+    def active_producers(self, tp: TopicPartition, /) -> tuple[ActiveProducer, ...]: ...
 
     def replica_states(self, topics: tuple[str, ...] | None, /) -> tuple[ReplicaState, ...]: ...
 

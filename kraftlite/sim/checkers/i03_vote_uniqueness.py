@@ -34,12 +34,16 @@ class VoteUniqueness(MetadataChecker):
         stored = view.stored_election()
         if stored != election:
             self.fail(f"node {view.node_id} believes {election}, its disk says {stored}")
+        key = (view.node_id, view.directory_id, election.epoch)
+        known = self._votes.get(key)
+        if known is not None and known != election.voted:
+            self.fail(
+                f"node {view.node_id}, incarnation {view.incarnation}, says that it voted for {election.voted} in epoch "
+                f"{election.epoch}; it voted for {known}"
+            )
         if election.voted is None:
             return
-        key = (view.node_id, view.directory_id, election.epoch)
-        known = self._votes.setdefault(key, election.voted)
-        if known != election.voted:
-            self.fail(f"node {view.node_id} voted for {known} and for {election.voted} in epoch {election.epoch}")
+        self._votes[key] = election.voted
         self._cast.setdefault((view.node_id, election.epoch), set()).add(election.voted.id)
 
     def _on_vote(self, source: NodeId, target: NodeId, request: VoteRequest, response: VoteResponse) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from kraftlite.faults.nodes import RoomNode
@@ -21,15 +21,19 @@ from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaFacts, replica_facts
 from kraftlite.sim.checkers.views import Entry
 
+UNCLEAN: Final = "unclean.leader.election.enable"
+
 
 class LossesKeeper(MetadataChecker):
-    """Must be the first of all checkers.
+    """Must be the first of all checkers. By itself it finds an election that was unclean and must not be.
 
     A replica is tainted when a power cut took bytes of its log that were not synced, or its disk was wiped; it is no longer when
     its broker has registered anew and it is out of the ISR. One that is still the last of the ISR then and leads takes the
     partition with it: `excused`, as is one that was led by an unclean election. Without ELR that is all that may be lost
     (CM-28, CM-29, RP-45).
     """
+
+    numbers: ClassVar[tuple[int, ...]] = (24,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -131,11 +135,24 @@ class LossesKeeper(MetadataChecker):
         tainted = self.world.losses.tainted.get(tp, set())
         if leader is not None and new.leader_epoch > old.leader_epoch:
             if leader not in old.isr or (new.recovering and not old.recovering):
+                self._check_allowed(tp, old, new, state, offset)
                 self._excuse(key, tp, new, f"unclean election of node {leader} at metadata offset {offset}")
             elif leader in tainted and self._is_reborn(tp, leader, state):
                 self._excuse(key, tp, new, f"node {leader} lost bytes of it and leads from metadata offset {offset} on")
         for node_id in [it for it in sorted(tainted) if it not in new.isr]:
             self._cleanse(tp, node_id, state)
+
+    def _check_allowed(
+        self, tp: TopicPartition, old: PartitionRegistration, new: PartitionRegistration, state: MetadataState, offset: int
+    ) -> None:
+        override = state.topic_config(tp.topic, UNCLEAN)
+        enabled = override if override is not None else self.world.cluster.controllers[0].config.get(UNCLEAN)
+        asked = any(it.kind == "elect_leaders" and it.facts.get("election") == "unclean" for it in self.world.history.admins)
+        if str(enabled).strip().lower() != "true" and not asked:
+            self.fail(
+                f"{tp}: node {new.leader} was elected at metadata offset {offset}, but the ISR was {old.isr} and "
+                f"{UNCLEAN}={enabled}"
+            )
 
     def _is_reborn(self, tp: TopicPartition, node_id: NodeId, state: MetadataState) -> bool:
         """The controller knows the incarnation that came after the loss."""

@@ -21,6 +21,7 @@ from kraftlite.wire.apis.log_dirs import DESCRIBE_LOG_DIRS
 from kraftlite.wire.apis.metadata import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, EncodedTopics, metadata_api
 from kraftlite.wire.apis.offsets import INIT_PRODUCER_ID, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kraftlite.wire.apis.produce import PRODUCE
+from kraftlite.wire.apis.producers import DESCRIBE_PRODUCERS
 from kraftlite.wire.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.frames import Connection
@@ -91,6 +92,7 @@ class KafkaApis:
             DESCRIBE_CLUSTER,
             UNREGISTER_BROKER,
             DESCRIBE_TOPIC_PARTITIONS,
+            DESCRIBE_PRODUCERS,
         )
         self._table: dict[int, Api] = {api.key: api for api in apis}
         if context.log_dirs is not None:

@@ -88,6 +88,37 @@ def test_lg_26_a_stale_tail_of_an_older_epoch_ends_the_log() -> None:
     assert open_log(disk).leo == 1
 
 
+@pytest.mark.parametrize(
+    ("at", "bit", "why"),
+    [(0, 5, "offset"), (3, 0, "offset"), (7, 4, "offset"), (15, 2, "leader epoch"), (12, 5, "leader epoch")],
+)
+def test_lg_26_what_no_checksum_covers_is_checked_by_what_surrounds_it(at: int, bit: int, why: str) -> None:
+    """A batch's CRC begins behind its base offset and leader epoch: a hole or a future epoch ends the log all the same."""
+    disk = MemDisk()
+    log = open_log(disk)
+    for number in range(4):
+        append(log, f"v{number}", epoch=3)
+    path = f"{DIR}/{0:020d}.log"
+    data = disk.read_file(path)
+    start = 2 * (len(data) // 4)
+    disk.overwrite(path, start + at, bytes([data[start + at] ^ 1 << bit]))
+    disk.kill()
+    tracer = ListTracer()
+    again = open_log(disk, tracer=tracer, max_epoch=3)
+    assert again.leo == 2
+    assert why in (recovered(tracer).reason or "")
+
+
+def test_lg_26_a_compacted_log_may_have_holes() -> None:
+    disk = MemDisk()
+    config = LogConfig(cleanup_policy=("compact",))
+    log = open_log(disk, config)
+    for base in (0, 5, 9):
+        log.append_as_follower(bytearray(batch("v", base_offset=base, epoch=1)))
+    disk.kill()
+    assert open_log(disk, config).leo == 10
+
+
 def test_lg_27_a_clean_start_reads_no_batches() -> None:
     disk = MemDisk()
     log = filled(disk, 40)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from kraftlite.log.log import ActiveProducer
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages import controller as c
@@ -575,3 +576,31 @@ async def test_cp_14_describe_log_dirs(version: int) -> None:
         ]
         answer = await client.call(35, version, {"topics": [{"topic": "a", "partitions": [1, 7]}]})
         assert [[topic.name for topic in one.topics] for one in answer.results] == [["a"], [], []]
+
+
+async def test_cp_15_describe_producers() -> None:
+    async with Harness({}) as h:
+        h.set_image(topics={"led": [partition([1])], "elsewhere": [partition([2, 1])]})
+        h.replicas.producers[TopicPartition("led", 0)] = (
+            ActiveProducer(1000, 3, 41, 1_700_000_000_000, -1, None),
+            ActiveProducer(1001, 0, 7, 1_700_000_000_005, 2, 12),
+        )
+        client = await h.client()
+        asked = [{"name": "led", "partition_indexes": [0, 5]}, {"name": "elsewhere", "partition_indexes": [0]}]
+        answer = await client.call(61, 0, {"topics": asked})
+        (led, missing), (elsewhere,) = (topic.partitions for topic in answer.topics)
+        assert led.error_code.value == 0
+        assert [
+            (
+                it.producer_id,
+                it.producer_epoch,
+                it.last_sequence,
+                it.last_timestamp,
+                it.coordinator_epoch,
+                it.current_txn_start_offset,
+            )
+            for it in led.active_producers
+        ] == [(1000, 3, 41, 1_700_000_000_000, -1, -1), (1001, 0, 7, 1_700_000_000_005, 2, 12)]
+        assert missing.error_code.value == E.UNKNOWN_TOPIC_OR_PARTITION
+        assert elsewhere.error_code.value == E.NOT_LEADER_OR_FOLLOWER
+        assert (missing.active_producers, elsewhere.active_producers) == ((), ())

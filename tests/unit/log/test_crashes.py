@@ -35,7 +35,14 @@ class World:
         self.log = self.open(clean=False)
 
     def open(self, *, clean: bool) -> Log:
-        log = open_log(self.disk, CONFIG, recovery_point=self.checkpoint, log_start_offset=self.start_checkpoint, clean=clean)
+        log = open_log(
+            self.disk,
+            CONFIG,
+            recovery_point=self.checkpoint,
+            log_start_offset=self.start_checkpoint,
+            clean=clean,
+            max_epoch=self.epoch,
+        )
         log.on_recovery_point_lowered = self.write_checkpoint
         return log
 

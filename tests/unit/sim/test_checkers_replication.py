@@ -12,7 +12,7 @@ from kraftlite.faults.nodes import RoomNode
 from kraftlite.log.batch import Record, build_batch, parse_header, stamp
 from kraftlite.log.log import Log
 from kraftlite.log.segment import Appended
-from kraftlite.metadata.records import PartitionChangeRecord
+from kraftlite.metadata.records import ConfigRecord, PartitionChangeRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.controller import AlterPartitionItem, BrokerHeartbeatRequest, BrokerHeartbeatResponse, IsrMember
@@ -37,7 +37,8 @@ from kraftlite.sim.checkers.i30_nothing_lost import NothingLost
 from kraftlite.sim.checkers.i31_fetcher_validity import FetcherValidity
 from kraftlite.sim.checkers.i32_applied_hw import AppliedHw
 from kraftlite.sim.checkers.i33_liveness import LOST_US, STILL_US, ReplicationLiveness
-from kraftlite.sim.checkers.losses_keeper import LossesKeeper, partition_of
+from kraftlite.sim.checkers.losses_keeper import UNCLEAN, LossesKeeper, partition_of
+from kraftlite.sim.checkers.model import TOPIC
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.replica_facts import replica_facts
 from kraftlite.sim.cluster import CLIENT
@@ -54,7 +55,7 @@ class Orders(WatchedCluster):
     """Node 1 is the controller, 2 to 4 are brokers with a replica of `orders-0` each, and of three records."""
 
     def __init__(self, *factories: CheckerFactory) -> None:
-        super().__init__(LossesKeeper, *factories, shape=SHAPE)
+        super().__init__(LossesKeeper, *(it for it in factories if it is not LossesKeeper), shape=SHAPE)
         self.world.notes["power_losses"] = {}
         self.sequence = 0
 
@@ -205,6 +206,14 @@ def a_leader_with_another_record(cluster: Orders) -> None:
     stamp(other, 2, 1)
     log.append_as_follower(bytes(other))
     cluster.go(1_000)
+
+
+@breaks(LossesKeeper, "node . was elected at metadata offset .*, but the ISR was .* and unclean.leader.election.enable=False")
+def an_unclean_election_that_nobody_allowed(cluster: Orders) -> None:
+    out = cluster.follower.node_id
+    cluster.kill(out)
+    cluster.until(lambda: out not in cluster.isr)
+    cluster.write(PartitionChangeRecord(topic_id=cluster.key.topic_id, partition=0, isr=(out,), leader=out))
 
 
 @breaks(CandidateCompleteness, "is in the ISR, but its LEO is 0, but 3 is committed")
@@ -694,8 +703,10 @@ def test_an_unclean_election_is_excused(make: Callable[..., Orders]) -> None:
     cluster.produce()
     cluster.kill(last.node_id)
     cluster.boot(heir)
-    change = PartitionChangeRecord(topic_id=cluster.key.topic_id, partition=0, isr=(heir,), leader=heir, recovering=True)
-    cluster.write(change)
+    cluster.write(
+        ConfigRecord(resource_type=TOPIC, resource_name="orders", name=UNCLEAN, value="true"),
+        PartitionChangeRecord(topic_id=cluster.key.topic_id, partition=0, isr=(heir,), leader=heir, recovering=True),
+    )
     assert "unclean election of node" in cluster.world.losses.excused[TP]
     cluster.until(lambda: cluster.views and cluster.leader.node_id == heir)
     cluster.boot(last.node_id)

@@ -1,0 +1,48 @@
+"""DescribeProducers on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kraftlite.broker.handlers.producers import PartitionProducers, describe_producers
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.wire.apis.call import Call, cold
+
+
+async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+    return {
+        "throttle_time": 0,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _partition(describe_producers(call.ctx, TopicPartition(topic.name, index)))
+                    for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ],
+    }
+
+
+def _partition(found: PartitionProducers) -> dict[str, Any]:
+    return {
+        "partition_index": found.partition,
+        "error_code": found.error,
+        "error_message": found.message,
+        "active_producers": [
+            {
+                "producer_id": it.producer_id,
+                "producer_epoch": it.producer_epoch,
+                "last_sequence": it.last_sequence,
+                "last_timestamp": it.last_timestamp_ms,
+                "coordinator_epoch": it.coordinator_epoch,
+                "current_txn_start_offset": -1 if it.txn_start_offset is None else it.txn_start_offset,
+            }
+            for it in found.producers
+        ],
+    }
+
+
+DESCRIBE_PRODUCERS = cold(61, "DescribeProducers", versions=(0, 0), flexible_from=0, adapt=_describe)
