@@ -430,9 +430,9 @@ def _parts(path: str) -> list[str]:
 
 
 def may_flip(path: str) -> MayFlip:
-    """Every bit may turn over, but those of a batch's leader epoch: no checksum covers it and, unlike a base offset, it does not
-    follow from what comes before it. Whoever loses one of those has lost more than a log can tell (Kafka's as well)."""
-    return _is_told if path.endswith(".log") else lambda data, position: True
+    """Bits may turn over where a checksum tells it: in logs. Kafka's small text files have none, and of a batch the leader epoch is
+    not covered; unlike a base offset, it does not follow from what comes before it either."""
+    return _is_told if path.endswith(".log") else lambda data, position: False
 
 
 def _is_told(data: bytearray, position: int) -> bool:

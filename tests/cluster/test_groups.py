@@ -136,7 +136,8 @@ def test_cp_64_a_group_sails_through_a_rolling_restart() -> None:
             values = [f"{broker}-{n}" for n in range(20)]
             assert cluster.produce("orders", values, **{"enable.idempotence": True}) == []
             sent += values
-            wait_for("they are read", lambda n=len(sent): poll() or len(read) >= n, timeout_s=45, every_s=0)
+            due = len(sent)
+            wait_for("they are read", lambda n=due: poll() or len(read) >= n, timeout_s=45, every_s=0)
             consumer.commit(asynchronous=False)
             cluster.restart(broker)
             wait_for(f"{broker} is back", lambda: poll() or all(len(v.isr) == 3 for v in cluster.partitions("orders").values()))

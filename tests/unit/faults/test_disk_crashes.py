@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from kraftlite.faults.disk import MemDisk
+from kraftlite.faults.disk import MemDisk, may_flip
 
 
 def written(disk: MemDisk, path: str = "/d/f", data: bytes = b"abcdef") -> None:
@@ -67,12 +67,12 @@ def test_torn_tails_are_prefixes_zeros_or_one_flipped_bit_of_what_was_not_synced
     seen = set()
     for seed in range(200):
         disk = MemDisk()
-        written(disk, data=b"durable.")
-        disk.open("/d/f").sync()
+        written(disk, "/d/0.log", b"durable.")
+        disk.open("/d/0.log").sync()
         disk.sync_dir("/d")
-        disk.open("/d/f").pwritev([b"12345678"], 8)
+        disk.open("/d/0.log").pwritev([b"12345678"], 8)
         disk.crash(random.Random(seed))
-        left = disk.read_file("/d/f")
+        left = disk.read_file("/d/0.log")
         assert left[:8] == b"durable.", "what was synced is never touched"
         tail = left[8:]
         if tail == b"":
@@ -87,6 +87,15 @@ def test_torn_tails_are_prefixes_zeros_or_one_flipped_bit_of_what_was_not_synced
             assert tail.rstrip(b"\0") == b"12345678"[: len(tail.rstrip(b"\0"))]
             seen.add("zeros")
     assert seen == {"lost", "kept", "prefix", "bit", "zeros"}
+
+
+def test_no_bit_flips_where_no_checksum_would_tell() -> None:
+    epoch = range(12, 16)
+    first, second = bytes(8) + (20).to_bytes(4, "big") + bytes(20), bytes(8) + (9).to_bytes(4, "big") + bytes(9)
+    data = bytearray(first + second)
+    told = [position for position in range(len(data)) if may_flip("/d/0.log")(data, position)]
+    assert told == [p for p in range(len(data)) if p not in epoch and p - len(first) not in epoch]
+    assert not any(may_flip("/d/leader-epoch-checkpoint")(data, position) for position in range(len(data)))
 
 
 def test_a_flush_under_way_covers_what_was_written_before_it_began() -> None:
