@@ -430,8 +430,8 @@ def _parts(path: str) -> list[str]:
 
 
 def may_flip(path: str) -> MayFlip:
-    """Bits may turn over where a checksum tells it: in logs. Kafka's small text files have none, and of a batch the leader epoch is
-    not covered; unlike a base offset, it does not follow from what comes before it either."""
+    """Bits may turn over where a checksum tells it: in logs. Kafka's small text files have none, and a batch's leader epoch
+    is not covered; unlike a base offset, it does not follow from what comes before it either."""
     return _is_told if path.endswith(".log") else lambda data, position: False
 
 
