@@ -112,6 +112,10 @@ class RoomNetwork:
         """(source, target) of every link whose messages vanish, in order."""
         return sorted(ends for ends, link in self._links.items() if link.cut)
 
+    def delays(self) -> list[tuple[NodeId, NodeId]]:
+        """(source, target) of every link that is slower than `default`, in order."""
+        return sorted(ends for ends, link in self._links.items() if link.max_us > self.default.max_us)
+
     def refuse(self, a: NodeId, b: NodeId) -> None:
         """Calls between a and b fail at once, those under way too."""
         self.link(a, b).refused = self.link(b, a).refused = True

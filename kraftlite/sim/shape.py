@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 
@@ -117,7 +117,7 @@ def draw(rng: random.Random) -> Shape:
     }
     topics = tuple(_draw_topic(rng, f"t{number}", broker_count) for number in range(1, rng.randint(1, 3) + 1))
     fast = rng.randrange(4) > 0
-    return Shape(
+    shape = Shape(
         controllers=controllers,
         brokers=brokers,
         combined=combined,
@@ -128,6 +128,16 @@ def draw(rng: random.Random) -> Shape:
         wire=rng.randrange(8) == 0,
         drift_ppm=rng.choice((0, 0, 200, 20_000, 80_000)),
     )
+    return replace(shape, config={**config, **_draw_segments(rng, "metadata.log.segment.ms")}, topics=_with_segments(rng, topics))
+
+
+def _with_segments(rng: random.Random, topics: tuple[TopicPlan, ...]) -> tuple[TopicPlan, ...]:
+    return tuple(replace(it, config={**it.config, **_draw_segments(rng, "segment.ms")}) for it in topics)
+
+
+def _draw_segments(rng: random.Random, key: str) -> dict[str, str]:
+    """Kafka allows no segment below a mebibyte: time is what rolls them here."""
+    return {key: str(rng.choice((300, 2000)))} if rng.randrange(2) else {}
 
 
 def _draw_nodes(rng: random.Random) -> tuple[int, int, int]:

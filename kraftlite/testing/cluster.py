@@ -134,6 +134,20 @@ class _Base:
         """The brokers that are not fenced."""
         return self._do(self._looking().live_brokers)
 
+    def topics(self) -> Mapping[str, tuple[int, ...]]:
+        """The partitions of every topic; `__consumer_offsets` is there from the start."""
+        return self._do(self._looking().topics)
+
+    def metadata_records(self, count: int = 20) -> tuple[str, ...]:
+        """The latest records of the metadata log, a line each, as the active controllers appended them."""
+        nodes = self._running()
+        return self._do(lambda: tuple(nodes.records)[-count:])
+
+    def troubles(self) -> tuple[str, ...]:
+        """Every node that does not run, and every cut or delay; empty when all is well."""
+        nodes = self._running()
+        return self._do(lambda: tuple(nodes.trouble_list()))
+
     # --- faults that act at once
 
     def kill(self, *node_ids: int) -> None:
@@ -271,6 +285,7 @@ class _Base:
             nodes.boot(it.node_id)
         await nodes.ready([it.node_id for it in self._plans], READY_LIMIT_S)
         await self._views.settled(READY_LIMIT_S)
+        await self._views.create_offsets_topic(READY_LIMIT_S)
 
     def _end(self) -> concurrent.futures.Future[None] | None:
         """None when nothing runs."""

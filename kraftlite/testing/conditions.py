@@ -36,7 +36,7 @@ class PartitionView:
     """A partition as the newest committed metadata and its leader have it.
 
     `leader` is who leads and knows it: None while the one that the metadata names is down or has not heard of it yet. Consumers
-    read below its `hw`.
+    read below its `hw`; `leo` is where its log ends. Both are None without a leader.
     """
 
     leader: int | None
@@ -44,6 +44,7 @@ class PartitionView:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     hw: int | None
+    leo: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ FAST: Final[Mapping[str, str]] = {
     "controller.quorum.fetch.timeout.ms": "400",
     "controller.quorum.request.timeout.ms": "400",
     "controller.quorum.append.linger.ms": "0",
-    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "3",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
@@ -70,6 +70,7 @@ def server_config(node: NodePlan, nodes: tuple[NodePlan, ...], port: int | None,
         listeners.append(f"CONTROLLER://{name}:9093")
     values = {
         **FAST,
+        "offsets.topic.replication.factor": str(min(3, sum(it.is_broker for it in nodes))),
         **config,
         "process.roles": ",".join(node.roles),
         "node.id": str(node.node_id),

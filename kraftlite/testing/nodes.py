@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from kraftlite.faults.rooms import OUTSIDE, context_of
 from kraftlite.model.ids import NodeId
 from kraftlite.node.listeners import import_client_side
 from kraftlite.node.storage import format_directories
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.controller import ControllerActivated, RecordAppended, RecordsAppended
 from kraftlite.testing.errors import ClusterError
 from kraftlite.testing.layout import HOST, HeldPort, NodePlan, random_cluster_id, server_config
 from kraftlite.testing.thread import CALL
@@ -25,6 +28,7 @@ import_client_side()
 
 POLL_S: Final = 0.002
 STOP_LIMIT_S: Final = 30.0
+RECORDS_KEPT: Final = 200
 LINGER_LIMIT_S: Final = 5.0
 """How long the tasks of killed nodes may take to end."""
 SOCKET_TURNS: Final = 8
@@ -52,6 +56,8 @@ class Nodes:
         """Nodes that ended themselves and were not started since, and why."""
         self.bugs: list[str] = []
         """Errors that reached nobody but the loop."""
+        self.records: deque[str] = deque(maxlen=RECORDS_KEPT)
+        """The latest metadata records as the controllers that were active appended them, and who became active; a line each."""
         self.client_cuts: dict[int, tuple[bool, bool]] = {}
         """Node id → (requests do not arrive, responses do not leave)."""
         self.ports = {it.node_id: HeldPort() for it in plans if it.is_broker}
@@ -75,6 +81,7 @@ class Nodes:
             disk=MemDisk(wall_ms=wall_ms),
             serve_clients=True,
             on_failure=self._on_failure,
+            on_event=self._on_event,
             seed=self.rng.getrandbits(64),
         )
         self.rooms[plan.node_id] = node
@@ -82,6 +89,20 @@ class Nodes:
 
     def _on_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
         self.failures[node.node_id] = f"{where}: {type(error).__name__}: {error}"
+
+    def _on_event(self, node: RoomNode, event: TraceEvent) -> None:
+        match event:
+            case RecordAppended():
+                line = f"@{event.offset} {event.record} {event.detail}"
+            case RecordsAppended():
+                line = f"@{event.last_offset} the last of {event.count} records of {event.operation}"
+            case ControllerActivated():
+                line = f"active in epoch {event.raft_epoch}"
+            case _:
+                return
+        ms = wall_ms()
+        clock = time.strftime("%H:%M:%S", time.localtime(ms // 1000))
+        self.records.append(f"{clock}.{ms % 1000:03} controller {node.node_id} {line}".rstrip())
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         error = context.get("exception")
@@ -222,12 +243,17 @@ class Nodes:
 
     def troubles(self) -> str:
         """Everything that is not as in a healthy cluster, for messages."""
+        return "".join(f"; {it}" for it in self.trouble_list())
+
+    def trouble_list(self) -> list[str]:
         found = [f"node {it.node_id} is {self.state(it.node_id)}" for it in self.plans if self.state(it.node_id) != "running"]
         found += [f"node {node_id} ended itself: {why}" for node_id, why in self.failures.items()]
         cuts = self.network.cuts()
         found += [f"cut: {', '.join(f'{source} to {target}' for source, target in cuts)}"] if cuts else []
         found += [f"cut from clients: {', '.join(str(it) for it in sorted(self.client_cuts))}"] if self.client_cuts else []
-        return "".join(f"; {it}" for it in found)
+        delays = self.network.delays()
+        found += [f"delayed: {', '.join(f'{source} to {target}' for source, target in delays)}"] if delays else []
+        return found
 
     # --- the end
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
+from kraftlite.broker.handlers.coordinators import offsets_topic
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
@@ -64,7 +65,7 @@ class Views:
         registration = None if found is None else found.partitions.get(index)
         if registration is None:
             return None
-        leader, hw = registration.leader, None
+        leader, hw, leo = registration.leader, None, None
         node = None if leader is None else self._live().get(leader)
         replica = None
         if node is not None and node.broker is not None:
@@ -72,13 +73,14 @@ class Views:
         if replica is None or replica.leader is None or replica.leader_epoch != registration.leader_epoch:
             leader = None
         elif replica.log is not None:
-            hw = replica.log.hw
+            hw, leo = replica.log.hw, replica.log.leo
         return PartitionView(
             leader=leader,
             leader_epoch=registration.leader_epoch,
             replicas=tuple(registration.replicas),
             isr=tuple(registration.isr),
             hw=hw,
+            leo=leo,
         )
 
     def partition(self, topic: str, index: int) -> PartitionView:
@@ -95,6 +97,11 @@ class Views:
             return f"there is no partition {topic}-{index}; {topic} has partitions 0 to {len(found.partitions) - 1}"
         names = ", ".join(sorted(topics.by_name)) or "none"
         return f"there is no topic {topic}; the topics are: {names}"
+
+    def topics(self) -> dict[str, tuple[int, ...]]:
+        """Names in order, and their partitions."""
+        found = self.image().topics.by_name
+        return {name: tuple(sorted(found[name].partitions)) for name in sorted(found)}
 
     # --- waiting
 
@@ -138,7 +145,6 @@ class Views:
         timeout_s: float,
     ) -> None:
         """Until each partition is led and every broker that is not fenced knows of it."""
-        end_s = time.monotonic() + timeout_s
         topic = CreatableTopic(
             name=name,
             num_partitions=-1 if assignment is not None else partitions,
@@ -149,10 +155,19 @@ class Views:
             ),
             configs=tuple(ConfigPair(name=key, value=value) for key, value in config.items()),
         )
+        await self._create(topic, timeout_s)
+
+    async def create_offsets_topic(self, timeout_s: float) -> None:
+        """What the first consumer group would make: a client that finds it missing asks again no sooner than in a second."""
+        (config, *_others) = [node.broker.groups.config for node in self._live().values() if node.broker is not None]
+        await self._create(offsets_topic(config), timeout_s)
+
+    async def _create(self, topic: CreatableTopic, timeout_s: float) -> None:
+        end_s = time.monotonic() + timeout_s
         await self._ask_controller(topic, end_s, timeout_s)
-        while not self._is_everywhere(name):
+        while not self._is_everywhere(topic.name):
             if time.monotonic() > end_s:
-                raise WaitTimeout(f"topic {name} was made, but is not led within {timeout_s:g} s{self._nodes.troubles()}")
+                raise WaitTimeout(f"topic {topic.name} was made, but is not led within {timeout_s:g} s{self._nodes.troubles()}")
             await asyncio.sleep(POLL_S)
 
     async def _ask_controller(self, topic: CreatableTopic, end_s: float, timeout_s: float) -> None:

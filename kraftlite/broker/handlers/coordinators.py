@@ -72,8 +72,9 @@ def _create_offsets_topic(ctx: BrokerContext, config: GroupConfig) -> None:
     ctx.ports.tasks.spawn(_create(ctx, config), name="create-offsets-topic")
 
 
-async def _create(ctx: BrokerContext, config: GroupConfig) -> None:
-    topic = CreatableTopic(
+def offsets_topic(config: GroupConfig) -> CreatableTopic:
+    """`__consumer_offsets` as a broker of this configuration creates it."""
+    return CreatableTopic(
         name=OFFSETS_TOPIC,
         num_partitions=config.topic_partitions,
         replication_factor=config.topic_replication_factor,
@@ -84,8 +85,11 @@ async def _create(ctx: BrokerContext, config: GroupConfig) -> None:
             ConfigPair(name="segment.bytes", value=str(config.topic_segment_bytes)),
         ),
     )
+
+
+async def _create(ctx: BrokerContext, config: GroupConfig) -> None:
     timeout_ms = ctx.settings.request_timeout_ms
-    request = CreateTopicsRequest(topics=(topic,), validate_only=False, timeout_ms=timeout_ms)
+    request = CreateTopicsRequest(topics=(offsets_topic(config),), validate_only=False, timeout_ms=timeout_ms)
     try:
         response = await ctx.controller.call(CREATE_TOPICS, request, timeout_ms)
         failed = [(result.error, result.message) for result in response.topics]

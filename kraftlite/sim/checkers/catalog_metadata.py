@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i01_election_safety import ElectionSafety
 from kraftlite.sim.checkers.i02_epoch_monotonicity import EpochMonotonicity
 from kraftlite.sim.checkers.i03_vote_uniqueness import VoteUniqueness
@@ -29,6 +30,7 @@ from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
+    MetadataWatch,
     ElectionSafety,
     EpochMonotonicity,
     VoteUniqueness,

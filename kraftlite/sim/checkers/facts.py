@@ -1,7 +1,7 @@
 """What all checkers of the metadata quorum look at, gathered once: nodes, elections, the committed log and its meaning.
 
-The first of these checkers drives the rest: its `on_step` compares three small stamps of the node that ran, and only what changed
-reaches the checkers that overrode the hook for it. Decoding happens once per committed batch.
+`MetadataWatch` drives the checkers: after each callback it compares three small stamps of the node that ran, and only what has
+changed reaches the checkers that overrode the hook for it. Decoding happens once per committed batch.
 """
 
 from __future__ import annotations
@@ -37,44 +37,42 @@ OnCall = Callable[[NodeId, NodeId, Any], None]
 OnAnswer = Callable[[NodeId, NodeId, Any, Any], None]
 
 
+class MetadataWatch(Checker):
+    """Finds nothing itself: keeps the facts for the checkers that are made after it, and passes on to them what has changed."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.facts = world.notes[NOTE] = Facts(world)
+
+    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+        self.facts.event(node, event)
+
+    def on_step(self, node: RoomNode) -> None:
+        self.facts.step(node)
+
+    def on_boot(self, node: RoomNode) -> None:
+        self.facts.view(node)
+
+    def on_death(self, node: RoomNode, how: str) -> None:
+        self.facts.death(node, how)
+
+    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+        self.facts.call(source, target, method, request)
+
+    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+        self.facts.answer(source, target, method, request, response)
+
+
 class MetadataChecker(Checker):
     """A checker on top of `Facts`. Override the hooks that are needed; each is called only when what it is about has changed.
 
-    `self.facts.watch`, `watch_call` and `watch_answer` subscribe to single events and messages.
+    `facts.watch`, `facts.watch_call` and `facts.watch_answer` subscribe to events and messages. Needs a `MetadataWatch` before it.
     """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        if NOTE not in world.notes:
-            world.notes[NOTE] = Facts(world)
         self.facts: Facts = world.notes[NOTE]
-        self._drives = self.facts.attach(self)
-
-    # the framework's hooks: passed on once for all
-
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
-        if self._drives:
-            self.facts.event(node, event)
-
-    def on_step(self, node: RoomNode) -> None:
-        if self._drives:
-            self.facts.step(node)
-
-    def on_boot(self, node: RoomNode) -> None:
-        if self._drives:
-            self.facts.view(node).enter(node.now)
-
-    def on_death(self, node: RoomNode, how: str) -> None:
-        if self._drives:
-            self.facts.death(node, how)
-
-    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
-        if self._drives:
-            self.facts.call(source, target, method, request)
-
-    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
-        if self._drives:
-            self.facts.answer(source, target, method, request, response)
+        self.facts.attach(self)
 
     # the hooks of the facts
 
@@ -158,7 +156,6 @@ class Facts:
         self._events: dict[type[TraceEvent], list[OnEvent]] = {}
         self._calls: dict[Method, list[OnCall]] = {}
         self._answers: dict[Method, list[OnAnswer]] = {}
-        self._attached = 0
         self._committed_at: dict[int, Entry] = {}
         self.watch(LeaderElected, self._elected)
         self.watch(LogTruncated, self._truncated)
@@ -167,13 +164,10 @@ class Facts:
 
     # --- checkers
 
-    def attach(self, checker: MetadataChecker) -> bool:
-        """Whether this is the first one, which passes everything on."""
+    def attach(self, checker: MetadataChecker) -> None:
         for name, hooks in self._hooks.items():
             if getattr(type(checker), name) is not getattr(MetadataChecker, name):
                 hooks.append(getattr(checker, name))
-        self._attached += 1
-        return self._attached == 1
 
     def watch(self, event: type[TraceEvent], see: OnEvent) -> None:
         self._events.setdefault(event, []).append(see)
