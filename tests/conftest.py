@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest_plugins = ["pytester"]  # tests/testing_plugin and docs/PYTEST.md; pytest allows it nowhere else
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="rewrite the golden scenarios with what the code does now")

@@ -23,6 +23,16 @@ class LogDirSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerConfig:
+    """Compaction of a broker's logs. `map_bytes`: memory of the key map; `max_bytes_per_s` bounds what is read."""
+
+    enable: bool = True
+    map_bytes: int = 128 * MIB
+    backoff_ms: int = 15_000
+    max_bytes_per_s: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """What a broker needs to know. `values` has the effective text of every static key that has one; times in milliseconds.
 
@@ -42,6 +52,7 @@ class BrokerConfig:
     flush_check_interval_ms: int
     retention_check_interval_ms: int
     producer_check_interval_ms: int
+    cleaner: CleanerConfig
     request_timeout_ms: int
     controller_attempt_timeout_ms: int
     values: Mapping[str, str]
@@ -80,6 +91,12 @@ class BrokerConfig:
             flush_check_interval_ms=typed("log.flush.scheduler.interval.ms"),
             retention_check_interval_ms=typed("log.retention.check.interval.ms"),
             producer_check_interval_ms=typed("producer.id.expiration.check.interval.ms"),
+            cleaner=CleanerConfig(
+                enable=typed("log.cleaner.enable"),
+                map_bytes=int(typed("log.cleaner.dedupe.buffer.size") * typed("log.cleaner.io.buffer.load.factor")),
+                backoff_ms=typed("log.cleaner.backoff.ms"),
+                max_bytes_per_s=typed("log.cleaner.io.max.bytes.per.second"),
+            ),
             request_timeout_ms=typed("request.timeout.ms"),
             controller_attempt_timeout_ms=max(500, session_ms // 3),
             values=MappingProxyType(dict(values)),

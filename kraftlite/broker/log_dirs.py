@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -13,14 +14,19 @@ from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, LogDirState, renamed
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
+from kraftlite.log.retention import apply_retention
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogDirFailed
+from kraftlite.runtime.trace.log import RetentionFailed
 
 HOUSEKEEPING_MAX_MS: Final = 300_000
+FIRST_RETENTION_MS: Final = 30_000
+LOGS_PER_TURN: Final = 16
+"""How many logs retention looks at before the loop gets a turn."""
 
 
 class LogDirs:
@@ -49,6 +55,7 @@ class LogDirs:
         self._home: dict[TopicPartition, LogDirState] = {}
         self._tasks: list[TaskHandle] = []
         self._flushing: dict[TopicPartition, Log] = {}
+        self._purging: dict[TopicPartition, Log] = {}
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -83,9 +90,8 @@ class LogDirs:
         self._tasks = [
             spawn(self._repeat(config.checkpoint_interval_ms, self.write_recovery_points), name="recovery-point-checkpoint"),
             spawn(self._repeat(config.start_offset_checkpoint_interval_ms, self.write_log_starts), name="log-start-checkpoint"),
-            spawn(
-                self._repeat(min(config.retention_check_interval_ms, HOUSEKEEPING_MAX_MS), self._roll_and_purge), name="log-roll"
-            ),
+            spawn(self._repeat(min(config.retention_check_interval_ms, HOUSEKEEPING_MAX_MS), self._roll_old), name="log-roll"),
+            spawn(self._retain(config.retention_check_interval_ms), name="log-retention"),
         ]
         self._tasks.append(spawn(self._repeat(config.producer_check_interval_ms, self._expire_producers), name="producer-expiry"))
         if config.flush_check_interval_ms < MAX_INT64:
@@ -260,14 +266,59 @@ class LogDirs:
             await self._ports.clock.sleep(interval_ms)
             work()
 
-    def _roll_and_purge(self) -> None:
+    def _roll_old(self) -> None:
         wall_ms = self._ports.clock.wall_ms()
         for log in self.logs():
             try:
                 log.maybe_roll(wall_ms)
-                log.purge_deleted(wall_ms)
             except OSError as error:
                 self.handle_failure(error, log.tp)
+
+    async def _retain(self, interval_ms: int) -> None:
+        """LG-36."""
+        await self._ports.clock.sleep(FIRST_RETENTION_MS)
+        while True:
+            for count, log in enumerate(self.logs(), start=1):
+                if self.get(log.tp) is log:
+                    self._apply_retention(log)
+                if count % LOGS_PER_TURN == 0:
+                    await self._ports.clock.sleep(0)
+            await self._ports.clock.sleep(interval_ms)
+
+    def _apply_retention(self, log: Log) -> None:
+        try:
+            if apply_retention(log, self._ports.clock.wall_ms()):
+                self.purge_soon(log)
+        except OSError as error:
+            self.handle_failure(error, log.tp)
+        except ApiError as error:
+            self._ports.tracer.emit(RetentionFailed(tp=log.tp, reason=str(error)))
+
+    def purge_soon(self, log: Log) -> None:
+        """Segments of `log` were deleted: unlink their files `file.delete.delay.ms` from now (LG-38)."""
+        log.stamp_deleted(self._ports.clock.now_ms())
+        if self._purging.get(log.tp) is not log:
+            self._purging[log.tp] = log
+            self._ports.tasks.spawn(self._purge(log), name=f"purge-{log.tp}")
+
+    async def _purge(self, log: Log) -> None:
+        clock = self._ports.clock
+        try:
+            while self.get(log.tp) is log and (due_ms := log.next_purge_ms) is not None:
+                await clock.sleep(max(due_ms - clock.now_ms(), 0))
+                paths = log.take_deleted(clock.now_ms())
+                await self._ports.tasks.run_blocking(lambda paths=paths: self._unlink(paths))  # type: ignore[misc]
+        except OSError as error:
+            self.handle_failure(error, log.tp)
+        finally:
+            if self._purging.get(log.tp) is log:
+                del self._purging[log.tp]
+
+    def _unlink(self, paths: list[str]) -> None:
+        for path in paths:
+            # Meanwhile the topic may have been deleted, and its directory have another name.
+            with contextlib.suppress(FileNotFoundError):
+                self._ports.disk.unlink(path)
 
     def _expire_producers(self) -> None:
         wall_ms = self._ports.clock.wall_ms()

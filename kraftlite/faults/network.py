@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -265,6 +266,8 @@ class RoomTransport:
     serving: dict[asyncio.Task[Any], None] = field(default_factory=dict)
 
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
+        if self.closed:
+            raise OSError(errno.EBADF, "transport is closed: nothing listens for a dead process")
         bound = listen if listen.port else Endpoint(listen.host, self.network.pick_port())
         if bound in self.network.listeners:
             raise OSError(98, f"cannot listen on {bound}: address already in use")

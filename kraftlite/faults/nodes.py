@@ -67,6 +67,8 @@ class RoomNode:
     on_failure: Callable[[RoomNode, BaseException, str], None] = lambda node, error, where: None
     on_built: Callable[[RoomNode], None] = lambda node: None
     """Before an incarnation starts."""
+    blocking_wait: Callable[[], Awaitable[None]] | None = None
+    """Awaited by each `Tasks.run_blocking`: how long the work takes."""
     trace_hot: bool = False
     seed: int = 0
     rate_ppm: int = 0
@@ -107,7 +109,7 @@ class RoomNode:
             if self.boots == boot:  # what a dead incarnation says on its way out is not its successor's
                 self._fault(error, where)
 
-        tasks = RoomTasks(context, fault)
+        tasks = RoomTasks(context, fault, self.blocking_wait)
         transport = self.network.transport(self.node_id, context)
         transport.broken = fault
         ports = Ports(

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 class RoomTasks:
-    """The `Tasks` port. Tasks run in the node's room, in the order of their making; `run_blocking` runs in line.
+    """The `Tasks` port. Tasks run in the node's room, in the order of their making; `run_blocking` runs in line, after
+    `blocking_wait`: as long as a thread would need, the loop goes on.
 
     After `abandon` nothing is reported any more: the process that they stand for is dead.
     """
 
-    def __init__(self, context: contextvars.Context, fault: Callable[[BaseException, str], None]) -> None:
+    def __init__(
+        self,
+        context: contextvars.Context,
+        fault: Callable[[BaseException, str], None],
+        blocking_wait: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._context = context
         self._fault = fault
+        self._blocking_wait = blocking_wait
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._abandoned = False
 
@@ -34,7 +41,7 @@ class RoomTasks:
             self._fault(error, task.get_name())
 
     async def run_blocking(self, function: Callable[[], T]) -> T:
-        await asyncio.sleep(0)
+        await (asyncio.sleep(0) if self._blocking_wait is None else self._blocking_wait())
         return function()
 
     async def cancel_all(self) -> None:

@@ -268,7 +268,7 @@ class AppendingLog(LogState):
             return "size"
         if segment.indexes_full:
             return "index full"
-        return "time" if self._age(segment, timestamp) > config.segment_ms - segment.jitter_ms else None
+        return "time" if self._age(segment, timestamp) > self._max_segment_ms - segment.jitter_ms else None
 
     def _age(self, segment: Segment, timestamp: int) -> int:
         """How long the segment has been written to: by the batches' timestamps if they have them."""
@@ -278,10 +278,10 @@ class AppendingLog(LogState):
         return self._wall_ms - segment.created_ms
 
     def maybe_roll(self, wall_ms: int) -> bool:
-        """Roll if the active segment is not empty and older than `segment.ms` by now."""
+        """Roll if the active segment is not empty and older than `segment.ms` (or `max.compaction.lag.ms`) by now."""
         self._wall_ms = wall_ms
         segment = self._segments.active
-        if segment.size == 0 or self._age(segment, wall_ms) <= self.config.segment_ms - segment.jitter_ms:
+        if segment.size == 0 or self._age(segment, wall_ms) <= self._max_segment_ms - segment.jitter_ms:
             return False
         self._roll(self.leo, "time")
         return True

@@ -256,6 +256,42 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: int)
     return rebuilt
 
 
+def retained_batch(header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None = None) -> bytes:
+    """What is left of a batch after compaction: these of its records, in its codec, at their offsets and times.
+
+    Offset range, sequences, producer and flags stay, so that what is known of its producer does, too. `delete_horizon_ms`: when
+    its tombstones (or the transaction marker) may go; it takes the place of the base timestamp (KIP-534). None: as it was.
+    """
+    attributes, base_ms = header.attributes, header.base_timestamp
+    if delete_horizon_ms is not None:
+        attributes, base_ms = attributes | DELETE_HORIZON_BIT, delete_horizon_ms
+    shift = header.base_timestamp - base_ms
+    body = bytearray()
+    for record in records:
+        _write_record(body, record._replace(timestamp_delta=record.timestamp_delta + shift), record.offset_delta)
+    packed = codecs.compress(header.codec, bytes(body)) if header.codec else bytes(body)
+    latest = max((record_timestamp(header, record) for record in records), default=NO_TIMESTAMP)
+    return _repacked(header, attributes, base_ms, latest, packed, len(records))
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """A batch of which no record is left: its header, for what it says of offsets and of its producer."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    return _repacked(header, attributes, NO_TIMESTAMP, header.max_timestamp, b"", 0)
+
+
+def _repacked(header: BatchHeader, attributes: int, base_ms: int, max_ms: int, packed: bytes, count: int) -> bytes:
+    batch = bytearray(HEADER_BYTES)
+    length = HEADER_BYTES - LOG_OVERHEAD + len(packed)
+    head = (header.base_offset, length, header.partition_leader_epoch, MAGIC, 0, attributes, header.last_offset_delta)
+    HEADER.pack_into(
+        batch, 0, *head, base_ms, max_ms, header.producer_id, header.producer_epoch, header.base_sequence, count
+    )  # fmt: skip
+    batch += packed
+    _CRC.pack_into(batch, _CRC_POSITION, crc_of(batch))
+    return bytes(batch)
+
+
 def iter_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """The records of exactly one batch. ApiError(CORRUPT_MESSAGE) when they do not parse. Does not check the CRC."""
     header = parse_header(batch)

@@ -53,6 +53,16 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def deletes(self) -> bool:
+        """Whether old records are deleted."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """`segment.ms`, or less where records must not stay uncompacted for so long: only closed segments are compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
+
+    @property
     def log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 

@@ -6,11 +6,13 @@ Source: LG-01 to LG-35, LG-41, LG-49 to LG-52; RP-27 to RP-29, RP-36.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from uuid import UUID
 
 from kraftlite.log import producer_snapshots
 from kraftlite.log.appends import AppendInfo, AppendingLog, UnexpectedAppend
 from kraftlite.log.batch import HEADER_BYTES, parse_header
+from kraftlite.log.cleaned import CLEANED_SUFFIX, CleanedSegment
 from kraftlite.log.config import LogConfig
 from kraftlite.log.reads import TimestampOffset
 from kraftlite.log.recovery import reload_producers
@@ -115,6 +117,8 @@ class Log(AppendingLog):
         self.leo = leo
         self.log_start_offset = min(self.log_start_offset, leo)
         self.hw = min(self.hw, leo)
+        if self.clean_offset is not None:
+            self.clean_offset = min(self.clean_offset, leo)
         self._epochs.truncate_from_end(leo)
         if self._epochs.dirty:
             self._write_epochs()
@@ -156,6 +160,8 @@ class Log(AppendingLog):
         self._write_epochs()
         self._producers.clear()
         self.log_start_offset = self.leo = self.hw = offset
+        if self.clean_offset is not None:
+            self.clean_offset = offset
         lowered = offset < self.recovery_point
         self.recovery_point = offset
         self._tracer.emit(LogRestarted(tp=self.tp, offset=offset, old_log_start_offset=old_start, old_leo=old_leo))
@@ -219,8 +225,7 @@ class Log(AppendingLog):
         count = 0
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
             segment = self._segments.drop_first()
-            self._deleted.append(DeletedSegment(tuple(segment.rename_deleted()), None))
-            self._flights.retire(segment)
+            self._set_aside(segment)
             count += 1
             self._tracer.emit(SegmentDeleted(tp=self.tp, base_offset=segment.base_offset, size_bytes=segment.size, reason=reason))
         if count:
@@ -232,18 +237,61 @@ class Log(AppendingLog):
                 self.increment_log_start(first, reason)
         return count
 
+    def replace_segments(self, new: CleanedSegment, old: Sequence[Segment]) -> None:
+        """Put a compacted segment, which is durable under its `.cleaned` name, in the place of closed ones below the recovery
+        point.
+
+        Whatever of this a crash leaves, the next start finds the old segments or the new one, whole (LG-46). OSError: some of it
+        has happened, so the log must not be used any more.
+        """
+        end = self._segments.end_of(self._segments.index_of(old[-1].base_offset), self.leo)
+        assert end <= self.recovery_point, (end, self.recovery_point)
+        self._settled = False
+        for name in self._disk.listdir(self.directory):
+            # One that was given up: beside it, a start would take what is complete for unfinished.
+            if name.endswith(CLEANED_SUFFIX) and int(name.partition(".")[0]) != new.base_offset:
+                self._disk.unlink(f"{self.directory}/{name}")
+        new.announce()
+        self._disk.sync_dir(self.directory)
+        self._segments.replace(old, new)
+        for segment in old:
+            self._set_aside(segment)
+        self._disk.sync_dir(self.directory)  # else an old segment could come back beside the new one
+        new.install()
+        self._sync_dir_due = True
+
+    def _set_aside(self, segment: Segment) -> None:
+        """Rename the files of a segment that is no longer in the list; who reads it at the moment is not disturbed (LG-38)."""
+        paths = tuple(segment.rename_deleted())
+        # A compacted segment has the name of one that it replaced: what still waits under it is gone now.
+        waiting = (
+            deleted._replace(paths=tuple(path for path in deleted.paths if path not in paths)) for deleted in self._deleted
+        )
+        self._deleted = [*(deleted for deleted in waiting if deleted.paths), DeletedSegment(paths, None)]
+        self._flights.retire(segment)
+
     def purge_deleted(self, now_ms: int, *, force: bool = False) -> int:
         """Unlink deleted files `file.delete.delay.ms` after the first call that saw them; how many segments still wait."""
-        waiting: list[DeletedSegment] = []
-        for deleted in self._deleted:
-            due_ms = now_ms + self.config.file_delete_delay_ms if deleted.due_ms is None else deleted.due_ms
-            if due_ms > now_ms and not force:
-                waiting.append(DeletedSegment(deleted.paths, due_ms))
-                continue
-            for path in deleted.paths:
-                self._disk.unlink(path)
-        self._deleted = waiting
-        return len(waiting)
+        for path in self.take_deleted(now_ms, force=force):
+            self._disk.unlink(path)
+        return len(self._deleted)
+
+    def take_deleted(self, now_ms: int, *, force: bool = False) -> list[str]:
+        """The files that `purge_deleted` would unlink: the caller does it, elsewhere if it takes long."""
+        self.stamp_deleted(now_ms)
+        due = [deleted for deleted in self._deleted if force or (deleted.due_ms or 0) <= now_ms]
+        self._deleted = [deleted for deleted in self._deleted if deleted not in due]
+        return [path for deleted in due for path in deleted.paths]
+
+    def stamp_deleted(self, now_ms: int) -> None:
+        """The delay of what was deleted since the last call begins now."""
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        self._deleted = [deleted if deleted.due_ms is not None else deleted._replace(due_ms=due_ms) for deleted in self._deleted]
+
+    @property
+    def next_purge_ms(self) -> int | None:
+        """When `take_deleted` has something to take; None when nothing waits, or what waits has no stamp yet."""
+        return min((deleted.due_ms for deleted in self._deleted if deleted.due_ms is not None), default=None)
 
     @property
     def deleted_waiting(self) -> int:

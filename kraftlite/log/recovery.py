@@ -16,6 +16,7 @@ from typing import Final
 
 from kraftlite.log import checkpoints, producer_snapshots
 from kraftlite.log.batch import BatchHeader
+from kraftlite.log.cleaned import CLEANED_SUFFIX, SWAP_SUFFIX
 from kraftlite.log.config import LogConfig
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.indexes import CorruptIndex
@@ -39,9 +40,6 @@ from kraftlite.runtime.trace.log import IndexRebuilt, LogDoubted, LogRecovered, 
 RECALL_BYTES: Final = (256 << 10, 1 << 20, 4 << 20)
 RECALL_BATCHES: Final = 200
 """How much of the log's tail is looked through for what a producer snapshot leaves out: more bytes when batches are large."""
-
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,6 +91,7 @@ class Loader:
         epochs, trusted = self._load_epochs()
         # At a boundary the segment before it counts as unflushed: its indexes may not have been part of the last flush.
         first = len(segments) if clean else segments.index_of(max(recovery_point - 1, 0))
+        flushed = recovery_point
         doubt = self._doubt(segments, first, recovery_point)
         if doubt is not None:
             # What was said to be good is not: nothing said about the segments from there on counts.
@@ -102,7 +101,7 @@ class Loader:
         first_checked = None if clean else segments[first].base_offset
         if not trusted:
             collect_epochs(segments, epochs, below=first_checked)
-        leo = self._trust(segments) if clean else self._recover(segments, epochs, first, recovery_point)
+        leo = self._trust(segments) if clean else self._recover(segments, epochs, first, recovery_point, flushed)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         if leo < log_start_offset:
             self._restart(segments, log_start_offset)
@@ -217,7 +216,7 @@ class Loader:
 
     # unclean
 
-    def _recover(self, segments: SegmentList, epochs: LeaderEpochCache, first: int, recovery_point: int) -> int:
+    def _recover(self, segments: SegmentList, epochs: LeaderEpochCache, first: int, recovery_point: int, flushed: int) -> int:
         expected = segments[first].base_offset
         epochs.truncate_from_end(expected)
         checked = dropped = dropped_segments = 0
@@ -227,7 +226,7 @@ class Loader:
             total = segment.size
             reason = self._misplaced(segment, expected, is_first=index == first)
             if reason is None:
-                scan = segment.scan(expected, self._accept(epochs, expected))
+                scan = segment.scan(expected, self._accept(epochs, expected, flushed))
                 expected, reason = max(scan.next_offset, expected), scan.reason
                 checked += scan.valid_bytes
                 if reason is not None:
@@ -259,14 +258,17 @@ class Loader:
             )
         return expected
 
-    def _accept(self, epochs: LeaderEpochCache, expected: int) -> Callable[[BatchHeader], str | None]:
+    def _accept(self, epochs: LeaderEpochCache, expected: int, flushed: int) -> Callable[[BatchHeader], str | None]:
         """What a scan says of each intact batch. Its CRC covers neither base offset nor leader epoch: a bit that flipped there
-        shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow."""
+        shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow.
+
+        Below `flushed` there may be holes though the topic is not compacted: it may have been once.
+        """
         dense, max_epoch, next_offset = not self.config.compacted, self.max_epoch, expected
 
         def accept(header: BatchHeader) -> str | None:
             nonlocal next_offset
-            if dense and header.base_offset != next_offset:
+            if dense and header.base_offset != next_offset and header.base_offset >= flushed:
                 return f"offset {header.base_offset} where {next_offset} was expected"
             if max_epoch is not None and header.partition_leader_epoch > max_epoch:
                 return f"leader epoch {header.partition_leader_epoch}, though {max_epoch} is the latest"

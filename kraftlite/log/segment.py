@@ -469,6 +469,11 @@ class Segment:
         self._time_index.path = segment_path(directory, self.base_offset, TIME_INDEX_SUFFIX)
         self.txn_index.path = segment_path(directory, self.base_offset, TXN_INDEX_SUFFIX)
 
+    def modified_ms(self) -> int:
+        """When its file was last written to, in wall time."""
+        stat = self._disk.stat(self.path)
+        return self.created_ms if stat is None else stat.mtime_ms
+
     def rename_deleted(self) -> list[str]:
         """Give every file the suffix `.deleted`; their new paths."""
         renamed = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kraftlite.log.segment import Segment
 
@@ -65,6 +65,18 @@ class SegmentList:
         assert len(self._segments) > 1, "the only segment cannot be dropped"
         del self._bases[0]
         return self._segments.pop(0)
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether these are in it, one behind the other, the active one not among them."""
+        start = self.index_of(segments[0].base_offset)
+        return self._segments[start : start + len(segments)] == list(segments) and segments[-1] is not self.active
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """`new` in the place of `old`, which `holds` says are here. It begins where they begin."""
+        assert self.holds(old) and new.base_offset == old[0].base_offset, (new.base_offset, old[0].base_offset)
+        start = self.index_of(old[0].base_offset)
+        self._segments[start : start + len(old)] = [new]
+        self._bases[start : start + len(old)] = [new.base_offset]
 
     def replace_active(self, segment: Segment) -> None:
         """In place of the active one, which is empty."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kraftlite.log import checkpoints, reads
+from kraftlite.log.compaction import LastWord
 from kraftlite.log.config import LogConfig
 from kraftlite.log.durability import Flights
+from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.reads import TimestampOffset
 from kraftlite.log.recovery import Loader
+from kraftlite.log.segment import Segment
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.messages.replica import EpochEndOffset
@@ -98,6 +101,8 @@ class LogState:
         self._sync_dir_due = True
         self._claimed = self.topic_id is None or self._segments.size_bytes > 0
         """The directory and whose it is are durable: data without a `partition.metadata` would be nobody's after a crash."""
+        self.clean_offset: int | None = None
+        """What compaction has come to: everything below it was compacted. None: nothing. The owner keeps it over restarts."""
         self._settled = clean and not self._new_directory
         """Nothing has changed since the files were last made durable."""
         self._epochs_durable = clean and not self._epochs.dirty
@@ -184,6 +189,11 @@ class LogState:
         return tuple(segment.base_offset for segment in self._segments)
 
     @property
+    def segments(self) -> tuple[Segment, ...]:
+        """For retention and compaction, which leave changing them to the log. The last one is active."""
+        return tuple(self._segments)
+
+    @property
     def active_base_offset(self) -> int:
         return self._segments.active.base_offset
 
@@ -206,8 +216,28 @@ class LogState:
             for producer_id, entry in self._producers.items()
         )
 
+    def holds(self, segments: Sequence[Segment], sizes: Sequence[int]) -> bool:
+        """Whether these are its segments, one behind the other, closed, of these sizes."""
+        return self._segments.holds(segments) and all(segment.size == size for segment, size in zip(segments, sizes, strict=True))
+
+    def last_words(self) -> dict[int, LastWord]:
+        """What each live producer wrote last, for compaction."""
+        return {
+            producer_id: LastWord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
+            for producer_id, entry in self._producers.items()
+        }
+
+    def aborted_between(self, start: int, up_to: int) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap [start, up_to), wherever their markers are."""
+        return [
+            entry
+            for segment in self._segments
+            for entry in segment.txn_index
+            if entry.last_offset >= start and entry.first_offset < up_to
+        ]
+
     def _draw_jitter(self) -> int:
-        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        bound = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return self._entropy.randrange(bound) if self._entropy is not None and bound > 0 else 0
 
     def update_config(self, config: LogConfig) -> None:
@@ -221,6 +251,7 @@ class LogState:
         self._recompress = config.compression_type != "producer"
         self._inspect = config.compacted or not self._append_time
         self._flush_every = config.flush_messages
+        self._max_segment_ms = config.max_segment_ms
 
     def update_hw(self, hw: int) -> None:
         """Set the high watermark, bounded by [log_start_offset, leo]. The owner decides whether it may go back."""

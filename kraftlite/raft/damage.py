@@ -3,12 +3,17 @@
 A crash leaves a torn end, which recovery cuts off. A log that goes on behind a bad spot, or ends before what was flushed to it
 (`flush_mark.py`), lost records that were promised. A voter among others fetches them again; the only voter must not quietly begin
 without them: its brokers would have to truncate below their high watermark, which is the end of each.
+A batch's offset and epoch are outside of its CRC. In this log they are checked by what raft writes: offsets without gaps, and a
+new epoch only with the leader's own control batch.
+
+A power cut that spoils the first of several batches that were not flushed yet cannot be told from damage, and is refused as well.
+
 Source: RF-31, RF-46. Departs: Kafka cuts such a log off.
 """
 
 from __future__ import annotations
 
-from kraftlite.log.batch import HEADER_BYTES, MAGIC, check_crc, parse_header
+from kraftlite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, parse_header
 from kraftlite.model.errors import Fault
 from kraftlite.raft.flush_mark import FILE_NAME as FLUSH_MARK
 from kraftlite.raft.flush_mark import read_flush_mark
@@ -37,7 +42,7 @@ def check_only_copy(disk: Disk, directory: str) -> None:
         stem = name.removesuffix(".index")
         if name.endswith(".index") and stem.isdecimal() and int(stem) not in bases and (not bases or int(stem) > bases[0]):
             raise Fault(f"{directory}/{stem}.log is missing, and this controller has the only copy of the metadata: restore it")
-    expected = bases[0] if bases else 0
+    expected, epoch = bases[0] if bases else 0, None
     for base in bases:
         path = f"{directory}/{base:020d}.log"
         if base > expected:
@@ -46,7 +51,7 @@ def check_only_copy(disk: Disk, directory: str) -> None:
                 "and this controller has the only copy of the metadata: restore them"
             )
         data = memoryview(disk.read_file(path))
-        expected, end = _walk(data, expected)
+        expected, epoch, end = _walk(data, expected, epoch)
         if end < len(data) and (expected < flushed or base != bases[-1] or _intact_behind(data, end, expected)):
             raise Fault(
                 f"{path} is damaged at byte {end}: the records from offset {expected} on are lost, "
@@ -61,31 +66,41 @@ def check_only_copy(disk: Disk, directory: str) -> None:
         )
 
 
-def _walk(data: memoryview, expected: int) -> tuple[int, int]:
-    """(next offset, position) where the intact batches from the start on end."""
+def _walk(data: memoryview, expected: int, epoch: int | None) -> tuple[int, int | None, int]:
+    """(next offset, epoch, position) where the intact batches from the start on end, each following the one before it."""
     position = 0
-    while (size := _batch_at(data, position, expected)) is not None:
-        expected = parse_header(data, position).next_offset
-        position += size
-    return expected, position
+    while (header := _batch_at(data, position)) is not None:
+        if header.base_offset != expected or not _follows(header, epoch):
+            break
+        expected, epoch = header.next_offset, header.partition_leader_epoch
+        position += header.size_bytes
+    return expected, epoch, position
 
 
-def _batch_at(data: memoryview, position: int, at_least: int) -> int | None:
-    """The size of the intact batch at this position; None when there is none."""
+def _follows(header: BatchHeader, epoch: int | None) -> bool:
+    """Whether this batch can come after one of `epoch` (None: it is the first)."""
+    found = header.partition_leader_epoch
+    return epoch is None or found == epoch or (found > epoch and header.is_control)
+
+
+def _batch_at(data: memoryview, position: int) -> BatchHeader | None:
+    """The header of the batch at this position if it is whole and its CRC fits."""
     if len(data) - position < HEADER_BYTES:
         return None
     header = parse_header(data, position)
     plausible = header.magic == MAGIC and HEADER_BYTES <= header.size_bytes <= len(data) - position
-    if not plausible or not at_least <= header.base_offset < at_least + _MAX_STEP:
+    if not plausible or header.last_offset_delta < 0:
         return None
-    return header.size_bytes if check_crc(data[position : position + header.size_bytes], header) else None
+    return header if check_crc(data[position : position + header.size_bytes], header) else None
 
 
 def _intact_behind(data: memoryview, position: int, expected: int) -> bool:
+    """Not at the position itself: a torn write may leave a batch there of which nothing but the offset is wrong."""
     raw = bytes(data)
     at = raw.find(bytes([MAGIC]), position + 1 + _MAGIC_AT)
     while at >= 0:
-        if _batch_at(data, at - _MAGIC_AT, expected) is not None:
+        header = _batch_at(data, at - _MAGIC_AT)
+        if header is not None and expected <= header.base_offset < expected + _MAX_STEP:
             return True
         at = raw.find(bytes([MAGIC]), at + 1)
     return False

@@ -89,6 +89,16 @@ class FetchResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRecordsResult:
+    """`low_watermark`: the smallest log start among the live replicas; -1 when nothing was deleted."""
+
+    tp: TopicPartition
+    error: ErrorCode
+    low_watermark: int = -1
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetResult:
     """An offset found; -1 for offset, timestamp or leader epoch where there is none, as on Kafka's wire."""
 

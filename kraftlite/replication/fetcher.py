@@ -259,7 +259,9 @@ class FetcherCore:
         if followed.last_asked > self._answered or (error is ErrorCode.NONE and log.leo != followed.sent_offset):
             # Said before the leader had heard where we are now; only its offsets are news.
             if error is ErrorCode.NONE and result.diverging_epoch is None:
-                adopt_leader_offsets(partition, log, result.high_watermark, result.log_start_offset)
+                moved = adopt_leader_offsets(partition, log, result.high_watermark, result.log_start_offset)
+                if moved:  # the leader is to know
+                    self._changed[followed.key] = followed
             return
         if error is not ErrorCode.NONE:
             self._refused(followed, error, now_ms)

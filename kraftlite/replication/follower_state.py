@@ -41,26 +41,27 @@ def last_fetched_epoch(log: Log) -> int | None:
 
 
 def append_fetched(partition: Partition, data: memoryview, leader_hw: int, leader_log_start: int, wall_ms: int) -> bool:
-    """Take one partition of a fetch response; whether the LEO moved. Raises ApiError (RP-36) and OSError."""
+    """Take one partition of a fetch response; whether the LEO or the log start moved. Raises ApiError (RP-36) and OSError."""
     log = partition.online_log()
     appended = None
     if len(data):
         appended = log.append_as_follower(data, leader_epoch=partition.leader_epoch, wall_ms=wall_ms)
-    adopt_leader_offsets(partition, log, leader_hw, leader_log_start)
+    started = adopt_leader_offsets(partition, log, leader_hw, leader_log_start)
     if appended is not None and partition.leo_waiters:
         partition.wake_waiters()
-    return appended is not None
+    return started or appended is not None
 
 
-def adopt_leader_offsets(partition: Partition, log: Log, leader_hw: int, leader_log_start: int) -> None:
-    """HW = min(leader's HW, LEO) (RP-15); the log start follows the leader's, never beyond the HW (RP-17)."""
+def adopt_leader_offsets(partition: Partition, log: Log, leader_hw: int, leader_log_start: int) -> bool:
+    """HW = min(leader's HW, LEO) (RP-15); the log start follows the leader's, never beyond the HW (RP-17). Whether that moved."""
     if leader_hw >= 0:
         old = log.hw
         log.update_hw(min(leader_hw, log.leo))
         if log.hw != old:
             partition.hw_changed(log.hw)
     if log.log_start_offset < leader_log_start <= log.hw:
-        log.increment_log_start(leader_log_start, "leader's log start")
+        return log.increment_log_start(leader_log_start, "leader's log start")
+    return False
 
 
 def truncate_to_divergence(log: Log, leader_end: EpochEndOffset) -> int:

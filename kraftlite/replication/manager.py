@@ -22,6 +22,7 @@ from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.alter_partition import AlterPartitionCore, AlterPartitionDriver
 from kraftlite.replication.api import (
+    DeleteRecordsResult,
     FetchEntry,
     FetchParams,
     FetchResult,
@@ -32,6 +33,7 @@ from kraftlite.replication.api import (
 )
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.consume import ConsumePath
+from kraftlite.replication.delete_records import DeleteRecordsPath
 from kraftlite.replication.fetchers import Fetchers
 from kraftlite.replication.follower_state import prepare_to_follow
 from kraftlite.replication.partition import Partition, PartitionEnv
@@ -97,6 +99,7 @@ class ReplicaManager:
         hot_tracer = ports.tracer if trace_hot else None
         self._produce = ProducePath(table, ports.clock, self._deadlines, hot_tracer, self.handle_io_error)
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
+        self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
         self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error)
         self._fetchers = Fetchers(
             ports, config, endpoint=table.endpoint, broker_epoch=broker_epoch, on_io_error=self.handle_io_error
@@ -327,6 +330,10 @@ class ReplicaManager:
     ) -> tuple[ErrorCode, int, int]:
         """(error, largest known epoch <= `leader_epoch`, where it ends); -1, -1 when undefined (RP-29, RP-30)."""
         return self._consume.offset_for_leader_epoch(tp, current_leader_epoch=current_leader_epoch, leader_epoch=leader_epoch)
+
+    async def delete_records(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> list[DeleteRecordsResult]:
+        """Move the log starts up to these offsets (-1: the HW) and wait for the live followers; in the order of `offsets`."""
+        return await self._delete_records.delete(offsets, timeout_ms)
 
     def active_producers(self, tp: TopicPartition) -> tuple[ActiveProducer, ...]:
         """Raises ApiError unless this broker leads the partition."""

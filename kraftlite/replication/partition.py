@@ -87,6 +87,8 @@ class Partition:
         self.observers: list[Observer] = []
         self.waiters: dict[Waiter, None] = {}
         self.leo_waiters: dict[Waiter, None] = {}
+        self.start_waiters: dict[Waiter, None] = {}
+        """Who waits for the followers' log starts."""
         self._env = env
 
     # --- facts --------------------------------------------------------------------------------------------------------
@@ -349,12 +351,14 @@ class Partition:
             wake_all(self.waiters)
 
     def log_start_changed(self) -> None:
+        """Followers that wait for records are told at once: somebody waits for them to follow (LG-40)."""
         for observer in self.observers:
-            observer.on_change()
+            observer.on_moved()
 
     def wake_waiters(self) -> None:
         wake_all(self.waiters)
         wake_all(self.leo_waiters)
+        wake_all(self.start_waiters)
 
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
@@ -364,8 +368,10 @@ class Partition:
         """A follower confirmed everything below `fetch_offset`. May advance the HW and propose that it join the ISR."""
         leader, log = self.leading()
         follower = leader.followers[broker_id]
-        old_leo = follower.leo
+        old_leo, old_start = follower.leo, follower.log_start_offset
         follower.fetched(fetch_offset, log_start_offset, replica_epoch, log.leo, now_ms)
+        if old_start != log_start_offset and self.start_waiters:
+            wake_all(self.start_waiters)
         if broker_id not in leader.isr.maximal:
             self._maybe_expand(now_ms, fetched_by=broker_id)
         if old_leo != fetch_offset:
@@ -392,6 +398,7 @@ class Partition:
         if self.leader is not None and self.log is not None:
             self._maybe_expand(now_ms)
             self.maybe_advance_hw(now_ms)
+            wake_all(self.start_waiters)
 
     def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None) -> None:
         """Without a fetch at hand only those may join that are caught up: old progress of a silent replica proves nothing."""
@@ -467,3 +474,4 @@ class Partition:
         if self.under_min_isr:
             self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._maybe_expand(now_ms)
+        wake_all(self.start_waiters)  # replicas may have been taken away

@@ -30,6 +30,10 @@ class LogProvider(Protocol):
 
     def write_hw_checkpoint(self, hws: Mapping[TopicPartition, int]) -> None: ...
 
+    def write_log_starts(self) -> None:
+        """Make the log starts of now durable: what clients asked to be deleted must not come back (LG-40)."""
+        ...
+
     def handle_failure(self, error: OSError, tp: TopicPartition) -> None:
         """An I/O error on this partition's log: takes its log directory offline."""
         ...

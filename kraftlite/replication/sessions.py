@@ -253,7 +253,8 @@ class FetchServer:
     def collect(
         self, session: FollowerSession, request: ReplicaFetchRequest, *, final: bool
     ) -> tuple[list[ReplicaFetchResult], list[bytes], bool]:
-        """(results, records, urgent) of all dirty partitions, within the request's limits. Urgent: errors and divergences.
+        """(results, records, urgent) of all dirty partitions, within the request's limits. Urgent: errors, divergences and log
+        starts that moved.
 
         Before the wait is over (`final`), a follower that knows newer metadata than this leader is not told so: the metadata
         arrives within moments, while the follower would stay away for its whole backoff.
@@ -262,6 +263,7 @@ class FetchServer:
         payload: list[bytes] = []
         left, urgent = request.max_bytes, False
         for entry in list(session.dirty):
+            told_start = entry.sent_log_start
             try:
                 result, records = self._read(session, entry, min(left, request.partition_max_bytes), not payload)
             except ApiError as error:
@@ -280,8 +282,9 @@ class FetchServer:
             if records:
                 payload.append(records)
                 left = max(0, left - len(records))
-            elif result.error is not ErrorCode.NONE or result.diverging_epoch is not None:
-                urgent = True
+            else:
+                refused = result.error is not ErrorCode.NONE or result.diverging_epoch is not None
+                urgent = urgent or refused or (told_start >= 0 and result.log_start_offset != told_start)
         return results, payload, urgent
 
     def _read(

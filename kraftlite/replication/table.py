@@ -77,6 +77,11 @@ class PartitionTable:
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.broker_epoch > replica_epoch
 
+    def alive(self, broker_id: NodeId) -> bool:
+        """Registered and not fenced."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
     def endpoint(self, broker_id: NodeId) -> Endpoint | None:
         """Where the broker's replicas are fetched from; None while it is not registered. A fenced broker may still lead."""
         broker = self.image.cluster.brokers.get(broker_id)

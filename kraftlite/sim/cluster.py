@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.config.server import load
@@ -23,6 +24,9 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 EPOCH_WALL_MS: Final = 1_700_000_000_000
 CLIENT: Final = NodeId(0)
 """The node id of everything that runs outside: workloads are clients on a machine of their own."""
+
+CLEANING_INTERVAL_MS: Final = 1_500
+"""How often a node looks for metadata that it may remove. Production does so once a minute, which is longer than most runs."""
 
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
     "offsets.topic.replication.factor": "1",
@@ -85,8 +89,15 @@ class SimCluster:
         )
         node.disk = MemDisk(wall_ms=lambda: self.wall_ms(node_id))
         node.disk.flush_wait = lambda: self._flush(node_id)
+        node.blocking_wait = self._work
         self.nodes[node_id] = node
         self.format(node_id)
+
+    def tune(self, node: RoomNode) -> None:
+        """Before an incarnation starts: what is no configuration, and too slow for a run of seconds."""
+        assert node.node is not None
+        raft = node.node.raft
+        raft._config = replace(raft._config, cleaning_interval_ms=CLEANING_INTERVAL_MS)
 
     def format(self, node_id: NodeId) -> None:
         node = self.nodes[node_id]
@@ -96,6 +107,10 @@ class SimCluster:
 
     def wall_ms(self, node_id: NodeId = CLIENT) -> int:
         return EPOCH_WALL_MS + self.loop.now_us() // 1000 + self.wall_offset_ms.get(node_id, 0)
+
+    async def _work(self) -> None:
+        """Opening, closing or deleting a log, on a thread."""
+        await asyncio.sleep(self.disk_rng.choice((100, 1_000, 30_000)) / 1_000_000)
 
     async def _flush(self, node_id: NodeId) -> None:
         low, high = self.flush_us.get(node_id, (100, 2000))

@@ -254,6 +254,23 @@ class Injector:
         link.slow_chance, link.slow_us = 333_333, plan.amount
         self._end_of(plan, lambda: setattr(link, "slow_chance", 0))
 
+    def _congest(self, plan: FaultPlan) -> None:
+        """As `_slow`, on all links of a node, for most messages."""
+        node = self._one(plan)
+        if node is None:
+            return
+        others = [it for it in self.cluster.nodes if it != node.node_id]
+        network = self.cluster.network
+        links = [network.link(*ends) for it in others for ends in ((node.node_id, it), (it, node.node_id))]
+        for link in links:
+            link.slow_chance, link.slow_us = 600_000, plan.amount
+
+        def heal() -> None:
+            for link in links:
+                link.slow_chance = 0
+
+        self._end_of(plan, heal)
+
     def _disk_slow(self, plan: FaultPlan) -> None:
         node = self._one(plan)
         if node is not None:

@@ -186,6 +186,7 @@ class _Run:
     def _on_built(self, node: RoomNode) -> None:
         assert node.now is not None
         self._by_room[node.now.room] = node
+        self.cluster.tune(node)
         self._tell(lambda it: it.on_boot(node), self.checkers)
 
     def _on_death(self, node: RoomNode, how: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from kraftlite.sim.shape import Shape
 
-NODE_FAULTS: Final = ("kill", "stop", "pause", "power", "wipe", "isolate")
+NODE_FAULTS: Final = ("kill", "stop", "pause", "power", "wipe", "isolate", "congest")
 LINK_FAULTS: Final = ("cut", "cut-one-way", "refuse", "lossy", "slow", "reset")
 DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
 CLOCK_FAULTS: Final = ("wall-jump",)
@@ -78,16 +78,27 @@ def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     found: list[FaultPlan] = []
     at_ms = rng.randint(0, gap_ms)
     while at_ms < duration_ms:
-        found.append(_fault(rng, shape, rng.choice(kinds), at_ms))
-        if rng.randrange(4):  # else: two at the same moment
-            at_ms += rng.randint(1, 2 * gap_ms)
+        fault = _fault(rng, shape, rng.choice(kinds), at_ms)
+        if found and fault.target and found[-1].target and rng.randrange(4) == 0:
+            fault = replace(fault, target=found[-1].target)  # the same again: what one fault left behind, the next one meets
+        found.append(fault)
+        at_ms = _next_ms(rng, found, gap_ms)
     return found
+
+
+def _next_ms(rng: random.Random, found: Sequence[FaultPlan], gap_ms: int) -> int:
+    """Some time later; or at the same moment; or just when an earlier fault ends."""
+    now_ms, how = found[-1].at_ms, rng.randrange(8)
+    ends = sorted(it.at_ms + it.for_ms for it in found if it.at_ms + it.for_ms > now_ms)
+    if how == 0 and ends:
+        return ends[0] + rng.randint(0, 100)
+    return now_ms if how < 3 else now_ms + rng.randint(1, 2 * gap_ms)
 
 
 def _possible(kind: str, shape: Shape) -> bool:
     if kind == "wipe":
         return shape.brokers > 1  # a voter that forgets its votes is no longer that voter: static quorums forbid it
-    return len(shape.roles) > 1 or kind not in (*LINK_FAULTS, "isolate", "split")
+    return len(shape.roles) > 1 or kind not in (*LINK_FAULTS, "isolate", "congest", "split")
 
 
 def _fault(rng: random.Random, shape: Shape, kind: str, at_ms: int) -> FaultPlan:
@@ -100,6 +111,8 @@ def _fault(rng: random.Random, shape: Shape, kind: str, at_ms: int) -> FaultPlan
     if kind in LINK_FAULTS:
         amount = {"lossy": rng.choice((20_000, 100_000, 400_000)), "slow": rng.choice((20_000, 200_000, 1_000_000))}.get(kind, 0)
         return replace(plan, target=target, other=_target(rng, shape), amount=amount)
+    if kind == "congest":
+        return replace(plan, target=target, amount=rng.choice((200_000, 1_000_000, 3_000_000)))
     if kind == "disk-slow":
         return replace(plan, target=target, amount=rng.choice((10_000, 100_000, 400_000)))
     if kind == "wall-jump":

@@ -109,7 +109,7 @@ def draw(rng: random.Random) -> Shape:
         "metadata.max.idle.interval.ms": str(rng.choice((250, 500, 500))),
         "metadata.log.max.record.bytes.between.snapshots": str(rng.choice((2000, 8000, 20_971_520))),
         "metadata.log.max.snapshot.interval.ms": str(rng.choice((0, 5000, 3_600_000))),
-        "metadata.max.retention.bytes": str(rng.choice((20_000, 104_857_600))),
+        "metadata.max.retention.bytes": str(rng.choice((4_000, 20_000, 104_857_600))),
         "leader.imbalance.check.interval.seconds": str(rng.choice((5, 300))),
         "auto.leader.rebalance.enable": rng.choice(("true", "true", "false")),
         "controlled.shutdown.enable": rng.choice(("true", "true", "true", "false")),

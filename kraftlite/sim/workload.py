@@ -113,7 +113,7 @@ class Workload:
             at = rng.randrange(12)
             if at < 3 and len(topics) < 6:
                 await self._create(topics, partitions)
-            elif at == 3 and topics:
+            elif at in (3, 9) and topics:
                 name = topics.pop(rng.randrange(len(topics)))
                 request = DeleteTopicsRequest(topics=(TopicSelector(name=name, topic_id=None),), timeout_ms=TIMEOUT_MS)
                 await admin.do("delete_topics", request, {"topic": name})

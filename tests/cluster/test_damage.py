@@ -21,13 +21,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("damage")]
 
 RECORDS, RECORD_BYTES = 115, 20_000
 """Per partition: three segments of the smallest size that Kafka allows."""
+CONFIG = {**CALM, "broker.session.timeout.ms": "2500"}
+"""Who registers and then refuses leaves a session behind that the next start has to wait for."""
 SEEN_BY_READERS = ("last-segment-bit-flipped", "page-zeroed")
 """Inside a batch that was closed in order: nobody looks there until somebody reads it."""
 
 
 @pytest.fixture(scope="module")
 def undamaged() -> Iterator[Cluster]:
-    with running(controllers=1, brokers=3, config=CALM) as found:
+    with running(controllers=1, brokers=3, config=CONFIG) as found:
         yield found
 
 

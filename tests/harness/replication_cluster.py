@@ -99,6 +99,7 @@ class MemLogs:
         self.deleted: list[TopicPartition] = []
         disk.makedirs(DATA)
         self.hws = checkpoints.read_offset_checkpoint(disk, f"{DATA}/replication-offset-checkpoint")
+        self.log_starts = checkpoints.read_offset_checkpoint(disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}")
 
     def get(self, tp: TopicPartition) -> Log | None:
         return None if self.failed else self.open_logs.get(tp)
@@ -114,6 +115,7 @@ class MemLogs:
                 tp=tp,
                 topic_id=topic_id,
                 config=self.configs.get(tp.topic, self.default_config),
+                log_start_offset=self.log_starts.get(tp, 0),
                 wall_ms=self.clock.wall_ms(),
                 tracer=self.tracer,
             )
@@ -129,6 +131,10 @@ class MemLogs:
     def write_hw_checkpoint(self, hws: Mapping[TopicPartition, int]) -> None:
         self.hws = dict(hws)
         checkpoints.write_offset_checkpoint(self.disk, f"{DATA}/replication-offset-checkpoint", self.hws)
+
+    def write_log_starts(self) -> None:
+        starts = {tp: log.log_start_offset for tp, log in self.open_logs.items()}
+        checkpoints.write_offset_checkpoint(self.disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}", starts)
 
     def handle_failure(self, error: OSError, tp: TopicPartition) -> None:
         self.failed = True

@@ -38,6 +38,7 @@ from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import (
+    DeleteRecordsResult,
     FetchEntry,
     FetchParams,
     FetchResult,
@@ -139,6 +140,7 @@ class FakeReplicas:
         self.epochs: dict[TopicPartition, tuple[ErrorCode, int, int]] = {}
         self.results: dict[TopicPartition, FetchResult] = {}
         self.producers: dict[TopicPartition, tuple[ActiveProducer, ...]] = {}
+        self.deletions: list[tuple[dict[TopicPartition, int], int]] = []
         self._waiters: list[asyncio.Future[None]] = []
 
     def append(
@@ -243,6 +245,13 @@ class FakeReplicas:
         self, tp: TopicPartition, *, current_leader_epoch: int | None, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]:
         return self.epochs.get(tp, (ErrorCode.NONE, leader_epoch, self.leo.get(tp, 0)))
+
+    async def delete_records(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> list[DeleteRecordsResult]:
+        self.deletions.append((dict(offsets), timeout_ms))
+        return [
+            DeleteRecordsResult(tp=tp, error=self.errors.get(tp, ErrorCode.NONE), low_watermark=-1 if tp in self.errors else offset)
+            for tp, offset in offsets.items()
+        ]
 
     def active_producers(self, tp: TopicPartition) -> tuple[ActiveProducer, ...]:
         if tp not in self.producers:

@@ -19,6 +19,7 @@ from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RaftClient
 from kraftlite.replication.api import (
+    DeleteRecordsResult,
     FetchEntry,
     FetchParams,
     FetchResult,
@@ -63,6 +64,10 @@ class Replicas(Protocol):
     def offset_for_leader_epoch(
         self, tp: TopicPartition, /, *, current_leader_epoch: int | None, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]: ...
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int, /
+    ) -> Sequence[DeleteRecordsResult]: ...
 
     def active_producers(self, tp: TopicPartition, /) -> tuple[ActiveProducer, ...]: ...
 

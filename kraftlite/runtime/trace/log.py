@@ -128,6 +128,47 @@ class IndexRebuilt(LogEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogCleaned(LogEvent):
+    """Compaction went over the log: of each key only the newest record below `up_to` is left, tombstones aside."""
+
+    event: ClassVar[str] = "log.cleaned"
+    level: ClassVar[str] = "info"
+    first_dirty: int
+    up_to: int
+    keys: int
+    bytes_before: int
+    bytes_after: int
+    segments_before: int
+    segments_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCleaningAborted(LogEvent):
+    """The log changed under the cleaner: truncated, deleted, or its directory failed."""
+
+    event: ClassVar[str] = "log.cleaning_aborted"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogUncleanable(LogEvent):
+    """The log cannot be compacted; it stays as it is until the node starts again."""
+
+    event: ClassVar[str] = "log.uncleanable"
+    level: ClassVar[str] = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionFailed(LogEvent):
+    """Segments could not be looked at; the log stays as it is until it can."""
+
+    event: ClassVar[str] = "log.retention_failed"
+    level: ClassVar[str] = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducersExpired(LogEvent):
     event: ClassVar[str] = "log.producers_expired"
     count: int

@@ -8,4 +8,5 @@ from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
 
-ALL: Final[tuple[CheckerFactory, ...]] = (*REPLICATION_AND_HISTORY, *RAFT_AND_METADATA)
+ALL: Final[tuple[CheckerFactory, ...]] = tuple(dict.fromkeys((*REPLICATION_AND_HISTORY, *RAFT_AND_METADATA)))
+"""Each once: both begin with the watch of the metadata log."""

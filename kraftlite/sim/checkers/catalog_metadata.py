@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.check_quorum import CheckQuorum
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i01_election_safety import ElectionSafety
 from kraftlite.sim.checkers.i02_epoch_monotonicity import EpochMonotonicity
@@ -41,6 +42,7 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     NoTruncationBelowHw,
     OwnEpochCommit,
     RoleConsistency,
+    CheckQuorum,
     SnapshotAtLogStart,
     Membership,
     ValueVerdict,

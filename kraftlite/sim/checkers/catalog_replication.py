@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.client_epochs import ClientEpochs
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
+from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
 from kraftlite.sim.checkers.h_admin import AdminEffects
 from kraftlite.sim.checkers.h_consumed import ConsumptionConsistent
@@ -23,10 +25,12 @@ from kraftlite.sim.checkers.i30_nothing_lost import NothingLost
 from kraftlite.sim.checkers.i31_fetcher_validity import FetcherValidity
 from kraftlite.sim.checkers.i32_applied_hw import AppliedHw
 from kraftlite.sim.checkers.i33_liveness import ReplicationLiveness
+from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 
 REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
+    MetadataWatch,
     LossesKeeper,
     LogMatching,
     ProducerStateKept,
@@ -36,6 +40,8 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     LeaderCompleteness,
     CandidateCompleteness,
     FetcherValidity,
+    ClientEpochs,
+    IsrLag,
     ConsistentReads,
     NothingLost,
     ControlledShutdown,
@@ -48,4 +54,4 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     AdminEffects,
     MetadataReads,
 )
-"""The keeper of the losses drives the others, so it comes first."""
+"""The keeper of the losses drives the others, so it comes before them; and the watch of the metadata log drives the keeper."""

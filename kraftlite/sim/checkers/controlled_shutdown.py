@@ -32,7 +32,9 @@ class ControlledShutdown(ReplicaChecker):
         """(node, boot) → when a heartbeat of it was answered last."""
         self._let_go: set[tuple[NodeId, int]] = set()
         self._moved: dict[NodeId, int] = {}
-        """Metadata offset by which a broker in controlled shutdown had lost a leadership."""
+        """Metadata offset at which a broker in controlled shutdown lost its last leadership."""
+        self._reported: dict[NodeId, tuple[int, int]] = {}
+        """Broker epoch of each broker that sends heartbeats, and the highest metadata offset in one of them."""
 
     def on_partition(self, change: PartitionChange) -> None:
         old, new = change.old, change.new
@@ -40,10 +42,16 @@ class ControlledShutdown(ReplicaChecker):
             return
         known = self._registered(old.leader)
         if known is not None and known.in_controlled_shutdown:
-            self._moved[old.leader] = self.facts.metadata.committed_end - 1
+            self._moved[old.leader] = self.facts.metadata.changes[change.key][new.partition_epoch].offset
 
     def _registered(self, node_id: NodeId) -> BrokerRegistration | None:
         return self.facts.metadata.history.latest.brokers.get(node_id)
+
+    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+        if method is BROKER_HEARTBEAT:
+            epoch, offset = self._reported.get(source, (-1, -1))
+            here = request.current_metadata_offset
+            self._reported[source] = (request.broker_epoch, max(here, offset) if epoch == request.broker_epoch else here)
 
     def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
         if method is not BROKER_HEARTBEAT:
@@ -88,6 +96,17 @@ class ControlledShutdown(ReplicaChecker):
                     f"{applied} and the leaderships were moved at {moved}"
                 )
 
+    def _check_reports(self, leaving: NodeId) -> None:
+        """The controller that saw the leaderships move decides: by then the others must have said that they know."""
+        moved = self._moved.get(leaving, -1)
+        for broker_id, known in self.facts.metadata.history.latest.brokers.items():
+            epoch, offset = self._reported.get(broker_id, (-1, -1))
+            if broker_id != leaving and known.active and epoch == known.broker_epoch and offset < moved:
+                self.fail(
+                    f"the controller lets node {leaving} go, whose leaderships were moved at {moved}; broker {broker_id} has "
+                    f"said that it is at {offset}"
+                )
+
     def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
         if type(event) is BrokerMoved:
             self._check_move(node, event)
@@ -98,6 +117,8 @@ class ControlledShutdown(ReplicaChecker):
         controller = None if node.node is None else node.node.controller
         if event.new != BrokerControlState.SHUTDOWN_NOW.value or controller is None:
             return
+        if event.old == BrokerControlState.CONTROLLED_SHUTDOWN.value:
+            self._check_reports(event.broker_id)
         if event.old != BrokerControlState.FENCED.value and controller.core.state.replication.has_leaderships(event.broker_id):
             self.fail(
                 f"controller {node.node_id} lets broker {event.broker_id} go at once, which is {event.old} and leads "

@@ -66,7 +66,7 @@ class MetadataWatch(Checker):
 class MetadataChecker(Checker):
     """A checker on top of `Facts`. Override the hooks that are needed; each is called only when what it is about has changed.
 
-    `facts.watch`, `facts.watch_call` and `facts.watch_answer` subscribe to events and messages. Needs a `MetadataWatch` before it.
+    `facts.watch`, `watch_call` and `watch_answer` subscribe to single events and messages. Needs a `MetadataWatch` before it.
     """
 
     def __init__(self, world: World) -> None:

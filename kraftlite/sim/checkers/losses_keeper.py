@@ -25,7 +25,7 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class LossesKeeper(MetadataChecker):
-    """Must be the first of all checkers. By itself it finds an election that was unclean and must not be.
+    """Must come before all others that are no `MetadataWatch`. By itself it finds an election that was unclean and must not be.
 
     A replica is tainted when a power cut took bytes of its log that were not synced, or its disk was wiped; it is no longer when
     its broker has registered anew and it is out of the ISR. One that is still the last of the ISR then and leads takes the
@@ -45,11 +45,9 @@ class LossesKeeper(MetadataChecker):
     # --- passing on
 
     def on_step(self, node: RoomNode) -> None:
-        super().on_step(node)
         self.replicas.step(node)
 
     def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
-        super().on_event(now_us, node, event)
         kind = type(event)
         if kind is LogTruncated:
             assert isinstance(event, LogTruncated)
@@ -59,14 +57,12 @@ class LossesKeeper(MetadataChecker):
             self.replicas.log_cut(node, event.tp, 0)
 
     def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
-        super().on_call(source, target, method, request)
         if method is REPLICA_FETCH:
             self.replicas.fetch_sent(source, target, request)
 
     # --- losing
 
     def on_death(self, node: RoomNode, how: str) -> None:
-        super().on_death(node, how)
         self.replicas.death(node)
         if how == "power":
             losses: Mapping[NodeId, Sequence[str]] = self.world.notes.get("power_losses", {})

@@ -13,6 +13,7 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.wire.apis.call import Api, Call
 from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGISTER_BROKER, UPDATE_FEATURES
 from kraftlite.wire.apis.configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraftlite.wire.apis.delete_records import DELETE_RECORDS
 from kraftlite.wire.apis.fetch import FETCH
 from kraftlite.wire.apis.group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 from kraftlite.wire.apis.group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
@@ -80,6 +81,7 @@ class KafkaApis:
             api_versions,
             CREATE_TOPICS,
             DELETE_TOPICS,
+            DELETE_RECORDS,
             INIT_PRODUCER_ID,
             OFFSET_FOR_LEADER_EPOCH,
             DESCRIBE_CONFIGS,

@@ -361,3 +361,87 @@ async def test_lg_33_records_of_nobody_are_neither_adopted_nor_set_aside(text: b
     with pytest.raises(Fault, match=r"/d1/a-0/partition\.metadata.*remove the directory"):
         await again.load()
     assert again.bed.disk.stat("/d1/a-0") is not None
+
+
+async def test_lg_36_retention_runs_after_30_seconds_and_then_at_its_interval() -> None:
+    logs = Logs(values={"log.retention.check.interval.ms": "40000"})
+    logs.log_configs["a"] = LogConfig(retention_ms=1_000)
+    await logs.load()
+    logs.create(A0, "old")
+    log = logs.dirs.get(A0)
+    assert log is not None
+    log.update_hw(1)
+    logs.dirs.start_housekeeping()
+    await logs.bed.clock.run_for(29_900)
+    assert log.log_start_offset == 0
+    await logs.bed.clock.run_for(200)
+    assert (log.log_start_offset, log.leo) == (1, 1)
+    append(log, "later", ts=logs.bed.clock.wall_ms())
+    log.update_hw(2)
+    await logs.bed.clock.run_for(39_800)
+    assert log.log_start_offset == 1
+    await logs.bed.clock.run_for(200)
+    assert log.log_start_offset == 2
+    await logs.bed.tasks.cancel_all()
+
+
+async def test_lg_38_deleted_files_are_unlinked_after_the_delay() -> None:
+    logs = Logs()
+    logs.log_configs["a"] = LogConfig(retention_ms=1_000, file_delete_delay_ms=60_000)
+    await logs.load()
+    logs.create(A0, "old")
+    log = logs.dirs.get(A0)
+    assert log is not None
+    log.update_hw(1)
+    logs.dirs.start_housekeeping()
+    await logs.bed.clock.run_for(31_000)
+
+    def deleted() -> list[str]:
+        return [name for name in logs.bed.disk.listdir("/d1/a-0") if name.endswith(".deleted")]
+
+    assert f"{0:020d}.log.deleted" in deleted()
+    await logs.bed.clock.run_for(58_000)
+    assert deleted()
+    await logs.bed.clock.run_for(2_000)
+    assert not deleted() and not log.deleted_waiting
+    await logs.bed.tasks.cancel_all()
+
+
+async def test_lg_38_no_delay_is_no_delay() -> None:
+    logs = Logs()
+    logs.log_configs["a"] = LogConfig(retention_ms=1_000, file_delete_delay_ms=0)
+    await logs.load()
+    logs.create(A0, "old")
+    logs.dirs.get(A0).update_hw(1)  # type: ignore[union-attr]
+    logs.dirs.start_housekeeping()
+    await logs.bed.clock.run_for(31_000)
+    assert not [name for name in logs.bed.disk.listdir("/d1/a-0") if name.endswith(".deleted")]
+    await logs.bed.tasks.cancel_all()
+
+
+async def test_lg_38_a_topic_that_is_deleted_meanwhile_takes_its_files_along() -> None:
+    logs = Logs()
+    logs.log_configs["a"] = LogConfig(retention_ms=1_000, file_delete_delay_ms=60_000)
+    await logs.load()
+    logs.create(A0, "old")
+    logs.dirs.get(A0).update_hw(1)  # type: ignore[union-attr]
+    logs.dirs.start_housekeeping()
+    await logs.bed.clock.run_for(31_000)
+    logs.dirs.delete(A0)
+    await logs.bed.clock.run_for(120_000)
+    assert not [name for name in logs.bed.disk.tree("/d1") if "a-0" in name]
+    assert not logs.bed.faults and not logs.failed
+    await logs.bed.tasks.cancel_all()
+
+
+async def test_lg_34_retention_on_a_failing_disk_takes_the_directory_offline() -> None:
+    logs = Logs("/d1", "/d2")
+    logs.log_configs["a"] = LogConfig(retention_ms=1_000)
+    await logs.load()
+    logs.create(A0, "old")
+    logs.dirs.get(A0).update_hw(1)  # type: ignore[union-attr]
+    logs.bed.disk.inject("rename", path="/d1/a-0", code=errno.EIO)
+    logs.dirs.start_housekeeping()
+    await logs.bed.clock.run_for(31_000)
+    assert logs.dirs.offline_directories() == ("/d1",) and logs.dirs.online_directories() == ("/d2",)
+    await logs.bed.tasks.cancel_all()

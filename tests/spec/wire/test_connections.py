@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from typing import Any
 
@@ -40,6 +41,17 @@ async def test_cp_01_header_v1_and_v2_and_the_correlation_id_comes_back() -> Non
             correlation_id = client.send(3, version, METADATA_ALL | {"topics": [{"name": "events", "topic_id": None}]})
             answer = await client.receive(3, version, correlation_id)
             assert [topic.name for topic in answer.topics] == ["events"]
+
+
+async def test_answers_do_not_wait_for_the_acknowledgement_of_earlier_ones() -> None:
+    """Nagle's algorithm would hold the second of two answers for 40 ms; asyncio leaves it on for sockets that we make."""
+    async with Harness() as h:
+        await h.client()
+        await until(lambda: h.listener.connection_count == 1)
+        (connection,) = h.listener._connections
+        assert connection._transport is not None
+        sock = connection._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 async def test_cp_01_pipelined_requests_are_answered_in_request_order() -> None:
@@ -216,6 +228,7 @@ MINIMAL: dict[int, dict[str, Any]] = {
     18: {"client_software_name": "x", "client_software_version": "1"},
     19: {"topics": []},
     20: {"topics": [], "topic_names": [], "timeout": 0},
+    21: {"topics": [], "timeout": 0},
     22: {"transactional_id": None, "transaction_timeout": 0},
     23: {"replica_id": -1, "topics": []},
     32: {"resources": []},

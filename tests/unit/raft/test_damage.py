@@ -130,14 +130,15 @@ def test_rf_46_a_flush_mark_never_claims_what_it_does_not_know() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_rf_46_no_power_cut_makes_the_only_copy_look_damaged(seed: int) -> None:
-    """Whatever part of the unflushed bytes reached the disk: the mark is written behind the flush, so it never runs ahead."""
+    """Whatever part of an unflushed batch reached the disk: the mark is written behind the flush, so it never runs ahead."""
     rng = random.Random(seed)
     disk = disk_with({FIRST: b""})
     mark, log, position = FlushMark(disk, DIRECTORY), disk.open(FIRST), 0
     flushed = 0
-    for number, batch in enumerate(batches(0, 12)):
+    count = rng.randint(1, 12)
+    for number, batch in enumerate(batches(0, count)):
         position += log.pwritev([batch], position)
-        if rng.random() < 0.5:
+        if number + 1 < count:
             log.sync()
             flushed = number + 1
             mark.write(flushed)
@@ -145,3 +146,43 @@ def test_rf_46_no_power_cut_makes_the_only_copy_look_damaged(seed: int) -> None:
     disk.crash(rng)
     assert read_flush_mark(disk, DIRECTORY) <= flushed
     check_only_copy(disk, DIRECTORY)
+
+
+def two_epochs() -> list[bytes]:
+    """What two runs of an only voter leave: each begins with the leader's control batch."""
+    found = []
+    for epoch in (1, 2):
+        for number in range(3):
+            record = Record(key=b"k" if number == 0 else None, value=b"v" * 50)
+            found.append(build_batch([record], base_offset=len(found), leader_epoch=epoch, timestamp_ms=1, control=number == 0))
+    return found
+
+
+@pytest.mark.parametrize("marked_too", [True, False])
+def test_rf_46_no_flipped_bit_before_the_last_batch_goes_unnoticed(marked_too: bool) -> None:
+    """Offset and epoch are outside of a batch's CRC: recovery would end the log there, or behind it, and say nothing."""
+    whole = b"".join(two_epochs())
+    watched = len(whole) if marked_too else len(whole) - len(two_epochs()[-1])
+    disk = marked(whole, 6) if marked_too else disk_with({FIRST: whole})
+    check_only_copy(disk, DIRECTORY)
+    unnoticed = []
+    for at in range(watched):
+        for bit in range(8):
+            disk.overwrite(FIRST, at, bytes([whole[at] ^ (1 << bit)]))
+            try:
+                check_only_copy(disk, DIRECTORY)
+                unnoticed.append((at, bit))
+            except Fault:
+                pass
+        disk.overwrite(FIRST, at, whole[at : at + 1])
+    assert unnoticed == []
+
+
+def test_rf_46_a_newer_epoch_begins_with_a_control_batch() -> None:
+    for epoch, control in ((2, False), (2, True), (7, True)):
+        batch = build_batch([Record(key=b"k", value=b"v")], base_offset=6, leader_epoch=epoch, timestamp_ms=1, control=control)
+        check_only_copy(marked(b"".join(two_epochs()) + batch, 7), DIRECTORY)
+    for epoch, control in ((1, True), (3, False)):
+        batch = build_batch([Record(key=b"k", value=b"v")], base_offset=6, leader_epoch=epoch, timestamp_ms=1, control=control)
+        with pytest.raises(Fault, match="the records from offset 6 on are lost"):
+            check_only_copy(marked(b"".join(two_epochs()) + batch, 7), DIRECTORY)

@@ -14,7 +14,9 @@ from kraftlite.metadata.records import ConfigRecord, PartitionRecord, RemoveTopi
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.sim.checkers.base import CheckerFactory, LivenessViolation, Losses, Violation, World
+from kraftlite.sim.checkers.catalog import ALL
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
+from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
 from kraftlite.sim.checkers.h_admin import AdminEffects
 from kraftlite.sim.checkers.h_consumed import ConsumptionConsistent
@@ -46,7 +48,8 @@ class Past:
         cluster = SimCluster(self.loop, NAMED["1+1"], 1)
         self.history = History()
         self.world = World(cluster=cluster, history=self.history, losses=Losses(), rng=random.Random(1))
-        self.keeper = LossesKeeper(self.world)
+        self.watch = MetadataWatch(self.world)
+        LossesKeeper(self.world)
         self.offset = 0
         for number in range(4):
             self.history.produces.append(self.record(number, offset=number))
@@ -61,7 +64,7 @@ class Past:
 
     def commit(self, *records: Any, at_us: int) -> int:
         """The offset of the last of them."""
-        facts = self.keeper.facts
+        facts = self.watch.facts
         for record in records:
             facts.history.replay(record, self.offset)
             replica_facts(self.world).committed_us[self.offset] = at_us
@@ -394,7 +397,9 @@ def test_a_violation_is_found(past: Past, checker: CheckerFactory, violate: Call
 def test_every_check_can_fail_and_is_registered() -> None:
     assert {case[0] for case in CASES} == set(HISTORY)
     assert set(HISTORY) <= set(REPLICATION_AND_HISTORY)
-    assert REPLICATION_AND_HISTORY[0] is LossesKeeper
+    assert REPLICATION_AND_HISTORY[:2] == (MetadataWatch, LossesKeeper)
+    assert ALL[:2] == (MetadataWatch, LossesKeeper)
+    assert len(set(ALL)) == len(ALL)
 
 
 def check(past: Past) -> None:

@@ -27,6 +27,7 @@ from kraftlite.runtime.trace.partition import HwAdvanced, ProduceCompleted
 from kraftlite.sim.checkers.base import CheckerFactory, LivenessViolation, Violation
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
+from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.i24_leader_completeness import LeaderCompleteness
 from kraftlite.sim.checkers.i25_candidate_completeness import CandidateCompleteness
 from kraftlite.sim.checkers.i26_replication_quorum import ReplicationQuorum
@@ -55,7 +56,7 @@ class Orders(WatchedCluster):
     """Node 1 is the controller, 2 to 4 are brokers with a replica of `orders-0` each, and of three records."""
 
     def __init__(self, *factories: CheckerFactory) -> None:
-        super().__init__(LossesKeeper, *(it for it in factories if it is not LossesKeeper), shape=SHAPE)
+        super().__init__(*dict.fromkeys((MetadataWatch, LossesKeeper, *factories)), shape=SHAPE)
         self.world.notes["power_losses"] = {}
         self.sequence = 0
 
@@ -658,7 +659,7 @@ def test_a_violation_is_found(
 
 
 def test_a_replica_that_lost_bytes_is_tainted_until_it_is_out_of_the_isr(make: Callable[..., Orders]) -> None:
-    cluster = make(*REPLICATION_AND_HISTORY[1:])
+    cluster = make(*REPLICATION_AND_HISTORY)
     lossy = cluster.follower
     cluster.power_cut(lossy, ["/data/orders-0/00000000000000000000.log"])
     assert cluster.world.losses.tainted == {TP: {lossy.node_id}}
@@ -671,7 +672,7 @@ def test_a_replica_that_lost_bytes_is_tainted_until_it_is_out_of_the_isr(make: C
 
 
 def test_the_last_of_the_isr_that_lost_bytes_is_excused(make: Callable[..., Orders]) -> None:
-    cluster = make(*REPLICATION_AND_HISTORY[1:])
+    cluster = make(*REPLICATION_AND_HISTORY)
     lossy = cluster.leader
     others = [node.node_id for node in cluster.cluster.brokers if node is not lossy]
     for other in others:
@@ -693,7 +694,7 @@ def test_the_last_of_the_isr_that_lost_bytes_is_excused(make: Callable[..., Orde
 
 
 def test_an_unclean_election_is_excused(make: Callable[..., Orders]) -> None:
-    cluster = make(*REPLICATION_AND_HISTORY[1:])
+    cluster = make(*REPLICATION_AND_HISTORY)
     last = cluster.leader
     heir = cluster.follower.node_id
     for node in cluster.cluster.brokers:
@@ -747,7 +748,7 @@ def test_a_liveness_violation_is_told_apart(make: Callable[..., Orders]) -> None
 
 
 def test_no_violation_where_all_is_well(make: Callable[..., Orders]) -> None:
-    cluster = make(*REPLICATION_AND_HISTORY[1:])
+    cluster = make(*REPLICATION_AND_HISTORY)
     cluster.kill_leader()
     cluster.produce()
     for node in cluster.cluster.brokers:

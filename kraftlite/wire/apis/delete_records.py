@@ -1,0 +1,29 @@
+"""DeleteRecords on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kraftlite.broker.handlers.delete_records import delete_records
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.wire.apis.call import Call, cold
+from kraftlite.wire.primitives import milliseconds
+
+
+async def _delete(call: Call, request: Any) -> Mapping[str, Any]:
+    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    found = await delete_records(
+        call.ctx,
+        {TopicPartition(name, partition.partition_index): partition.offset for name, partition in asked},
+        timeout_ms=milliseconds(request.timeout),
+    )
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for tp, result in found.items():
+        topics.setdefault(tp.topic, []).append(
+            {"partition_index": tp.partition, "low_watermark": result.low_watermark, "error_code": result.error}
+        )
+    return {"throttle_time": 0, "topics": [{"name": name, "partitions": topics[name]} for name in topics]}
+
+
+DELETE_RECORDS = cold(21, "DeleteRecords", versions=(0, 2), flexible_from=2, adapt=_delete)
