@@ -11,6 +11,7 @@ from uuid import UUID
 from kraftlite.broker.core import LifecycleConfig
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import MIB
 from kraftlite.model.messages.controller import ListenerInfo
 
 

@@ -58,12 +58,11 @@ class LogCleaner:
                 await self._ports.clock.sleep(self._config.backoff_ms)
 
     async def clean_dirtiest(self) -> bool:
-        """Compact one log; whether one was due."""
+        """Compact one log; False when none was due, or that came to nothing."""
         found = await self._dirtiest()
         if found is None:
             return False
-        await self._clean(found)
-        return True
+        return await self._clean(found)
 
     async def _dirtiest(self) -> LogToClean | None:
         best: LogToClean | None = None
@@ -85,18 +84,18 @@ class LogCleaner:
     def _current(self, log: Log) -> bool:
         return self._logs.get(log.tp) is log
 
-    async def _clean(self, todo: LogToClean) -> None:
+    async def _clean(self, todo: LogToClean) -> bool:
         log = todo.log
         try:
             await log.flush(log.active_base_offset)
         except OSError as error:
             self._failed(log, error)
-            return
+            return False
         cleaning = Cleaning(todo, self._ports.disk, map_bytes=self._config.map_bytes, wall_ms=self._ports.clock.wall_ms())
         try:
             if not self._current(log) or not cleaning.intact():
                 self._aborted(log, "it changed before the pass")
-                return
+                return False
             self._logs.write_recovery_point_of(log.tp)
             await self._run(cleaning.index())
             for group in cleaning.groups():
@@ -104,14 +103,14 @@ class LogCleaner:
                 if not self._current(log) or not cleaning.intact(group):
                     cleaning.give_up()
                     self._aborted(log, "it changed during the pass")
-                    return
+                    return False
                 if cleaning.swap(group):
                     self._logs.purge_soon(log)
             log.clean_offset = cleaning.end_offset
             self._logs.write_clean_offset_of(log.tp)
         except (OSError, ApiError) as error:
             self._failed(log, error, cleaning)
-            return
+            return False
         self._ports.tracer.emit(
             LogCleaned(
                 tp=log.tp,
@@ -124,12 +123,14 @@ class LogCleaner:
                 segments_after=cleaning.segments_after,
             )
         )
+        return True
 
     async def _run(self, steps: Iterator[int]) -> None:
         """To the end. When this is cancelled a step may still be running elsewhere: its files are closed when it ends."""
         while (read := await self._ports.tasks.run_blocking(lambda: next(steps, None))) is not None:
-            if self._config.max_bytes_per_s < float("inf"):
-                await self._ports.clock.sleep(int(1_000 * read / max(self._config.max_bytes_per_s, 1)))
+            pause_ms = int(1_000 * read / max(self._config.max_bytes_per_s, 1))
+            if pause_ms:
+                await self._ports.clock.sleep(pause_ms)
 
     def _failed(self, log: Log, error: OSError | ApiError, cleaning: Cleaning | None = None) -> None:
         """A log that is gone or was cut may fail in any way: that is nobody's fault (LG-47)."""

@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from kraftlite.broker.config import BrokerConfig
+from kraftlite.broker.log_cleaner import LogCleaner
 from kraftlite.broker.log_dirs_loading import EpochOf, IsOurs, LogLoader
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, LogDirState, renamed
 from kraftlite.log import checkpoints
@@ -82,6 +83,7 @@ class LogDirs:
         count = await loader.load(is_ours)
         for state in self._dirs:
             for tp, log in state.logs.items():
+                log.clean_offset = state.clean_offsets.get(tp)
                 self._adopt(state, tp, log)
         return count
 
@@ -94,6 +96,8 @@ class LogDirs:
             spawn(self._retain(config.retention_check_interval_ms), name="log-retention"),
         ]
         self._tasks.append(spawn(self._repeat(config.producer_check_interval_ms, self._expire_producers), name="producer-expiry"))
+        if config.cleaner.enable:
+            self._tasks.append(spawn(LogCleaner(self._ports, config.cleaner, self).run(), name="log-cleaner"))
         if config.flush_check_interval_ms < MAX_INT64:
             self._tasks.append(spawn(self._repeat(config.flush_check_interval_ms, self._flush_all), name="log-flush"))
 
@@ -161,6 +165,8 @@ class LogDirs:
             log.rename_directory(state.file(renamed(tp, random_uuid(self._ports.entropy).hex, DELETE_SUFFIX)))
             state.write_recovery_points(self._ports.disk)
             state.write_log_starts(self._ports.disk)
+            if log.clean_offset is not None:
+                state.write_clean_offsets(self._ports.disk)
         except OSError as error:
             self._fail(state, error)
             return
@@ -207,6 +213,16 @@ class LogDirs:
 
     def write_log_starts(self) -> None:
         self._each_online(lambda state: state.write_log_starts(self._ports.disk))
+
+    def write_recovery_point_of(self, tp: TopicPartition) -> None:
+        state = self._home.get(tp)
+        if state is not None and state.online:
+            state.write_recovery_points(self._ports.disk)
+
+    def write_clean_offset_of(self, tp: TopicPartition) -> None:
+        state = self._home.get(tp)
+        if state is not None and state.online:
+            state.write_clean_offsets(self._ports.disk)
 
     async def close(self, broker_epoch: int | None) -> None:
         """Flush and close every log, write the checkpoints and, where all logs were loaded, the clean-shutdown marker (BL-10)."""
@@ -260,6 +276,8 @@ class LogDirs:
         state = self._home.get(log.tp)
         if state is not None and state.online:
             state.write_recovery_points(self._ports.disk)  # OSError reaches whoever truncates: it takes the directory offline
+            if log.clean_offset is not None:
+                state.write_clean_offsets(self._ports.disk)
 
     async def _repeat(self, interval_ms: int, work: Callable[[], None]) -> None:
         while True:

@@ -51,6 +51,7 @@ class LogDirState:
     hws: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
+    clean_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     newest: tuple[UUID, str] | None = None
     """Topic id and directory of the log that was created last."""
 
@@ -76,6 +77,7 @@ class LogDirState:
         self.recovery_points = checkpoints.read_offset_checkpoint(disk, self.file(checkpoints.RECOVERY_POINT_CHECKPOINT))
         self.log_starts = checkpoints.read_offset_checkpoint(disk, self.file(checkpoints.LOG_START_CHECKPOINT))
         self.hws = checkpoints.read_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT))
+        self.clean_offsets = checkpoints.read_offset_checkpoint(disk, self.file(checkpoints.CLEANER_CHECKPOINT))
 
     def write_recovery_points(self, disk: Disk) -> None:
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
@@ -89,6 +91,11 @@ class LogDirState:
             if log.log_start_offset > next(iter(log.segment_base_offsets), 0)
         }
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.LOG_START_CHECKPOINT), starts)
+
+    def write_clean_offsets(self, disk: Disk) -> None:
+        """How far compaction has come in each log that it has been to (LG-43)."""
+        offsets = {tp: log.clean_offset for tp, log in self.logs.items() if log.clean_offset is not None}
+        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.CLEANER_CHECKPOINT), offsets)
 
     def write_hws(self, disk: Disk, hws: Mapping[TopicPartition, int]) -> None:
         self.hws = {tp: hw for tp, hw in hws.items() if tp in self.logs}

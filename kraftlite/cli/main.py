@@ -89,6 +89,7 @@ _QUORUM = LazyGroup(
 _CLUSTER = LazyGroup(
     "cluster", "The cluster as a whole.", {"describe": ("clusters", "describe_cluster", "Cluster id, controller and brokers.")}
 )
+_RECORDS = LazyGroup("records", "Records.", {"delete": ("records", "delete_records", "Delete the oldest records of partitions.")})
 _LOG = LazyGroup("log", "Log files.", {"dump": ("dump", "dump", "Print data, metadata, snapshot and index files, decoded.")})
 
 
@@ -107,6 +108,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "produce": ("produce", "produce", "Write records from standard input or a file."),
     "consume": ("consume", "consume", "Print records."),
     "offsets": ("offsets", "offsets", "First offset, HW and LEO of a topic's partitions."),
+    "records": ("main", "_RECORDS", "Delete the oldest records of partitions."),
     "group": ("main", "_GROUP", "Consumer groups: describe, reset offsets, delete."),
     "config": ("main", "_CONFIG", "Describe and alter configurations."),
     "elect-leaders": ("clusters", "elect_leaders", "Elect preferred or unclean leaders."),

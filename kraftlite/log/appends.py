@@ -21,6 +21,7 @@ from kraftlite.log.segment import Appended, Segment
 from kraftlite.log.state import LogState
 from kraftlite.log.validation import AppendOrigin, check_leader_batch, check_records, marker_of, recompressed
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import MAX_INT64
 from kraftlite.runtime.trace.log import LogEpochAssigned, LogRolled
 
 _CLIENT = AppendOrigin.CLIENT
@@ -131,16 +132,20 @@ class AppendingLog(LogState):
         *,
         leader_epoch: int | None = None,
         allow_gaps: bool | None = None,
+        gaps_below: int = 0,
         wall_ms: int | None = None,
     ) -> AppendInfo | None:
         """Append whole batches as they are; a partial one at the end is ignored. None when there is nothing to append.
 
         Batches of an epoch newer than `leader_epoch` (the one under which they were fetched) and all behind them are left
-        out. Offsets must continue the log: gaps only when the topic is compacted (`allow_gaps` None), and on an empty log
-        the first batch may begin below the log start. Refusals: CORRUPT_MESSAGE, `UnexpectedAppend`.
+        out. Offsets must continue the log: gaps only when the topic is compacted (`allow_gaps` None) or they end at or below
+        `gaps_below`, and on an empty log the first batch may begin below the log start. Refusals: CORRUPT_MESSAGE,
+        `UnexpectedAppend`.
         """
         view = memoryview(data)
-        batches = self._checked(view, leader_epoch, self.config.compacted if allow_gaps is None else allow_gaps)
+        if self.config.compacted if allow_gaps is None else allow_gaps:
+            gaps_below = MAX_INT64
+        batches = self._checked(view, leader_epoch, gaps_below)
         if not batches:
             return None
         if wall_ms is not None:
@@ -174,7 +179,7 @@ class AppendingLog(LogState):
         if self._epochs.dirty:
             self._write_epochs()
 
-    def _checked(self, view: memoryview, leader_epoch: int | None, allow_gaps: bool) -> list[tuple[int, BatchHeader]]:
+    def _checked(self, view: memoryview, leader_epoch: int | None, gaps_below: int) -> list[tuple[int, BatchHeader]]:
         """The batches to append, after all checks."""
         batches: list[tuple[int, BatchHeader]] = []
         expected, latest = self.leo, self.latest_epoch
@@ -184,7 +189,7 @@ class AppendingLog(LogState):
                 break
             if not check_crc(view[position : position + header.size_bytes], header):
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.tp}: CRC of the batch at offset {header.base_offset}")
-            gap = allow_gaps and header.base_offset > expected
+            gap = expected < header.base_offset <= gaps_below
             if header.base_offset != expected and not gap and (batches or not self._straddles(header)):
                 raise UnexpectedAppend(f"{self.tp}: batch at offset {header.base_offset}, expected {expected}")
             if latest is not None and 0 <= epoch < latest:

@@ -137,6 +137,8 @@ class Cleaning:
             delete_retention_ms=log.config.delete_retention_ms,
         )
         self._cleaned: CleanedSegment | None = None
+        self._swapped = 0
+        self._swapping = False
 
     @property
     def end_offset(self) -> int:
@@ -178,7 +180,7 @@ class Cleaning:
         if self.offsets.latest < self.todo.first_dirty:
             raise ApiError(
                 ErrorCode.INVALID_RECORD,
-                f"{self.log.tp}: the batch at offset {header.base_offset} exceeds in keys what log.cleaner.dedupe.buffer.size holds",
+                f"{self.log.tp}: log.cleaner.dedupe.buffer.size is too small for the batch at offset {header.base_offset}",
             )
 
     # rewriting
@@ -272,15 +274,21 @@ class Cleaning:
         """The new segment takes the place of the group; False when there was nothing to change."""
         cleaned, self._cleaned = self._cleaned, None
         before = sum(source.size for source in group)
+        if cleaned is not None:
+            self._swapping = True
+            self.log.replace_segments(cleaned, [source.segment for source in group])
+            self._swapping = False
+        self._swapped += len(group)
         self.segments_before += len(group)
-        self.bytes_before += before
         self.segments_after += 1
-        if cleaned is None:
-            self.bytes_after += before
-            return False
-        self.bytes_after += cleaned.size
-        self.log.replace_segments(cleaned, [source.segment for source in group])
-        return True
+        self.bytes_before += before
+        self.bytes_after += before if cleaned is None else cleaned.size
+        return cleaned is not None
+
+    def disturbed(self) -> bool:
+        """After an error: whether the log had changed, so that what the pass wanted to read may not be there any more."""
+        left = self._sources[self._swapped :]
+        return not self._swapping and bool(left) and not self.intact(left)
 
     def give_up(self) -> None:
         """The new segment that was written last is not wanted any more."""
@@ -320,9 +328,7 @@ def read_batches(disk: Disk, source: Source) -> Iterator[tuple[BatchHeader, memo
                 chunk, start, at = memoryview(file.pread(wanted, position)), position, 0
             batch = chunk[at : at + size]
             if len(batch) < size or not check_crc(batch, header):
-                raise ApiError(
-                    ErrorCode.CORRUPT_MESSAGE, f"{source.path}: a wrong CRC at byte {position}"
-                )
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{source.path}: a wrong CRC at byte {position}")
             yield header, batch
             position += size
     finally:

@@ -70,26 +70,34 @@ def _first_record(segment: Segment, position: int, header: BatchHeader, timestam
 
 
 def offset_of_max_timestamp(segments: SegmentList, start: int, up_to: int, leo: int) -> TimestampOffset | None:
-    """The first record in [start, up_to) that has the largest timestamp there; None when none has a timestamp."""
+    """The first record in [start, up_to) that has the largest timestamp there; None when none has a timestamp.
+
+    Of a batch that compaction has emptied the timestamp is still there, the record is not: then all headers are looked at.
+    """
+    found, misled = _max_record(segments, start, up_to, leo, scan=False)
+    return _max_record(segments, start, up_to, leo, scan=True)[0] if misled else found
+
+
+def _max_record(segments: SegmentList, start: int, up_to: int, leo: int, *, scan: bool) -> tuple[TimestampOffset | None, bool]:
+    """The record, and whether there is none though a segment's time index says so."""
     best, best_offset, best_segment = -1, -1, None
     for index, segment in enumerate(segments):
         end = segments.end_of(index, leo)
         if segment.base_offset >= up_to or end <= start:
             continue
-        if start <= segment.base_offset and end <= up_to:
+        if not scan and start <= segment.base_offset and end <= up_to:
             latest, offset = segment.max_timestamp, segment.offset_of_max_timestamp
         else:
             latest, offset = _scan_max(segment, start, up_to)
         if latest > best:
             best, best_offset, best_segment = latest, offset, segment
     if best_segment is None:
-        return None
+        return None, False
     position = best_segment.position_of(best_offset)
     if position is None:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{best_segment.path}: the time index names offset {best_offset}")
-    for at, header in best_segment.headers(position):
-        return _first_record(best_segment, at, header, best, start)
-    return None
+    at, header = next(best_segment.headers(position))
+    return _first_record(best_segment, at, header, best, start), header.count == 0
 
 
 def _scan_max(segment: Segment, start: int, up_to: int) -> tuple[int, int]:
@@ -97,7 +105,7 @@ def _scan_max(segment: Segment, start: int, up_to: int) -> tuple[int, int]:
     for _, header in segment.headers(segment.start_for(start)):
         if header.base_offset >= up_to:
             break
-        if header.last_offset >= start and header.max_timestamp > latest:
+        if header.count and header.last_offset >= start and header.max_timestamp > latest:
             latest, offset = header.max_timestamp, header.last_offset
     return latest, offset
 

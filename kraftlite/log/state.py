@@ -108,15 +108,16 @@ class LogState:
         self._epochs_durable = clean and not self._epochs.dirty
         self._epochs_filed = loaded.epochs_filed
         self._adopt_config()
-        tracer.emit(
-            LogOpened(
-                tp=tp,
-                log_start_offset=self.log_start_offset,
-                leo=self.leo,
-                recovery_point=self.recovery_point,
-                segments=len(self._segments),
-                clean=clean,
-            )
+        tracer.emit(self._opened(clean))
+
+    def _opened(self, clean: bool) -> LogOpened:
+        return LogOpened(
+            tp=self.tp,
+            log_start_offset=self.log_start_offset,
+            leo=self.leo,
+            recovery_point=self.recovery_point,
+            segments=len(self._segments),
+            clean=clean,
         )
 
     def _claim_directory(self, topic_id: UUID | None, twin: str | None) -> UUID | None:

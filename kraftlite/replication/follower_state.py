@@ -45,7 +45,8 @@ def append_fetched(partition: Partition, data: memoryview, leader_hw: int, leade
     log = partition.online_log()
     appended = None
     if len(data):
-        appended = log.append_as_follower(data, leader_epoch=partition.leader_epoch, wall_ms=wall_ms)
+        # A topic that was compacted once has gaps for ever, all of them below the leader's HW.
+        appended = log.append_as_follower(data, leader_epoch=partition.leader_epoch, gaps_below=leader_hw, wall_ms=wall_ms)
     started = adopt_leader_offsets(partition, log, leader_hw, leader_log_start)
     if appended is not None and partition.leo_waiters:
         partition.wake_waiters()

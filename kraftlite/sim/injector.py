@@ -132,6 +132,7 @@ class Injector:
         if node.running:
             node.kill()
         node.disk.wipe()
+        node.disk.heal()
         self.cluster.format(node.node_id)
         self.wiped.add(node.node_id)
         self.power_losses[node.node_id] = lost

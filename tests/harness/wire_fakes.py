@@ -248,9 +248,10 @@ class FakeReplicas:
 
     async def delete_records(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> list[DeleteRecordsResult]:
         self.deletions.append((dict(offsets), timeout_ms))
+        answers = [(tp, offset, self.errors.get(tp, ErrorCode.NONE)) for tp, offset in offsets.items()]
         return [
-            DeleteRecordsResult(tp=tp, error=self.errors.get(tp, ErrorCode.NONE), low_watermark=-1 if tp in self.errors else offset)
-            for tp, offset in offsets.items()
+            DeleteRecordsResult(tp=tp, error=error, low_watermark=offset if error is ErrorCode.NONE else -1)
+            for tp, offset, error in answers
         ]
 
     def active_producers(self, tp: TopicPartition) -> tuple[ActiveProducer, ...]:

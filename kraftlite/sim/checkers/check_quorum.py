@@ -1,4 +1,4 @@
-"""A leader of the quorum that no voter fetches from resigns (RF-18): it cannot commit anything, and others may have replaced it."""
+"""A leader of the quorum that no voter fetches from resigns (RF-18): it cannot commit, and others may have replaced it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _GAP_US: Final = 1_000_000
 
 
 class CheckQuorum(MetadataChecker):
-    """A leader with other voters writes nothing when none of them can have reached it for 1.5 fetch timeouts. (For a quorum of more
-    than three it would have to hear more than one; this says less, and is never wrong.)"""
+    """A leader with other voters writes nothing when none of them can have reached it for 1.5 fetch timeouts. (In a quorum of
+    more than three it has to hear more than one; this says less, and is never wrong.)"""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

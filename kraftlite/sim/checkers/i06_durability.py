@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from kraftlite.model.ids import NodeId
 from kraftlite.raft.states import Leader
+from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.views import LogMemory, NodeView
 
@@ -13,6 +15,11 @@ class Durability(MetadataChecker):
     """Looks at the simulated disks themselves: neither the recovery point nor anybody's word for it counts."""
 
     numbers: ClassVar[tuple[int, ...]] = (6,)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._failed: set[NodeId] = set()
+        """Nodes that ended themselves since they last opened their log. Only asked, never iterated."""
 
     def on_hw(self, view: NodeView, old: int, new: int) -> None:
         if not isinstance(view.state, Leader):
@@ -33,11 +40,18 @@ class Durability(MetadataChecker):
     def _same_there(view: NodeView, end: int, last: object) -> bool:
         return view.log.start == end or view.log.ending_at(end) is last
 
+    def on_down(self, view: NodeView, how: str) -> None:
+        if how == "failed":
+            self._failed.add(view.node_id)
+
     def on_opened(self, view: NodeView, before: LogMemory, durable: int) -> None:
+        # A node that a disk error ended may have been cutting its log just then: only of what is committed may nothing be gone.
+        failed = view.node_id in self._failed
+        self._failed.discard(view.node_id)
         for entry in before.entries:
             if view.log.start <= entry.base_offset and entry.next_offset <= durable:
                 found = view.log.starting_at(entry.base_offset)
-                if found is not entry:
+                if found is not entry and not (failed and self.facts.committed_at(entry.base_offset) is not entry):
                     self.fail(f"node {view.node_id} restarted with {found} where its disk had {entry} for good")
         for entry in view.log.entries:
             known = before.starting_at(entry.base_offset)

@@ -17,7 +17,9 @@ TESTING = Path(__file__).resolve().parents[3] / "docs" / "TESTING.md"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.sim.mutants", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many seeds a mutant gets at most (default: 200)")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this mutant, or those of this area; repeatable")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="this mutant, or those of this area; repeatable"
+    )
     parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--stories", action="store_true", help="also print what was found, in words")
     parser.add_argument("--list", action="store_true", help="only name the mutants and what they break")

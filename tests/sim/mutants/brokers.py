@@ -8,28 +8,34 @@ from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 
-@mutant("new-incarnation-keeps-isr", "a broker that restarted is still in the ISRs of the one before it", expects=("19", "27", "24"))
+@mutant(
+    "new-incarnation-keeps-isr", "a broker that restarted is still in the ISRs of the one before it", expects=("19", "27", "24")
+)
 def new_incarnation_keeps_isr(patch: Patch) -> None:
-    """KIP-966 (KAFKA-15579): an unclean restart may have lost the log's tail. KAFKA-17507: the same at registration."""
+    """KIP-966: an unclean restart may have lost the log's tail, and who is in the ISR may lead."""
     rule = "self._elections.broker_leaves(existing.broker_id, records)"
     patch.edit(BrokerOperations, "register", (rule, "pass"))
 
 
 @mutant("unfenced-before-caught-up", "a broker is unfenced before it has the metadata and its logs", expects=("19", "22", "33"))
 def unfenced_before_caught_up(patch: Patch) -> None:
-    """KAFKA-13003, KAFKA-13091 and KAFKA-15444: brokers that were told to be alive and knew of no partition."""
+    """CM-06, BL-07: a broker that is told to be alive, and elected, before it knows of any partition."""
     patch.edit(HeartbeatManager, "next_state", ("if not request.want_fence and caught_up:", "if True:"))
 
 
-@mutant("shutdown-does-not-wait", "a broker may go as soon as it leads nothing, though the others do not know yet", expects=("19", "22"))
+@mutant(
+    "shutdown-does-not-wait",
+    "a broker may go as soon as it leads nothing, though the others do not know yet",
+    expects=("19", "22"),
+)
 def shutdown_does_not_wait(patch: Patch) -> None:
-    """KAFKA-13916, KAFKA-14392 and CM-08: clients and followers still ask the broker that has gone."""
+    """CM-08: clients and followers still ask the broker that has gone; KAFKA-13944 is from the same corner."""
     rule = "if not has_leaderships() and state.controlled_shutdown_offset <= self.lowest_active_offset():"
     patch.edit(HeartbeatManager, "next_state", (rule, "if not has_leaderships():"))
 
 
 @mutant("heartbeat-does-not-renew", "a session is over after its timeout, heartbeats or not", expects=("22", "33", "liveness"))
 def heartbeat_does_not_renew(patch: Patch) -> None:
-    """KAFKA-12506, KAFKA-14144: sessions that ran out on brokers that had sent all their heartbeats."""
+    """CE-25: sessions that run out on brokers that have sent all their heartbeats."""
     rule = "    self._contact_ms[key] = now_ms"
     patch.edit(HeartbeatTracker, "touch", (rule, "    self._contact_ms.setdefault(key, now_ms)"))

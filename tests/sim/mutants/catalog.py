@@ -18,9 +18,9 @@ Change = Callable[[Patch], None]
 class Mutant:
     """`breaks`: the rule, in a few words. `expects`: who should catch it: numbers of invariants, "liveness" or "crash".
 
-    `shape` is the name of a shape that the mutant needs; `faults` are the kinds of fault to draw from. Both only where plain seeds
-    do not get there. `lens` changes what is no protocol (a size, a period) so that a run of seconds reaches the rule; it holds for
-    runs without the mutant, too.
+    `shape` is the name of a shape that the mutant needs; `faults` are the kinds of fault to draw from. Both only where plain
+    seeds do not get there. `lens` changes what is no protocol (a size, a period) so that a run of seconds reaches the rule; it
+    holds for runs without the mutant, too.
     """
 
     name: str

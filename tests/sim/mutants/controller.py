@@ -17,47 +17,57 @@ from tests.sim.mutants.patching import Patch
 
 @mutant("answers-at-append", "the controller answers when a record is written, not when it is committed", expects=("13", "18"))
 def answers_at_append(patch: Patch) -> None:
-    """CE-06. RethinkDB, Redis and MongoDB acknowledged so by default in Jepsen's first analyses."""
+    """CE-06: an acknowledgement from one node's log. The default of MongoDB and of Redis in Jepsen's first analyses."""
     patch.edit(ControllerCore, "park", ("self.deferred.add(wait_for, event)", "event.complete(None)"))
 
 
 @mutant("answers-at-earlier-commit", "the controller answers when what was pending before is committed", expects=("13", "18"))
 def answers_at_earlier_commit(patch: Patch) -> None:
-    """CE-07 is for operations without records of their own. KAFKA-10778 had an append answered with another one's offset."""
+    """CE-07 is for operations without records; taken for the others, an answer is one batch early."""
     rule = "self.deferred.highest_pending_offset if last_offset is None else last_offset"
     pending = "self.deferred.highest_pending_offset"
     patch.edit(ControllerCore, "park", (rule, f"last_offset if {pending} is None else {pending}"))
 
 
-@mutant("renounce-answers-success", "what waits when a controller steps down is answered as if it had been committed", expects=("18",))
+@mutant(
+    "renounce-answers-success", "what waits when a controller steps down is answered as if it had been committed", expects=("18",)
+)
 def renounce_answers_success(patch: Patch) -> None:
-    """CE-12. A future completed by the cleanup path: HBASE-11295's kind of error, and ZOOKEEPER-2355's."""
+    """CE-12: the cleanup path completes what it should fail. With futures the two differ by one argument."""
     patch.edit(DeferredQueue, "fail_all", ("parked.complete(error)", "parked.complete(None)"))
 
 
-@mutant("renounce-keeps-uncommitted", "a controller that steps down keeps what was never committed", expects=("14", "16", "18", "crash"))
+@mutant(
+    "renounce-keeps-uncommitted",
+    "a controller that steps down keeps what was never committed",
+    expects=("14", "16", "18", "crash"),
+)
 def renounce_keeps_uncommitted(patch: Patch) -> None:
-    """KAFKA-14996 and KAFKA-15022: state of the controller that a failed append left behind; the reason for TimelineHashMap."""
-    forget = "latest = self._registry.latest_epoch; self._registry.delete_snapshots_up_to(latest); self._registry.delete_snapshot(latest)"
+    """The reason for Kafka's TimelineHashMap: a controller that steps down must forget what it only believed (CE-12)."""
+    forget = "for epoch in self._registry.epochs:\n        self._registry.delete_snapshot(epoch)"
     patch.edit(OffsetControl, "deactivate", ("self._registry.revert_to(floor)", forget))
 
 
 @mutant("stale-broker-epoch-accepted", "requests of an earlier incarnation of a broker are carried out", expects=("22",))
 def stale_broker_epoch_accepted(patch: Patch) -> None:
-    """KIP-380 and KAFKA-7235: requests of before a restart arrive after it."""
+    """KIP-380 (KAFKA-7235): a request from before a restart arrives after it."""
     patch.edit(ClusterControl, "check_epoch", ("if registration.broker_epoch != broker_epoch:", "if False:"))
 
 
-@mutant("stale-partition-epoch-accepted", "AlterPartition is carried out over a change that its leader has not seen", expects=("21", "26"))
+@mutant(
+    "stale-partition-epoch-accepted",
+    "AlterPartition is carried out over a change that its leader has not seen",
+    expects=("21", "26"),
+)
 def stale_partition_epoch_accepted(patch: Patch) -> None:
-    """KIP-497; KAFKA-13487 and KAFKA-12506: an ISR was written with a stale zkVersion after a failover."""
+    """KIP-497, and KAFKA-2729 from the other side: every ISR update is conditional on the version that the leader has seen."""
     patch.edit(IsrControl, "_refusal", ("if item.partition_epoch < partition.partition_epoch:", "if False:"))
 
 
 @mutant("fenced-replica-joins-isr", "nobody asks whether a replica that joins an ISR is fenced", expects=("19",))
 def fenced_replica_joins_isr(patch: Patch) -> None:
-    """KIP-841 (KAFKA-13916, KAFKA-13944): a broker in controlled shutdown, or fenced, came back into the ISR. Neither the leader nor
-    the controller asked."""
+    """KIP-841 (KAFKA-13916, KAFKA-13944): a broker that was fenced, or shutting down, came back into the ISR and could be
+    elected. Neither the leader nor the controller asked."""
     patch.edit(PartitionTable, "eligible", (" and broker.active", ""))
     patch.edit(
         ClusterControl,
@@ -69,7 +79,7 @@ def fenced_replica_joins_isr(patch: Patch) -> None:
 
 @mutant("old-incarnation-joins-isr", "nobody asks which incarnation of a replica has fetched", expects=("27", "26", "25"))
 def old_incarnation_joins_isr(patch: Patch) -> None:
-    """KIP-903 (KAFKA-14139): a broker that lost its log in a restart was added to the ISR for fetches of before."""
+    """KIP-903 (KAFKA-14139): a broker that came back without its log was added to the ISR for fetches of before."""
     patch.edit(PartitionTable, "eligible", (" and broker.broker_epoch == replica_epoch", ""))
     patch.edit(
         ClusterControl,
@@ -80,26 +90,26 @@ def old_incarnation_joins_isr(patch: Patch) -> None:
 
 @mutant("election-ignores-fencing", "a fenced broker is as good a leader as any", expects=("19", "20"))
 def election_ignores_fencing(patch: Patch) -> None:
-    """KAFKA-13461, KAFKA-14307: elections that did not look at the state of the brokers."""
+    """KAFKA-13944: a broker that was on its way out was elected; CM-14 says who may."""
     rule = "return self._cluster.is_active(broker_id) and"
     patch.edit(Elections, "change", (rule, "return broker_id in self._cluster.brokers and"))
 
 
 @mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19",))
 def fencing_leaves_the_isr(patch: Patch) -> None:
-    """CM-10; KAFKA-13754: a fenced broker that was still a leader."""
+    """CM-10: who is fenced is in no ISR but as its last member."""
     patch.edit(Elections, "fence", ("self.broker_leaves(broker_id, records)", "pass"))
 
 
 @mutant("unclean-election-unasked", "elections are unclean, whatever the topic says", expects=("20", "24"))
 def unclean_election_unasked(patch: Patch) -> None:
-    """The default of Kafka before 0.11 (KIP-106), and KAFKA-12257's lost overrides."""
+    """Kafka's default before KIP-106."""
     patch.set(ConfigControl, "unclean_election_enabled", lambda self, topic: True)
 
 
 @mutant("producer-ids-given-twice", "a block of producer ids overlaps the next", expects=("23",))
 def producer_ids_given_twice(patch: Patch) -> None:
-    """KIP-730 moved the blocks to the controller; KAFKA-15552: a migration that gave the same block again."""
+    """KIP-730; KAFKA-15552: after a migration the same block was given again."""
     patch.edit(
         ProducerIdControl,
         "allocate",

@@ -20,15 +20,16 @@ _PERSIST = "self._disk.write_file_atomically(self.path, render(state))"
 
 @mutant("vote-not-persisted", "a vote is in memory only when it is answered", expects=("3", "1"))
 def vote_not_persisted(patch: Patch) -> None:
-    """Raft §5.1 lists votedFor among what must be on stable storage; etcd/raft#10998 and Hashicorp's stable store have the same
-    warning. A voter that restarts within an election votes again."""
+    """Raft §5.1 has votedFor among what must be on stable storage before an answer: a voter that restarts within an
+    election votes again."""
     without = "self._disk.write_file_atomically(self.path, render(ElectionState(epoch=state.epoch, leader_id=state.leader_id)))"
     patch.edit(QuorumStateStore, "write", (_PERSIST, without))
 
 
 @mutant("quorum-state-not-written", "the epoch is in memory only", expects=("2", "3", "1"))
 def quorum_state_not_written(patch: Patch) -> None:
-    """ZooKeeper kept its epoch in two files that a crash could leave apart (ZOOKEEPER-335, -1653): a node came back in an old epoch."""
+    """ZOOKEEPER-1653: the accepted and the current epoch in files that a crash could leave apart; a node comes back in an
+    epoch of long ago."""
     patch.edit(QuorumStateStore, "write", (_PERSIST, "pass"))
 
 
@@ -40,35 +41,37 @@ def two_votes_in_one_epoch(patch: Patch) -> None:
 
 @mutant("vote-for-an-older-log", "a vote does not look at the candidate's log", expects=("5", "6", "8"))
 def vote_for_an_older_log(patch: Patch) -> None:
-    """Raft §5.4.1. ZOOKEEPER-1154 and -2845: a server with an older log became the leader and the others truncated theirs."""
+    """Raft §5.4.1. ZOOKEEPER-1154 and ZOOKEEPER-2845: a server with an older history won, and committed
+    transactions were gone."""
     compare = "return OffsetAndEpoch(epoch=last_epoch, offset=end_offset) >= self.metalog.end"
     patch.edit(RaftContext, "log_is_up_to_date", (compare, "return True"))
 
 
 @mutant("vote-for-the-longer-log", "the longer log wins an election, whatever its last epoch", expects=("5", "6", "8"))
 def vote_for_the_longer_log(patch: Patch) -> None:
-    """Raft §5.4.1 compares the last term first. Elections by log length alone lost data in Redis and in MongoDB's protocol version 0
-    (SERVER-18511)."""
+    """Raft §5.4.1 compares the last term first. Elections by the length of the log are what Redis Sentinel's replica choice
+    does, and why it may lose writes."""
     compare = "return OffsetAndEpoch(epoch=last_epoch, offset=end_offset) >= self.metalog.end"
     patch.edit(RaftContext, "log_is_up_to_date", (compare, "return end_offset >= self.metalog.leo"))
 
 
 @mutant("pre-vote-raises-epoch", "a node that only asks whether it could win takes a new epoch already", expects=("10", "1"))
 def pre_vote_raises_epoch(patch: Patch) -> None:
-    """KIP-996: that the epoch stays is the point of the pre-vote; before it, a partitioned voter deposed the leader on its return."""
+    """KIP-996: that the epoch stays is the point of the pre-vote. Raft dissertation §9.6: without it a node that comes back
+    from a partition deposes a leader that was well."""
     patch.edit(Elections, "become_prospective", ("epoch=ctx.epoch,", "epoch=ctx.epoch + 1,"))
 
 
 @mutant("half-is-a-majority", "with an even number of voters, half of them elect a leader", expects=("1", "5"))
 def half_is_a_majority(patch: Patch) -> None:
-    """(n + 1) / 2 instead of n / 2 + 1: the off-by-one of Elasticsearch's minimum_master_nodes set by hand (split brain of two)."""
+    """(n + 1) / 2 instead of n / 2 + 1. Elasticsearch's minimum_master_nodes, set by hand, was this mistake in the field."""
     patch.edit(VoterSet, "majority", ("return len(self.voters) // 2 + 1", "return (len(self.voters) + 1) // 2"))
 
 
 @mutant("resumes-old-epoch", "a restarted leader goes on writing in the epoch it led", expects=("1", "4", "17"))
 def resumes_old_epoch(patch: Patch) -> None:
-    """KIP-595 has a restarted leader come up as Resigned for this: what it had not flushed is gone, and its followers have it. The
-    same offset and epoch would then mean two entries."""
+    """KIP-595 has a restarted leader come up as Resigned for this: what it had not flushed is gone, and its followers have
+    it. The same offset and epoch would then mean two entries."""
 
     def init(original: Any, self: Any, *, config: Any, disk: Any, serde: Any, entropy: Any, tracer: Any, now_ms: Any,
              wall_ms: Any = None, trace_appends: Any = False) -> None:  # fmt: skip
@@ -93,6 +96,6 @@ def resumes_old_epoch(patch: Patch) -> None:
 
 @mutant("check-quorum-missing", "a leader that no voter fetches from stays the leader", expects=("10", "15"))
 def check_quorum_missing(patch: Patch) -> None:
-    """KAFKA-15489 (KIP-595 had left it out until 3.7): with the network cut there were two active controllers, and the one of the
-    minority answered brokers that could do better."""
+    """KAFKA-15489: KIP-595 has it and the implementation had left it out until 3.7, so that a partition gave two active
+    controllers. RATIS-981 is the same."""
     patch.edit(Leadership, "_check_quorum_ms", ("return self._ctx.config.fetch_timeout_ms * 3 // 2", "return 1 << 40"))

@@ -15,14 +15,14 @@ _MAXIMAL = "self.maximal = in_order((*self.committed, *pending.added), replicas)
 
 @mutant("acks-all-at-append", "acks=all is answered when the leader has the records", expects=("30",))
 def acks_all_at_append(patch: Patch) -> None:
-    """acks=1 in disguise. KAFKA-3062's and Redpanda's early acknowledgements in Jepsen."""
+    """acks=1 in disguise."""
     rule = "if all_acks and partition.online_log().hw <= info.last_offset:"
     patch.edit(ProducePath, "append", (rule, "if False:"))
 
 
 @mutant("min-isr-only-before-append", "min.insync.replicas is asked for before the append and not again", expects=("26",))
 def min_isr_only_before_append(patch: Patch) -> None:
-    """RP-03, RP-06; KAFKA-1555's first version. The ISR shrinks while the produce waits, and one replica acknowledges alone."""
+    """RP-03, RP-06; KAFKA-1555: the ISR shrinks while the produce waits, and one replica acknowledges alone."""
     rule = " or len(leader.isr.committed) < self.min_isr:"
     patch.edit(Partition, "maybe_advance_hw", (rule, ":"))
     patch.edit(Partition, "_after_isr_change", ("if self.under_min_isr:", "if False:"))
@@ -37,29 +37,29 @@ def hw_passes_pending_shrink(patch: Patch) -> None:
 
 @mutant("hw-passes-pending-expansion", "the HW does not wait for a replica that may be in the ISR already", expects=("26",))
 def hw_passes_pending_expansion(patch: Patch) -> None:
-    """KAFKA-13102's model and KIP-497: the "maximal ISR" was added when a lost answer to an expansion lost records."""
+    """KIP-497 calls it the maximal ISR: the answer to an expansion can be lost, and the replica elected."""
     patch.edit(IsrState, "propose", (_MAXIMAL, "self.maximal = self.committed"))
 
 
 @mutant("hw-above-leo-after-truncation", "a truncation leaves the HW where it was", expects=("28", "32", "crash"))
 def hw_above_leo_after_truncation(patch: Patch) -> None:
-    """KAFKA-3042's and KAFKA-6975's kind: the HW pointed behind the end of a log that had been cut."""
+    """The HW points behind the end of a log that was cut, and comes true with the next records, whoever they are from."""
     patch.edit(Log, "truncate_to", ("self.hw = min(self.hw, leo)", "pass"))
 
 
 @mutant("hw-assumed-at-restart", "a restarted replica takes all that it has for committed", expects=("26", "29", "32"))
 def hw_assumed_at_restart(patch: Patch) -> None:
-    """RP-16; KAFKA-9965 and KAFKA-2143's kind: the checkpoint is lost, and the LEO is trusted instead of nothing."""
+    """RP-16: the checkpoint is lost, and instead of nothing everything is trusted."""
     patch.edit(Partition, "attach_log", ("log.update_hw(checkpointed_hw)", "log.update_hw(log.leo)"))
 
 
 @mutant("consumer-reads-to-leo", "a consumer reads what is not committed", expects=("29",))
 def consumer_reads_to_leo(patch: Patch) -> None:
-    """RP-13: what it read may be gone with the next leader. Kafka's replicas may; KAFKA-3810 mixed up who is who."""
+    """RP-13: what was read may be gone with the next leader."""
     patch.edit(ConsumePath, "_read", ("bound = log.leo if params.is_debug else", "bound = log.leo if True else"))
 
 
 @mutant("produce-outlives-leadership", "a produce that waits survives the end of its leader and is acknowledged", expects=("30",))
 def produce_outlives_leadership(patch: Patch) -> None:
-    """RP-09; KAFKA-3184, KAFKA-14533: the HW of the next leader completed produces that had been truncated."""
+    """RP-09: the HW of the next leader completes produces that have been truncated."""
     patch.edit(Partition, "become_follower", ("self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)", "pass"))

@@ -15,19 +15,19 @@ from tests.sim.mutants.patching import Patch
 
 @mutant("snapshot-forgets-deletions", "a topic that a metadata snapshot does not name stays", expects=("16", "liveness"))
 def snapshot_forgets_deletions(patch: Patch) -> None:
-    """KAFKA-14358 and ML-12: a snapshot says what is there, and a node that had more must drop it."""
+    """KAFKA-14894: the loader did not call finishSnapshot after a snapshot that came on top of an image."""
     patch.edit(MetadataDelta, "finish_snapshot", ("self.get_topics().finish_snapshot()", "pass"))
 
 
 @mutant("snapshot-without-producer-ids", "a metadata snapshot leaves out which producer ids were given", expects=("16", "23"))
 def snapshot_without_producer_ids(patch: Patch) -> None:
-    """KAFKA-13833 and kin: state added to the controller and forgotten in the image's writer."""
+    """State that was added to the controller and forgotten in the image's writer: the reason for Kafka's ImageWriter tests."""
     patch.edit(ProducerIdsImage, "write", ("if self.next_producer_id > 0:", "if False:"))
 
 
 @mutant("delta-applied-twice", "the last batch is delivered again at a change of leader", expects=("16", "14", "crash"))
 def delta_applied_twice(patch: Patch) -> None:
-    """KAFKA-12158 and the double apply of etcd v3.5 (etcd#13766: the consistent index was behind what was applied)."""
+    """etcd v3.5 (etcd#13766): the index of what was applied was behind what had been applied, and entries were applied again."""
 
     def commit(original: Any, self: Any, batches: Any) -> None:
         self.last_delivered = batches
@@ -42,21 +42,25 @@ def delta_applied_twice(patch: Patch) -> None:
     patch.around(MetadataLoader, "handle_leader_change", change)
 
 
-@mutant("updates-lost-while-loading", "what comes while the first image is applied is not applied", expects=("31", "33", "liveness"))
+@mutant(
+    "updates-lost-while-loading", "what comes while the first image is applied is not applied", expects=("31", "33", "liveness")
+)
 def updates_lost_while_loading(patch: Patch) -> None:
-    """KAFKA-14694 and KAFKA-13140: records that a broker received between its first image and its publishers' start."""
+    """Recovery of the logs takes minutes, and the metadata goes on meanwhile: KAFKA-12998 put both on one thread for it."""
     rule = "self._replicas.start()"
     patch.edit(BrokerMetadataPublisher, "_first_publish", (rule, f"{rule}; self._waiting = deque([self._waiting[0]])"))
 
 
 @mutant("partition-epoch-not-raised", "a change of a partition leaves its epoch as it was", expects=("16", "21", "liveness"))
 def partition_epoch_not_raised(patch: Patch) -> None:
-    """KIP-497 took ZooKeeper's version for it; CM-26: every change, or a leader's compare-and-set compares nothing."""
-    patch.edit(PartitionRegistration, "merge", ("partition_epoch=self.partition_epoch + 1,", "partition_epoch=self.partition_epoch,"))
+    """KIP-497: the partition epoch is what ZooKeeper's version was. If it stays, a leader's compare-and-set compares nothing."""
+    patch.edit(
+        PartitionRegistration, "merge", ("partition_epoch=self.partition_epoch + 1,", "partition_epoch=self.partition_epoch,")
+    )
 
 
 @mutant("leader-epoch-not-raised", "a new leader leads in the old leader's epoch", expects=("16", "21", "28"))
 def leader_epoch_not_raised(patch: Patch) -> None:
-    """KAFKA-15021 and KIP-966 discuss when the epoch may stay; with a new leader, never (KIP-101)."""
+    """KIP-101. KAFKA-15021 discusses when the epoch may stay the same; with a new leader never."""
     rule = "leader_epoch=self.leader_epoch + (1 if raises_leader_epoch else 0),"
     patch.edit(PartitionRegistration, "merge", (rule, "leader_epoch=self.leader_epoch,"))

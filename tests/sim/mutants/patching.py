@@ -1,16 +1,18 @@
 """Changing production code in this process, and back: whole attributes, or one line of a function's source."""
 
 from __future__ import annotations
-
-import __future__
+import __future__ as features
 
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, Final
 
 Owner = type[Any] | ModuleType
+
+ANNOTATIONS: Final = features.annotations.compiler_flag
+"""Edited source is compiled as the modules are that it comes from."""
 
 
 class PatchError(Exception):
@@ -61,7 +63,7 @@ class Patch:
                 raise PatchError(f"{_name(owner)}.{name} has {before!r} {source.count(before)} times, not once")
             source = source.replace(before, after)
         found: dict[str, Any] = {}
-        code = compile(source, f"<mutant of {_name(owner)}.{name}>", "exec", __future__.annotations.compiler_flag, True)
+        code = compile(source, f"<mutant of {_name(owner)}.{name}>", "exec", ANNOTATIONS, True)
         exec(code, function.__globals__, found)
         self.set(owner, name, found[name], also=also)
 

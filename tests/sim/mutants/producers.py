@@ -10,18 +10,18 @@ from tests.sim.mutants.patching import Patch
 
 @mutant("resend-appended-again", "a batch that is sent again is appended again", expects=("30",))
 def resend_appended_again(patch: Patch) -> None:
-    """KIP-98; KAFKA-9144, KAFKA-10801's kind: duplicates in spite of enable.idempotence."""
+    """KIP-98: duplicates in spite of enable.idempotence."""
     patch.set(ProducerState, "duplicate_of", lambda self, header: None)
     patch.edit(ProducerState, "check_batch", ("if header.base_sequence != expected:", "if header.base_sequence > expected:"))
 
 
 @mutant("sequence-gap-accepted", "a batch is appended though the one before it is missing", expects=("30",))
 def sequence_gap_accepted(patch: Patch) -> None:
-    """KAFKA-5494 and KAFKA-8483: with several requests in flight a later one overtakes one that has failed."""
+    """KAFKA-5494: with several requests in flight a later one overtakes one that has failed."""
     patch.edit(ProducerState, "check_batch", ("if header.base_sequence != expected:", "if header.base_sequence < expected:"))
 
 
 @mutant("producers-outlive-truncation", "a truncated batch is still taken for written", expects=("30",))
 def producers_outlive_truncation(patch: Patch) -> None:
-    """LG-19; KAFKA-7190, KAFKA-12635: producer state that was not rebuilt; the resend is answered as a duplicate and is nowhere."""
+    """LG-19; KAFKA-5435: producer state after a truncation. The resend is answered as a duplicate of what is nowhere."""
     patch.edit(Log, "truncate_to", ("self._reload_producers()", "pass"))

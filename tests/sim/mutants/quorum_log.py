@@ -16,37 +16,36 @@ from tests.sim.mutants.patching import Patch
 
 @mutant("commits-an-earlier-epoch", "the HW counts entries of earlier epochs", expects=("9",))
 def commits_an_earlier_epoch(patch: Patch) -> None:
-    """Raft §5.4.2, figure 8: an entry of an earlier term on a majority can still be overwritten. KAFKA-10527 and others on the way."""
+    """Raft §5.4.2, figure 8: an entry of an earlier term on a majority can still be overwritten."""
     rule = "if hw <= leader.epoch_start_offset or (leader.hw is not None and hw <= leader.hw):"
     patch.edit(Leadership, "update_hw", (rule, "if hw < 0 or (leader.hw is not None and hw <= leader.hw):"))
 
 
 @mutant("observers-count", "the HW counts observers among the replicas that have an entry", expects=("6",))
 def observers_count(patch: Patch) -> None:
-    """KIP-595: brokers fetch like voters, and only the voter set tells them apart. KAFKA-17641: the HW after a voter was removed."""
+    """KIP-595: brokers fetch like voters, and only the voter set tells them apart. KAFKA-16530 is about who counts, too."""
     rule = "hw = min(ctx.voters.majority_offset(offsets), ctx.metalog.leo)"
     counted = "[*offsets.values(), *(_or(it.end_offset, -1) for it in leader.observers.values())]"
-    patch.edit(
-        Leadership, "update_hw", (rule, f"hw = min(sorted({counted})[-ctx.voters.majority], ctx.metalog.leo)")
-    )
+    patch.edit(Leadership, "update_hw", (rule, f"hw = min(sorted({counted})[-ctx.voters.majority], ctx.metalog.leo)"))
 
 
 @mutant("leader-counts-unflushed", "the leader counts itself before its log is flushed", expects=("6",))
 def leader_counts_unflushed(patch: Patch) -> None:
-    """Raft dissertation §10.2.1: a leader may write in parallel with its followers, but counts itself only when it is done."""
+    """Raft dissertation §10.2.1: a leader may write in parallel with its followers, but counts itself only when its own write
+    is durable. KAFKA-10526 is the attempt in KRaft."""
     patch.edit(Leadership, "update_hw", ("min(ctx.metalog.log.recovery_point, ctx.metalog.leo)", "ctx.metalog.leo"))
 
 
 @mutant("follower-acks-before-flush", "a voter acknowledges what is only in its page cache", expects=("6",))
 def follower_acks_before_flush(patch: Patch) -> None:
-    """KAFKA-10800 and KAFKA-12181 put the flush before the fetch; "Protocol-Aware Recovery" (FAST '18) counts who else forgot it."""
+    """KAFKA-10533: KafkaRaftClient did not flush what it fetched before it fetched on; found by its simulation."""
     rule = "        return\n    request = RaftFetchRequest("
     patch.edit(Following, "_fetch", (rule, "    request = RaftFetchRequest("))
 
 
 @mutant("flush-without-fsync", "a flush reports success without one", expects=("6",))
 def flush_without_fsync(patch: Patch) -> None:
-    """PostgreSQL's fsyncgate, and every store that ran with libeatmydata."""
+    """PostgreSQL's fsyncgate, disks that lie, and clusters that run with libeatmydata."""
     patch.edit(Log, "flush", ("await file.flush()", "pass"))
 
 
@@ -61,22 +60,28 @@ def quorum_divergence_by_offset(patch: Patch) -> None:
     )
 
 
-@mutant("diverging-voter-counts", "the fetch of a voter whose log has parted from the leader's counts for the HW", expects=("6", "5"))
+@mutant(
+    "diverging-voter-counts", "the fetch of a voter whose log has parted from the leader's counts for the HW", expects=("6", "5")
+)
 def diverging_voter_counts(patch: Patch) -> None:
-    """RF-25; KAFKA-9835 (fetch offsets must be validated before they update the voter's state)."""
-    rule = "        self._leadership.note_fetch(leader, key, None)"
-    patch.edit(Serving, "on_fetch_request", (rule, "        self._leadership.note_fetch(leader, key, request.fetch_offset)"))
+    """RF-25: the position of a fetch is validated before it becomes the progress of a voter; the two lines are easily swapped."""
+    rule = "        self._leadership.note_fetch(leader, key, None)\n"
+    counts = (
+        "        self._leadership.note_fetch(leader, key, request.fetch_offset)\n        self._leadership.update_hw(leader)\n"
+    )
+    patch.edit(Serving, "on_fetch_request", (rule, counts))
 
 
 @mutant("applied-before-commit", "state machines get what is in the log, committed or not", expects=("7", "16", "18"))
 def applied_before_commit(patch: Patch) -> None:
-    """Reads of uncommitted state: etcd's and Consul's stale reads in Jepsen's analyses, MongoDB's read concern "local"."""
+    """Reads of uncommitted state, as with MongoDB's read concern "local" and etcd's early reads in Jepsen's analyses."""
     patch.edit(RaftCore, "committed_offset", ("return self._ctx.hw", "return self.metalog.leo"))
 
 
 @mutant("snapshot-not-synced", "a metadata snapshot gets its name before its bytes are durable", expects=("crash", "11"))
 def snapshot_not_synced(patch: Patch) -> None:
-    """KAFKA-13209 and the rename-without-fsync of "All File Systems Are Not Created Equal" (OSDI '14)."""
+    """A rename without an fsync before it: "All File Systems Are Not Created Equal" (OSDI '14) found it in most of what it
+    looked at."""
     patch.edit(FileSnapshotWriter, "freeze", ("await self._part.file.flush()", "pass"))
 
 
@@ -92,6 +97,6 @@ def _small_chunks(patch: Patch) -> None:
     lens=_small_chunks,
 )
 def snapshot_installed_in_part(patch: Patch) -> None:
-    """KIP-630 has size and position in each answer for this; KAFKA-12155 is about the log start after an install."""
+    """KIP-630 has size and position in each answer for this: a snapshot is as good as its last chunk."""
     rule = "if download.position >= response.size:"
     patch.edit(Following, "on_fetch_snapshot_response", (rule, "if download.position > 0:"))

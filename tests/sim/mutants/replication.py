@@ -11,12 +11,14 @@ from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 
-@mutant("isr-join-by-stale-fetch", "what a follower fetched in an earlier leader epoch counts in this one", expects=("25", "26", "32"))
+@mutant(
+    "isr-join-by-stale-fetch", "what a follower fetched in an earlier leader epoch counts in this one", expects=("25", "26", "32")
+)
 def isr_join_by_stale_fetch(patch: Patch) -> None:
-    """RP-21; KAFKA-8961 and KAFKA-13603: progress kept over a change of leader, when the follower may have truncated since."""
-    patch.edit(
-        Partition, "become_follower", ("    self.leader = None\n", '    self.former = self.leader or getattr(self, "former", None)\n    self.leader = None\n')
-    )
+    """RP-21: progress that is kept over a change of leader, when the follower may have truncated its log since. Raft's leaders
+    start nextIndex and matchIndex anew for the same reason."""
+    kept = '    self.former = self.leader or getattr(self, "former", None)\n'
+    patch.edit(Partition, "become_follower", ("    self.leader = None\n", f"{kept}    self.leader = None\n"))
     rule = "        self.leader = LeaderState(IsrState(isr, registration.recovering), witness)\n"
     before = '        former = self.leader or getattr(self, "former", None)\n'
     after = "        self.leader.followers = {} if former is None else dict(former.followers)\n"
@@ -25,19 +27,24 @@ def isr_join_by_stale_fetch(patch: Patch) -> None:
 
 @mutant("isr-join-below-epoch-start", "a replica joins the ISR below where the leader's epoch starts", expects=("25", "32"))
 def isr_join_below_epoch_start(patch: Patch) -> None:
-    """KAFKA-7128: a new leader's HW lags, and a replica that had reached it was taken in without what the last ISR had committed."""
+    """KAFKA-7128: a new leader's HW lags, and a replica that had reached it joined without what the last ISR had committed."""
     patch.edit(LeaderState, "may_join", ("and leo >= self.epoch_start_offset", ""))
 
 
 @mutant("isr-never-shrinks", "a follower that lags for ever stays in the ISR", expects=("33", "liveness"))
 def isr_never_shrinks(patch: Patch) -> None:
-    """RP-19; KAFKA-4477 and KAFKA-5153: leaders that no longer shrank their ISRs, and produces that waited for a dead follower."""
+    """RP-19: produces that wait for a follower that will not come back."""
     patch.edit(LeaderState, "lagging", ("return tuple(found)", "return ()"))
 
 
-@mutant("refused-isr-change-stays", "an ISR change that the controller has refused is waited for all the same", expects=("33", "liveness"))
+@mutant(
+    "refused-isr-change-stays",
+    "an ISR change that the controller has refused is waited for all the same",
+    expects=("33", "liveness"),
+)
 def refused_isr_change_stays(patch: Patch) -> None:
-    """KAFKA-13944 and KAFKA-14024: a partition stuck with a pending ISR after INELIGIBLE_REPLICA."""
+    """KAFKA-2729: a leader whose ISR update was refused kept what it believed, and never recovered. KIP-841 has it revert
+    after INELIGIBLE_REPLICA."""
     patch.edit(Partition, "handle_alter_result", ('"reverted" if error in REVERT', '"kept" if error in REVERT'))
 
 
@@ -56,30 +63,30 @@ def divergence_by_offset(patch: Patch) -> None:
 
 @mutant("diverging-fetch-counts", "the fetch of a follower whose log has parted counts for HW and ISR", expects=("25", "26"))
 def diverging_fetch_counts(patch: Patch) -> None:
-    """KIP-595 as used by KAFKA-12267's replica fetcher: the leader has to look for divergence before it takes note of the offset."""
+    """RP-31: the leader has to look for the divergence before it takes note of the position."""
     rule = "if find_divergence(log, entry.fetch_offset, entry.last_fetched_epoch) is not None:"
     patch.edit(FetchServer, "_confirm", (rule, "if False:"))
 
 
 @mutant("epoch-starts-at-hw", "a leader's epoch begins at its HW, though its log goes on beyond", expects=("28", "crash"))
 def epoch_starts_at_hw(patch: Patch) -> None:
-    """KIP-101: the start offset is the LEO at election; KAFKA-7415: epochs assigned at the wrong moment."""
+    """KIP-101: an epoch starts at the LEO of its leader; KAFKA-7415: one that was not assigned at the right moment."""
     patch.edit(Partition, "become_leader", ("start = log.leo", "start = log.hw"))
 
 
 @mutant("other-epochs-answered", "a leader answers whatever leader epoch the request is of", expects=("26", "31"))
 def other_epochs_answered(patch: Patch) -> None:
-    """KIP-320 (KAFKA-7395): before it a zombie follower or consumer was answered by a leader of another epoch."""
+    """KIP-320 (KAFKA-7395): before it a zombie was answered by a leader of another epoch."""
     patch.edit(Partition, "check_epoch", ("if leader_epoch is not None and leader_epoch != self.leader_epoch:", "if False:"))
 
 
 @mutant("session-misses-appends", "a fetch session does not hear of new records of its partitions", expects=("33", "liveness"))
 def session_misses_appends(patch: Patch) -> None:
-    """KIP-227 sessions: KAFKA-8052, KAFKA-9137: partitions that fell out of a session until it was made anew."""
+    """KIP-227: what an incremental fetch leaves out is taken to be unchanged."""
     patch.edit(SessionEntry, "on_append", ("    session.dirty[self] = None", "    pass"))
 
 
 @mutant("leader-still-fetches", "a broker that becomes the leader goes on fetching from the former one", expects=("31",))
 def leader_still_fetches(patch: Patch) -> None:
-    """Invariant 31; KAFKA-13457 and KAFKA-6082's kind: a fetcher that was not stopped at the change of role."""
+    """Invariant 31; KAFKA-2143 (replicas ahead of their leader) began with a fetcher that was not stopped."""
     patch.edit(ReplicaManager, "_lead", ("self._fetchers.forget(partition)", "pass"))

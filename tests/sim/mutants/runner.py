@@ -89,29 +89,30 @@ def caught_by(result: RunResult) -> str:
     return result.checker
 
 
-def run_mutant(mutant: Mutant, seed: int) -> RunResult:
-    """One seed with the mutant in place."""
+def run_mutant(mutant: Mutant, plan: RunPlan) -> RunResult:
+    """A run with the mutant in place."""
     with Patch() as patch:
         if mutant.lens is not None:
             mutant.lens(patch)
         mutant.change(patch)
-        return run(plan_of(mutant, seed))
+        return run(plan)
 
 
-def run_without(mutant: Mutant, seed: int) -> RunResult:
+def run_without(mutant: Mutant, plan: RunPlan) -> RunResult:
     """The same run, without the mutant."""
     with Patch() as patch:
         if mutant.lens is not None:
             mutant.lens(patch)
-        return run(plan_of(mutant, seed))
+        return run(plan)
 
 
 def attempt(name: str, seed: int) -> Attempt:
     """One seed, in a worker process; a second run without the mutant when the first one fails."""
     mutant = mutants()[name]
+    plan = plan_of(mutant, seed)
     began = time.monotonic()
-    by, story = _limited(lambda: run_mutant(mutant, seed))
-    fails_anyway = bool(by) and bool(_limited(lambda: run_without(mutant, seed))[0])
+    by, story = _limited(lambda: run_mutant(mutant, plan))
+    fails_anyway = bool(by) and bool(_limited(lambda: run_without(mutant, plan))[0])
     seconds = time.monotonic() - began
     if fails_anyway:
         return Attempt(mutant=name, seed=seed, story=story, seconds=seconds, fails_anyway=True)
