@@ -203,16 +203,18 @@ def test_a_failed_test_shows_the_cluster(pytester: pytest.Pytester) -> None:
     leader = re.search(r"Failed: leader was (\d)", result.stdout.str())
     assert leader is not None
     assert re.search(rf"^  {leader[1]} broker: stopped$", shared, re.MULTILINE)
-    assert re.search(r"^  [123] controller: running, the active controller$", shared, re.MULTILINE)
+    assert re.search(r"^  [123] controller: running(, the active controller)?$", shared, re.MULTILINE)
     assert re.search(
-        r"^  test_fails-2-0: leader [456] in epoch \d, replicas [\d,]{5}, ISR [\d,]+, HW \d, LEO 1$", shared, re.MULTILINE
+        r"^  test_fails-2-0: leader ([456]|nobody) in epoch \d+, replicas [\d,]{5}, ISR [\d,]+(, HW \d, LEO 1)?$",
+        shared,
+        re.MULTILINE,
     )
-    assert re.search(r"^  audit-0: leader (6|nobody) in epoch \d, replicas 6, ISR 6", shared, re.MULTILINE)
+    assert re.search(r"^  audit-0: leader (6|nobody) in epoch \d+, replicas 6, ISR 6", shared, re.MULTILINE)
     assert "  test_before-1-0:" not in shared and "  __consumer_offsets-0:" not in shared
     assert re.search(
         r"^the last 20 records of the metadata log:\n(  \d\d:\d\d:\d\d\.\d{3} controller [123] .+\n?){20}$", shared, re.MULTILINE
     )
-    assert re.search(r"^  \S+ controller [123] @\d+ PartitionChange test_fails-2-0 isr=.* leader=[456]$", shared, re.MULTILINE)
+    assert re.search(r"^  \S+ controller [123] @\d+ PartitionChange test_fails-2-0 .*(isr|leader)=.+$", shared, re.MULTILINE)
     assert re.search(r"^  own-0: leader 2 in epoch 0, replicas 2, ISR 2, HW 0, LEO 0$", own, re.MULTILINE)
 
 
