@@ -14,8 +14,8 @@ from kraftlite.cli.common import print_json
 if TYPE_CHECKING:
     from kraftlite.faults.nodes import RoomNode
     from kraftlite.runtime.trace import TraceEvent
+    from kraftlite.sim.fault_plan import FaultPlan
     from kraftlite.sim.run import RunResult
-    from kraftlite.sim.schedule import FaultPlan
     from kraftlite.sim.shape import Shape
     from kraftlite.sim.swarm import Summary, Totals
 
@@ -111,7 +111,7 @@ def _shape(name: str | None) -> Shape | None:
 
 
 def _faults(lines: tuple[str, ...], none: bool) -> tuple[FaultPlan, ...] | None:
-    from kraftlite.sim.schedule import parse
+    from kraftlite.sim.fault_plan import parse
 
     if lines and none:
         raise click.ClickException("--fault and --no-faults exclude each other")

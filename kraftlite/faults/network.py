@@ -88,6 +88,10 @@ class RoomNetwork:
         self.listeners: dict[Endpoint, _Listener] = {}
         self.on_call: Callable[[NodeId, NodeId, Method, Any], None] | None = None
         self.on_answer: Callable[[NodeId, NodeId, Method, Any, Any], None] | None = None
+        self.on_arrival: Callable[[Exchange], None] | None = None
+        """Told of requests that reach a handler: late ones and second copies, too."""
+        self.on_served: Callable[[Exchange, Any], None] | None = None
+        """Told of what a handler has answered, whether or not anybody will hear of it."""
         self._links: dict[tuple[NodeId, NodeId], Link] = {}
         self._under_way: dict[Exchange, None] = {}
         self._next_port = 40_000
@@ -190,6 +194,8 @@ class RoomNetwork:
             self._break(exchange, "not served")
             return
         request = self._copy(exchange.method, exchange.request)
+        if self.on_arrival is not None:
+            self.on_arrival(exchange)
         task = listener.owner.run(handler, request)
         exchange.handler = task
         task.add_done_callback(lambda it: self._answered(exchange, listener.owner, it), context=self.outside)
@@ -201,6 +207,8 @@ class RoomNetwork:
             return
         error = task.exception()
         response = None if error is not None else task.result()
+        if self.on_served is not None and response is not None and not owner.closed:
+            self.on_served(exchange, response)
         if owner.closed or exchange.over:
             return
         if error is None and not isinstance(response, exchange.method.response):

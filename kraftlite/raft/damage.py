@@ -6,7 +6,9 @@ without them: its brokers would have to truncate below their high watermark, whi
 A batch's offset and epoch are outside of its CRC. In this log they are checked by what raft writes: offsets without gaps, and a
 new epoch only with the leader's own control batch.
 
-A power cut that spoils the first of several batches that were not flushed yet cannot be told from damage, and is refused as well.
+What was flushed decides: a power cut may spoil the first of several batches that were not flushed yet, and that is cut off like
+any torn end, though intact ones are behind it. Only where no mark says how far that came, an intact batch behind a bad spot is
+damage.
 
 Source: RF-31, RF-46. Departs: Kafka cuts such a log off.
 """
@@ -34,7 +36,8 @@ def check_only_copy(disk: Disk, directory: str) -> None:
         return
     names = disk.listdir(directory)
     snapshots = [parsed[0].offset for name in names if (parsed := parse_snapshot_name(name)) is not None and not parsed[1]]
-    flushed = read_flush_mark(disk, directory)
+    mark = read_flush_mark(disk, directory)
+    flushed = mark or 0
     if flushed <= max(snapshots, default=0):
         flushed = 0  # a crash while the log is started anew at the end of a snapshot loses nothing
     bases = sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal())
@@ -52,12 +55,16 @@ def check_only_copy(disk: Disk, directory: str) -> None:
             )
         data = memoryview(disk.read_file(path))
         expected, epoch, end = _walk(data, expected, epoch)
-        if end < len(data) and (expected < flushed or base != bases[-1] or _intact_behind(data, end, expected)):
+        if end == len(data):
+            continue
+        known = mark is not None or (base == bases[-1] and not _intact_behind(data, end, expected))
+        if expected < flushed or not known:
             raise Fault(
                 f"{path} is damaged at byte {end}: the records from offset {expected} on are lost, "
                 "and this controller has the only copy of the metadata. Restore the file; "
                 f"to go on without them, cut it at byte {end} and remove {FLUSH_MARK} and later .log files"
             )
+        break
     if expected < flushed:
         raise Fault(
             f"{directory}: the log ends at offset {expected}, the records from there to {flushed - 1} were flushed and are lost, "

@@ -3,12 +3,15 @@
 A crash tears only what was never flushed. Without a mark a log whose end is zeros looks the same whether its end was torn or was
 promised and then lost; with it the second is told (`damage.py`).
 
-The mark is written after a flush has ended and is not flushed itself: after a power cut it may be older than the log, or torn,
-which its checksum tells. It never claims more than was flushed, and costs one small write.
+The file has two places for the mark, each in a page of its own. The first is written and flushed once, at the start; the second
+is written behind every flush and is not flushed itself: after a power cut it may be older than the log, or torn, which its
+checksum tells, and then the first still says that there is a mark. It never claims more than was flushed, and costs one write.
 Source: RF-31, RF-46. Departs: Kafka keeps no such mark, and begins anew with whatever it finds.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from crc32c import crc32c
 
@@ -16,6 +19,8 @@ from kraftlite.runtime.ports import Disk, File
 
 FILE_NAME = "flushed-offset"
 _DIGITS = 20
+_LAST_AT: Final = 4096
+"""Where the mark of the last flush is. Behind that of the start: a torn write spoils nothing before it."""
 
 
 class FlushMark:
@@ -32,15 +37,18 @@ class FlushMark:
         self._written: int | None = None
 
     def write(self, offset: int) -> None:
-        """Everything below `offset` is durable. Nothing to do when that is known."""
+        """Everything below `offset` is durable. Nothing to do when that is known; the first one is flushed, blocking."""
         if offset == self._written:
             return
         if self._file is None:
             new = self._disk.stat(self._path) is None
             self._file = self._disk.open(self._path, create=True)
+            self._file.pwritev([_render(offset)], 0)
+            self._file.sync()
             if new:
                 self._disk.sync_dir(self._directory)
-        self._file.pwritev([_render(offset)], 0)
+        else:
+            self._file.pwritev([_render(offset)], _LAST_AT)
         self._written = offset
 
     def remove(self) -> None:
@@ -55,14 +63,21 @@ class FlushMark:
             self._file = None
 
 
-def read_flush_mark(disk: Disk, directory: str) -> int:
-    """The offset below which everything was durable once; 0 when nothing is known."""
+def read_flush_mark(disk: Disk, directory: str) -> int | None:
+    """The offset below which everything was durable once; None when nothing is known."""
     path = f"{directory}/{FILE_NAME}"
     if disk.stat(path) is None:
-        return 0
+        return None
     raw = disk.read_file(path)
-    digits = raw[:_DIGITS]
-    return int(digits) if digits.isdigit() and raw == _render(int(digits)) else 0
+    return max((it for it in (_parse(raw, 0), _parse(raw, _LAST_AT)) if it is not None), default=None)
+
+
+def _parse(raw: bytes, position: int) -> int | None:
+    digits = raw[position : position + _DIGITS]
+    if not digits.isdigit():
+        return None
+    rendered = _render(int(digits))
+    return int(digits) if raw[position : position + len(rendered)] == rendered else None
 
 
 def _render(offset: int) -> bytes:

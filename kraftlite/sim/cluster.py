@@ -89,7 +89,7 @@ class SimCluster:
         )
         node.disk = MemDisk(wall_ms=lambda: self.wall_ms(node_id))
         node.disk.flush_wait = lambda: self._flush(node_id)
-        node.blocking_wait = self._work
+        node.blocking_wait = lambda: self._work(node_id)
         self.nodes[node_id] = node
         self.format(node_id)
 
@@ -108,9 +108,12 @@ class SimCluster:
     def wall_ms(self, node_id: NodeId = CLIENT) -> int:
         return EPOCH_WALL_MS + self.loop.now_us() // 1000 + self.wall_offset_ms.get(node_id, 0)
 
-    async def _work(self) -> None:
+    async def _work(self, node_id: NodeId) -> None:
         """Opening, closing or deleting a log, on a thread."""
-        await asyncio.sleep(self.disk_rng.choice((100, 1_000, 30_000)) / 1_000_000)
+        work_us = self.disk_rng.choice((100, 1_000, 30_000))
+        if node_id in self.flush_us:
+            work_us += self.disk_rng.randint(*self.flush_us[node_id])
+        await asyncio.sleep(work_us / 1_000_000)
 
     async def _flush(self, node_id: NodeId) -> None:
         low, high = self.flush_us.get(node_id, (100, 2000))

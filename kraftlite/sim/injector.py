@@ -11,7 +11,7 @@ from kraftlite.faults.nodes import Incarnation, RoomNode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
-from kraftlite.sim.schedule import FaultPlan
+from kraftlite.sim.fault_plan import FaultPlan
 
 DeathCallback = Callable[[RoomNode, str], None]
 
@@ -26,8 +26,10 @@ class Injector:
         on_death: DeathCallback,
         power_losses: dict[NodeId, list[str]],
         wiped: set[NodeId],
+        on_churn: Callable[[int, int], None] = lambda for_ms, gap_ms: None,
     ) -> None:
         self.wiped = wiped
+        self.on_churn = on_churn
         self.cluster = cluster
         self.on_death = on_death
         self.power_losses = power_losses
@@ -119,11 +121,6 @@ class Injector:
             self._boot_later(node, plan.for_ms)
 
     def power_cut(self, node: RoomNode) -> None:
-        if node.config.is_controller and len(self.cluster.controllers) == 1:
-            # Known: after a cut that spoils the first of several unflushed batches, an only controller refuses its log as damaged
-            # (raft/damage.py; seed 40311). The safe side, and nothing that a run could heal: here it is killed instead.
-            self.kill(node)
-            return
         lost = node.power_cut(self.rng)
         self.power_losses[node.node_id] = lost
         self.on_death(node, "power")
@@ -179,6 +176,12 @@ class Injector:
         node = self._one(plan)
         if node is not None:
             self._cut_all([(node.node_id, it) for it in self.cluster.nodes if it != node.node_id], plan)
+
+    def _cut_quorum(self, plan: FaultPlan) -> None:
+        """From the other voters only: brokers go on talking to it."""
+        node = self._one(plan)
+        if node is not None:
+            self._cut_all([(node.node_id, it.node_id) for it in self.cluster.controllers if it is not node], plan)
 
     def _split(self, plan: FaultPlan) -> None:
         """`amount` is a bit mask of who is on the one side."""
@@ -259,6 +262,20 @@ class Injector:
         link = self.cluster.network.link(*pair)
         link.slow_chance, link.slow_us = 333_333, plan.amount
         self._end_of(plan, lambda: setattr(link, "slow_chance", 0))
+
+    def _late(self, plan: FaultPlan) -> None:
+        """As `_slow`, for every message."""
+        pair = self._pair(plan)
+        if pair is None:
+            return
+        link = self.cluster.network.link(*pair)
+        link.slow_chance, link.slow_us = 1_000_000, plan.amount
+        self._end_of(plan, lambda: setattr(link, "slow_chance", 0))
+
+    def _churn(self, plan: FaultPlan) -> None:
+        """Not a fault: topics come and go, one of either every `amount` milliseconds or so."""
+        self._note(f"churn for {plan.for_ms} ms")
+        self.on_churn(plan.for_ms, plan.amount)
 
     def _congest(self, plan: FaultPlan) -> None:
         """As `_slow`, on all links of a node, for most messages."""

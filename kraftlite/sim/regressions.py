@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kraftlite.sim.fault_plan import parse
 from kraftlite.sim.run import RunPlan
-from kraftlite.sim.schedule import parse
 
 if TYPE_CHECKING:
     from kraftlite.sim.swarm import Summary

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
+from kraftlite.faults.network import Exchange
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
@@ -24,10 +25,10 @@ from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolati
 from kraftlite.sim.client import records_of
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.coverage import Coverage
+from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.history import History
 from kraftlite.sim.injector import Injector
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
-from kraftlite.sim.schedule import FaultPlan
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.workload import Workload
@@ -120,8 +121,14 @@ class _Run:
         power_losses: dict[NodeId, list[str]] = {}
         self.world.notes["power_losses"] = power_losses
         self.checkers: list[Checker] = [make(self.world) for make in checkers]
-        self.injector = Injector(self.cluster, on_death=self._on_death, power_losses=power_losses, wiped=self.losses.wiped)
         self.workload = Workload(self.cluster, self.result.history, random.Random(f"workload/{seed}"))
+        self.injector = Injector(
+            self.cluster,
+            on_death=self._on_death,
+            power_losses=power_losses,
+            wiped=self.losses.wiped,
+            on_churn=self.workload.churn,
+        )
         self._digest = hashlib.sha256()
         self._sink = sink
         self._found: BaseException | None = None
@@ -137,12 +144,17 @@ class _Run:
             node.on_built = self._on_built
         cluster.network.on_call = self._on_call
         cluster.network.on_answer = self._on_answer
+        cluster.network.on_arrival = self._on_arrival
+        cluster.network.on_served = self._on_served
         self.loop.after_step = self._after_step
         self.loop.set_exception_handler(self._on_loop_error)
         self._steppers = [it for it in self.checkers if type(it).on_step is not Checker.on_step]
         self._hearers = [it for it in self.checkers if type(it).on_event is not Checker.on_event]
+        self._settlers = [it for it in self.checkers if type(it).unsettled is not Checker.unsettled]
         self._callers = [it for it in self.checkers if type(it).on_call is not Checker.on_call]
         self._answerers = [it for it in self.checkers if type(it).on_answer is not Checker.on_answer]
+        self._arrivals = [it for it in self.checkers if type(it).on_arrival is not Checker.on_arrival]
+        self._servers = [it for it in self.checkers if type(it).on_served is not Checker.on_served]
 
     # --- what the checkers are told; the first violation ends the run
 
@@ -197,6 +209,12 @@ class _Run:
 
     def _on_answer(self, source: NodeId, target: NodeId, method: Method, request: object, response: object) -> None:
         self._tell(lambda it: it.on_answer(source, target, method, request, response), self._answerers)
+
+    def _on_arrival(self, exchange: Exchange) -> None:
+        self._tell(lambda it: it.on_arrival(exchange), self._arrivals)
+
+    def _on_served(self, exchange: Exchange, response: object) -> None:
+        self._tell(lambda it: it.on_served(exchange, response), self._servers)
 
     def _on_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
         """A node ended itself. Allowed are disks that failed it, and what production gives up on by design."""
@@ -287,6 +305,7 @@ class _Run:
         if stuck is not None:
             raise LivenessViolation("verdicts", f"no verdict {VERDICT_LIMIT_MS} ms after all was well: {stuck}")
         await self._demand(self._replicated, "every replica has everything", CONVERGE_LIMIT_MS)
+        await self._settle()
         self._read_logs()
         for it in self.checkers:
             it.at_end()
@@ -296,6 +315,20 @@ class _Run:
             await self.cluster.until(condition, what, limit_ms, every_ms=50)
         except TimeoutError:
             raise LivenessViolation("liveness", f"{what}: not within {limit_ms} ms; {self._situation()}") from None
+
+    async def _settle(self) -> None:
+        """Until no checker waits for anything any more."""
+        waiting: list[tuple[Checker, str]] = []
+
+        def settled() -> bool:
+            waiting[:] = [(it, left) for it in self._settlers if (left := it.unsettled()) is not None]
+            return not waiting
+
+        try:
+            await self.cluster.until(settled, "the cluster settles", CONVERGE_LIMIT_MS, every_ms=50)
+        except TimeoutError:
+            checker, left = waiting[0]
+            raise LivenessViolation(checker.name, f"{left}: still so after {CONVERGE_LIMIT_MS} ms without faults") from None
 
     async def _converge(self) -> None:
         def whole() -> bool:

@@ -1,78 +1,33 @@
-"""Faults as data: drawn from a seed before the run, so that a schedule can be printed, shortened and run again.
-
-A fault begins at a time, lasts for a while and names whom it hits by id or by role ("controller", "leader t1-0"), resolved
-when it begins. Everything a fault did is undone when it ends, at the latest when the run's liveness phase begins.
-"""
+"""Which faults a seed stands for."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
+from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
+from kraftlite.sim.scenes import draw_scenes
 from kraftlite.sim.shape import Shape
-
-NODE_FAULTS: Final = ("kill", "stop", "pause", "power", "wipe", "isolate", "congest")
-LINK_FAULTS: Final = ("cut", "cut-one-way", "refuse", "lossy", "slow", "reset")
-DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
-CLOCK_FAULTS: Final = ("wall-jump",)
-GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
-ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultPlan:
-    """`target` and `other` are node ids, "controller", "leader TOPIC-PARTITION" or "any"; `amount` is the fault's own number."""
-
-    at_ms: int
-    kind: str
-    target: str = ""
-    other: str = ""
-    for_ms: int = 0
-    amount: int = 0
-
-    def __str__(self) -> str:
-        words = [f"{self.at_ms}", self.kind]
-        if self.target:
-            words.append(self.target)
-        if self.other:
-            words.append(f"and {self.other}")
-        if self.for_ms:
-            words.append(f"for {self.for_ms}")
-        if self.amount:
-            words.append(f"amount {self.amount}")
-        return " ".join(words)
-
-
-def parse(line: str) -> FaultPlan:
-    """The inverse of `str`. Raises ValueError naming the line."""
-    words = line.split()
-    try:
-        at_ms, kind = int(words[0]), words[1]
-        if kind not in ALL_FAULTS:
-            raise ValueError(f"unknown fault {kind!r}: known are {', '.join(ALL_FAULTS)}")
-        fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}
-        here = "target"
-        for word in words[2:]:
-            if word in ("and", "for", "amount"):
-                here = word
-            else:
-                fields[here].append(word)
-        return FaultPlan(
-            at_ms=at_ms,
-            kind=kind,
-            target=" ".join(fields["target"]),
-            other=" ".join(fields["and"]),
-            for_ms=int("".join(fields["for"]) or 0),
-            amount=int("".join(fields["amount"]) or 0),
-        )
-    except (IndexError, ValueError) as error:
-        raise ValueError(f"{line!r} is no fault: expected e.g. '12000 kill leader t1-0 for 3000' ({error})") from None
 
 
 def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
-    """A mix of faults for this seed: which kinds at all, how dense, and when. Times from the start of the safety phase."""
+    """A mix of faults for this seed: which kinds at all, how dense, and when. Times from the start of the safety phase.
+
+    Half of the seeds are such a mix only, a quarter scenes only, and a quarter both.
+    """
+    found = _mix(rng, shape, duration_ms)
+    scenes = draw_scenes(rng, shape, duration_ms)
+    match rng.randrange(4):
+        case 0:
+            return scenes or found
+        case 1:
+            return sorted(found + scenes, key=lambda it: it.at_ms)
+        case _:
+            return found
+
+
+def _mix(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     kinds = [kind for kind in ALL_FAULTS if rng.randrange(3) == 0 and _possible(kind, shape)] or ["kill"]
     gap_ms = rng.choice((700, 1500, 3000, 6000))
     found: list[FaultPlan] = []

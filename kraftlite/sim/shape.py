@@ -68,6 +68,13 @@ QUICK: Final[Mapping[str, str]] = {
 """Failure detection in a few seconds, so that a run of a minute sees many."""
 
 
+SHORT_LOG: Final[Mapping[str, str]] = {
+    "metadata.log.max.record.bytes.between.snapshots": "2000",
+    "metadata.log.segment.ms": "300",
+    "metadata.max.retention.bytes": "4000",
+}
+
+
 def _orders(replication: int) -> TopicPlan:
     return TopicPlan(
         name="orders",
@@ -128,7 +135,14 @@ def draw(rng: random.Random) -> Shape:
         wire=rng.randrange(8) == 0,
         drift_ppm=rng.choice((0, 0, 200, 20_000, 80_000)),
     )
-    return replace(shape, config={**config, **_draw_segments(rng, "metadata.log.segment.ms")}, topics=_with_segments(rng, topics))
+    config |= _draw_segments(rng, "metadata.log.segment.ms")
+    topics = _with_segments(rng, topics)
+    return replace(shape, config={**config, **_draw_short_log(rng)}, topics=topics)
+
+
+def _draw_short_log(rng: random.Random) -> Mapping[str, str]:
+    """A metadata log that forgets so soon that whoever was away for seconds needs a snapshot."""
+    return SHORT_LOG if rng.randrange(4) == 1 else {}
 
 
 def _with_segments(rng: random.Random, topics: tuple[TopicPlan, ...]) -> tuple[TopicPlan, ...]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.run import Outcome, RunPlan, RunResult, run
-from kraftlite.sim.schedule import FaultPlan
 
 Runner = Callable[[RunPlan], RunResult]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -11,8 +12,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 
 from kraftlite.sim.coverage import Coverage
+from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.run import Outcome, RunPlan, run
-from kraftlite.sim.schedule import FaultPlan
 from kraftlite.sim.shrink import shrink
 
 
@@ -71,6 +72,18 @@ class Totals:
         return 60 * self.runs / self.elapsed_s if self.elapsed_s else 0.0
 
 
+def die_with_parent() -> None:
+    """In a worker: end when the process that started it has been killed, instead of waiting for work for ever."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
 def run_one(seed: int, duration_ms: int, shrink_s: float = 60) -> Summary:
     """One seed, in a worker process."""
     began = time.monotonic()
@@ -124,7 +137,7 @@ def swarm(
     count = workers or os.cpu_count() or 1
     pending: dict[Future[Summary], int] = {}
     coming: Iterator[int] = iter(seeds)
-    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=die_with_parent) as pool:
         more = True
         while more or pending:
             while more and len(pending) < count + 1:

@@ -31,6 +31,8 @@ from kraftlite.sim.shape import TopicPlan
 
 TIMEOUT_MS: Final = 4_000
 RETENTION: Final = "retention.ms"
+RETENTION_MS: Final = 1_000_000_000_000
+"""So long that nothing expires, not even when a clock jumps by days."""
 
 
 class Workload:
@@ -48,6 +50,8 @@ class Workload:
         self.clients: list[SimClient] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._made = 0
+        self._churn_until_us = 0
+        self._churn_gap_us = 0
 
     async def prepare(self) -> None:
         """The shape's topics exist afterwards."""
@@ -104,13 +108,19 @@ class Workload:
 
     # --- the administrator
 
+    def churn(self, for_ms: int, gap_ms: int) -> None:
+        """From now on for a while nothing but topics that come and go."""
+        self._churn_until_us = self.cluster.loop.now_us() + for_ms * 1000
+        self._churn_gap_us = gap_ms * 1000
+
     async def _administer(self, mean_gap_us: int) -> None:
         admin, rng = self.admin, self.admin.rng
         topics: list[str] = []
         partitions: dict[str, int] = {}
         while not admin.stopping:
-            await admin.pause(rng.randint(1, 2 * mean_gap_us))
-            at = rng.randrange(12)
+            churning = self.cluster.loop.now_us() < self._churn_until_us
+            await admin.pause(rng.randint(1, 2 * (self._churn_gap_us if churning else mean_gap_us)))
+            at = rng.choice((0, 9)) if churning else rng.randrange(12)
             if at < 3 and len(topics) < 6:
                 await self._create(topics, partitions)
             elif at in (3, 9) and topics:
@@ -141,7 +151,7 @@ class Workload:
             name=name,
             partitions=rng.randint(1, 3),
             replication=rng.randint(1, min(3, len(self.cluster.brokers))),
-            config={RETENTION: str(1_000_000 + self._made)},
+            config={RETENTION: str(RETENTION_MS + self._made)},
         )
         topics.append(name)
         partitions[name] = plan.partitions
@@ -152,7 +162,7 @@ class Workload:
         names = topics + [topic.name for topic in self.cluster.shape.topics]
         name = rng.choice(names)
         self._made += 1
-        value = str(1_000_000 + self._made)
+        value = str(RETENTION_MS + self._made)
         change = ConfigChange(name=RETENTION, op=int(AlterConfigOp.SET), value=value)
         resource = ConfigResourceChange(resource_type=int(ConfigResourceType.TOPIC), resource_name=name, changes=(change,))
         request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False, timeout_ms=TIMEOUT_MS)

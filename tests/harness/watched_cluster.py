@@ -43,6 +43,8 @@ class WatchedCluster:
         self.cluster.on_failure.append(self._failed)
         self.cluster.network.on_call = lambda *call: self._tell(lambda it: it.on_call(*call))
         self.cluster.network.on_answer = lambda *answer: self._tell(lambda it: it.on_answer(*answer))
+        self.cluster.network.on_arrival = lambda exchange: self._tell(lambda it: it.on_arrival(exchange))
+        self.cluster.network.on_served = lambda *served: self._tell(lambda it: it.on_served(*served))
         self.loop.after_step = self._after_step
         for node in self.cluster.nodes.values():
             node.on_built = self._built

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kraftlite.faults.network import Exchange
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.method import Method
@@ -101,6 +102,16 @@ class Checker:
 
     def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
         """A response reaches its caller `source`."""
+
+    def on_arrival(self, exchange: Exchange) -> None:
+        """A request reaches a handler: perhaps late, perhaps for a second time, perhaps when its caller is dead."""
+
+    def on_served(self, exchange: Exchange, response: Any) -> None:
+        """A handler has answered, without an error; the answer may never arrive. Of a request that arrived twice, each time."""
+
+    def unsettled(self) -> str | None:
+        """What has not happened yet and must, when the faults are over; None when nothing is left. Asked again and again."""
+        return None
 
     def at_end(self) -> None:
         """After the liveness phase: all nodes run, all links are whole, the cluster has converged."""

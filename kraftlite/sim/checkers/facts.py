@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kraftlite.faults.network import Exchange
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.log.batch import iter_records
 from kraftlite.metadata.codec import MetadataSerde
@@ -35,6 +36,8 @@ NOTE: Final = "metadata facts"
 OnEvent = Callable[[NodeView, Any], None]
 OnCall = Callable[[NodeId, NodeId, Any], None]
 OnAnswer = Callable[[NodeId, NodeId, Any, Any], None]
+OnArrival = Callable[[Exchange], None]
+OnServed = Callable[[Exchange, Any], None]
 
 
 class MetadataWatch(Checker):
@@ -62,11 +65,20 @@ class MetadataWatch(Checker):
     def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
         self.facts.answer(source, target, method, request, response)
 
+    def on_arrival(self, exchange: Exchange) -> None:
+        for see in self.facts.arrivals.get(exchange.method, ()):
+            see(exchange)
+
+    def on_served(self, exchange: Exchange, response: Any) -> None:
+        for see in self.facts.served.get(exchange.method, ()):
+            see(exchange, response)
+
 
 class MetadataChecker(Checker):
     """A checker on top of `Facts`. Override the hooks that are needed; each is called only when what it is about has changed.
 
-    `facts.watch`, `watch_call` and `watch_answer` subscribe to single events and messages. Needs a `MetadataWatch` before it.
+    `facts.watch`, `watch_call`, `watch_answer`, `watch_arrival` and `watch_served` subscribe to single events and messages.
+    Needs a `MetadataWatch` before it.
     """
 
     def __init__(self, world: World) -> None:
@@ -156,6 +168,8 @@ class Facts:
         self._events: dict[type[TraceEvent], list[OnEvent]] = {}
         self._calls: dict[Method, list[OnCall]] = {}
         self._answers: dict[Method, list[OnAnswer]] = {}
+        self.arrivals: dict[Method, list[OnArrival]] = {}
+        self.served: dict[Method, list[OnServed]] = {}
         self._committed_at: dict[int, Entry] = {}
         self.watch(LeaderElected, self._elected)
         self.watch(LogTruncated, self._truncated)
@@ -177,6 +191,13 @@ class Facts:
 
     def watch_answer(self, method: Method, see: OnAnswer) -> None:
         self._answers.setdefault(method, []).append(see)
+
+    def watch_arrival(self, method: Method, see: OnArrival) -> None:
+        self.arrivals.setdefault(method, []).append(see)
+
+    def watch_served(self, method: Method, see: OnServed) -> None:
+        """Also of answers that never arrive, such as those to a request of a broker that has died."""
+        self.served.setdefault(method, []).append(see)
 
     def view(self, node: RoomNode) -> NodeView:
         """Of this node, in the incarnation that runs now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from kraftlite.faults.network import Exchange
 from kraftlite.metadata import records as r
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ErrorCode
@@ -23,15 +24,15 @@ from kraftlite.sim.checkers.views import Entry, NodeView
 
 
 class PartitionEpochs(MetadataChecker):
-    """The log, the brokers' replicas, and the changes of ISR that a leader was told are done: of its broker epoch, its leader
-    epoch and its partition epoch, none was old."""
+    """The log, the brokers' replicas, and the changes of ISR that the controller took, whether or not the leader was told: of its
+    broker epoch, its leader epoch and its partition epoch, none was old."""
 
     numbers: ClassVar[tuple[int, ...]] = (21,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._replicas: dict[tuple[NodeId, int, TopicIdPartition], tuple[int, int]] = {}
-        self.facts.watch_answer(ALTER_PARTITION, self._on_altered)
+        self.facts.watch_served(ALTER_PARTITION, self._on_altered)
 
     def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
         if not isinstance(record, r.PartitionRecord | r.PartitionChangeRecord):
@@ -70,9 +71,8 @@ class PartitionEpochs(MetadataChecker):
 
     # --- changes of the ISR
 
-    def _on_altered(
-        self, source: NodeId, target: NodeId, request: AlterPartitionRequest, response: AlterPartitionResponse
-    ) -> None:
+    def _on_altered(self, exchange: Exchange, response: AlterPartitionResponse) -> None:
+        request: AlterPartitionRequest = exchange.request
         asked = {(it.topic_id, it.partition): it for it in request.partitions}
         for result in response.partitions:
             if result.error is ErrorCode.NONE:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 from uuid import UUID
 
+from kraftlite.faults.network import Exchange
 from kraftlite.metadata import records as r
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerRegistrationRequest
-from kraftlite.model.messages.methods import REGISTER_BROKER
+from kraftlite.model.messages.methods import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, BROKER_HEARTBEAT, REGISTER_BROKER
 from kraftlite.runtime.trace.broker import BrokerRegistered
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
@@ -17,7 +18,8 @@ from kraftlite.sim.checkers.views import Entry, NodeView
 
 
 class BrokerEpochs(MetadataChecker):
-    """A registration of a new incarnation has its own offset as the broker epoch; the same incarnation keeps its epoch."""
+    """A registration of a new incarnation has its own offset as the broker epoch; the same incarnation keeps its epoch. A request
+    of an incarnation that is over when it arrives is refused (CM-05)."""
 
     numbers: ClassVar[tuple[int, ...]] = (22,)
 
@@ -28,7 +30,28 @@ class BrokerEpochs(MetadataChecker):
         self._newest: dict[NodeId, tuple[int, int]] = {}
         """By broker: the newest incarnation that was registered, and its epoch."""
         self.facts.watch_call(REGISTER_BROKER, self._on_register)
+        self._over: dict[Exchange, int] = {}
+        """Requests that arrived after a later incarnation of their broker was registered, and its epoch."""
         self.facts.watch(BrokerRegistered, self._on_registered)
+        for method in (BROKER_HEARTBEAT, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS):
+            self.facts.watch_arrival(method, self._on_arrival)
+            self.facts.watch_served(method, self._on_served)
+
+    def _on_arrival(self, exchange: Exchange) -> None:
+        controller = self.facts.view(self.world.nodes[exchange.target]).controller
+        if controller is None:
+            return
+        known = controller.state.cluster.brokers.get(exchange.request.broker_id)
+        if known is not None and known.broker_epoch > exchange.request.broker_epoch:
+            self._over[exchange] = known.broker_epoch
+
+    def _on_served(self, exchange: Exchange, response: Any) -> None:
+        newer = self._over.pop(exchange, None)
+        if newer is not None:
+            self.fail(
+                f"{exchange.request} reached controller {exchange.target} when the broker was registered with epoch {newer}, "
+                f"and was answered with {response}"
+            )
 
     def _on_register(self, source: NodeId, target: NodeId, request: BrokerRegistrationRequest) -> None:
         author = (request.broker_id, self.facts.view(self.world.nodes[request.broker_id]).incarnation)

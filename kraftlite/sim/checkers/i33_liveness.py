@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from kraftlite.broker.core import BrokerState
 from kraftlite.faults.nodes import RoomNode
@@ -12,20 +12,15 @@ from kraftlite.model.topic_partition import TopicIdPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.partition import ProduceCompleted, ProduceParked
 from kraftlite.sim.checkers.base import LivenessViolation, World
-from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaChecker
-from kraftlite.sim.checkers.replica_views import ReplicaView, Stamp
-
-STILL_US: Final = 5_000_000
-"""What changed less than that ago is still on its way, and rightly."""
-LOST_US: Final = 40_000_000
-"""A message that was lost is missed after `replica.socket.timeout.ms` (30 s) at the latest; until then its sender may wait."""
+from kraftlite.sim.checkers.replica_facts import ReplicaChecker
 
 
 class ReplicationLiveness(ReplicaChecker):
-    """At the end all brokers run, are registered and unfenced, and no produce waits. Where nothing has moved for a while, and the
-    faults are over for so long that no lost message explains it: a partition has its leader, a whole ISR and no reassignment,
-    every replica leads or follows as the controller says and has all that its leader has, and no ISR change is pending. At any
-    time: a produce that waits gets one verdict."""
+    """In the end all brokers run, are registered and unfenced, and no produce waits; a partition has its leader, a whole ISR and
+    no reassignment, every replica leads or follows as the controller says and has all that its leader has, and no ISR change is
+    pending. A message that was lost is missed after `replica.socket.timeout.ms` (30 s) at the latest, so the run waits longer.
+    At any time: a produce that waits gets one verdict.
+    """
 
     numbers: ClassVar[tuple[int, ...]] = (33,)
 
@@ -33,12 +28,8 @@ class ReplicationLiveness(ReplicaChecker):
         super().__init__(world)
         self._parked: dict[tuple[int, int], dict[str, None]] = {}
         """(node, boot) → produces that wait for the HW."""
-        self._over_us: int | None = None
-        self._moved_us: dict[TopicIdPartition, int] = {}
 
     def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
-        if self._over_us is None and self.world.faults_over:
-            self._over_us = now_us
         kind = type(event)
         if kind is not ProduceParked and kind is not ProduceCompleted:
             return
@@ -52,29 +43,20 @@ class ReplicationLiveness(ReplicaChecker):
         else:
             self.fail(f"node {node.node_id}: the produce {name} got a verdict and was not waiting")
 
-    def on_replica(self, view: ReplicaView, was: Stamp | None) -> None:
-        self._moved_us[view.key] = self.world.cluster.loop.now_us()
-
-    def on_partition(self, change: PartitionChange) -> None:
-        self._moved_us[change.key] = self.world.cluster.loop.now_us()
+    def unsettled(self) -> str | None:
+        return next(self._unsettled(), None)
 
     def at_end(self) -> None:
-        wrong = next(self.unsettled(), None)
+        wrong = self.unsettled()
         if wrong is not None:
             raise LivenessViolation(self.name, wrong)
 
-    def unsettled(self) -> Iterator[str]:
-        """What has not happened and should have."""
-        now_us = self.world.cluster.loop.now_us()
+    def _unsettled(self) -> Iterator[str]:
         for node in self.world.cluster.brokers:
             yield from self._broker(node)
-        if self._over_us is None or now_us - self._over_us < LOST_US:
-            return
         for topic_id, topic in self.facts.metadata.history.latest.topics.items():
             for index, registration in topic.partitions.items():
-                key = TopicIdPartition(topic_id, index)
-                if now_us - self._moved_us.get(key, 0) >= STILL_US:
-                    yield from self._partition(f"{topic.name}-{index}", key, registration)
+                yield from self._partition(f"{topic.name}-{index}", TopicIdPartition(topic_id, index), registration)
 
     def _broker(self, node: RoomNode) -> Iterator[str]:
         broker = None if node.node is None else node.node.broker

@@ -12,9 +12,9 @@ import pytest
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.checkers.base import Checker, LivenessViolation
+from kraftlite.sim.fault_plan import parse
 from kraftlite.sim.regressions import Regression, load
 from kraftlite.sim.run import Outcome, RunPlan, run
-from kraftlite.sim.schedule import parse
 from kraftlite.sim.shape import NAMED
 from kraftlite.sim.shrink import shrink
 

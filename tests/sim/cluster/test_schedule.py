@@ -8,8 +8,9 @@ import pytest
 
 from kraftlite.model.errors import ApiError
 from kraftlite.sim.cluster import SimCluster
+from kraftlite.sim.fault_plan import ALL_FAULTS, SCENE_FAULTS, parse
 from kraftlite.sim.loop import VirtualLoop
-from kraftlite.sim.schedule import ALL_FAULTS, draw, parse
+from kraftlite.sim.schedule import draw
 from kraftlite.sim.shape import draw as draw_shape
 
 
@@ -20,7 +21,7 @@ def test_every_fault_survives_being_written_down() -> None:
         for fault in draw(rng, draw_shape(rng), 10_000):
             assert parse(str(fault)) == fault
             kinds.add(fault.kind)
-    assert kinds == set(ALL_FAULTS)
+    assert kinds == {*ALL_FAULTS, *SCENE_FAULTS}
 
 
 @pytest.mark.parametrize("line", ["", "x kill 1", "100", "100 explode 1", "100 kill 1 for long"])

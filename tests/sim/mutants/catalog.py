@@ -18,9 +18,8 @@ Change = Callable[[Patch], None]
 class Mutant:
     """`breaks`: the rule, in a few words. `expects`: who should catch it: numbers of invariants, "liveness" or "crash".
 
-    `shape` is the name of a shape that the mutant needs; `faults` are the kinds of fault to draw from. Both only where plain
-    seeds do not get there. `lens` changes what is no protocol (a size, a period) so that a run of seconds reaches the rule; it
-    holds for runs without the mutant, too.
+    `shape` is the name of a shape that the mutant needs, only where plain seeds do not get there. `lens` changes what is no
+    protocol (a size, a period) so that a run of seconds reaches the rule; it holds for runs without the mutant, too.
     """
 
     name: str
@@ -29,7 +28,6 @@ class Mutant:
     change: Change
     area: str
     shape: str | None = None
-    faults: tuple[str, ...] = ()
     lens: Change | None = None
 
 
@@ -42,7 +40,6 @@ def mutant(
     *,
     expects: tuple[str, ...],
     shape: str | None = None,
-    faults: tuple[str, ...] = (),
     lens: Change | None = None,
 ) -> Callable[[Change], Change]:
     """Register a function that changes production through the `Patch` it gets. Its docstring says where this was a mistake."""
@@ -51,9 +48,7 @@ def mutant(
         assert name not in _MUTANTS, f"two mutants are named {name}"
         assert change.__doc__, f"mutant {name} does not say where this mistake was made"
         area = change.__module__.rpartition(".")[2]
-        _MUTANTS[name] = Mutant(
-            name=name, breaks=breaks, expects=expects, change=change, area=area, shape=shape, faults=faults, lens=lens
-        )
+        _MUTANTS[name] = Mutant(name=name, breaks=breaks, expects=expects, change=change, area=area, shape=shape, lens=lens)
         return change
 
     return register

@@ -11,8 +11,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftlite.sim import schedule, shape
+from kraftlite.sim import shape
 from kraftlite.sim.run import Outcome, RunPlan, RunResult, run
+from kraftlite.sim.swarm import die_with_parent
 from tests.sim.mutants.catalog import Mutant, mutants
 from tests.sim.mutants.patching import Patch
 
@@ -69,13 +70,8 @@ def matches(by: str, expected: str) -> bool:
 
 
 def plan_of(mutant: Mutant | None, seed: int) -> RunPlan:
-    """The run of a seed; of a mutant with hints, in its shape or with its kinds of fault."""
-    named = shape.NAMED[mutant.shape] if mutant is not None and mutant.shape is not None else None
-    kinds = mutant.faults if mutant is not None else ()
-    plan = RunPlan(seed=seed, shape=named)
-    if not kinds:
-        return plan
-    return RunPlan(seed=seed, shape=named, faults=schedule.draw_of(kinds, seed, named, plan.duration_ms))
+    """The run of a seed; of a mutant with a hint, in its shape."""
+    return RunPlan(seed=seed, shape=shape.NAMED[mutant.shape] if mutant is not None and mutant.shape is not None else None)
 
 
 def caught_by(result: RunResult) -> str:
@@ -150,7 +146,7 @@ def hunt(
     coming = iter(records)
     active: list[Record] = []
     pending: dict[Future[Attempt], Record] = {}
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=die_with_parent) as pool:
         while True:
             while len(pending) < workers and (record := _next(active, coming, seeds)) is not None:
                 pending[pool.submit(attempt, record.mutant.name, record.next_seed)] = record

@@ -14,8 +14,8 @@ from kraftlite.log.producers import ProducerState
 from kraftlite.raft.elections import Elections
 from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.voters import VoterSet
+from kraftlite.sim.fault_plan import parse
 from kraftlite.sim.run import Outcome, RunPlan
-from kraftlite.sim.schedule import parse
 from kraftlite.sim.shape import NAMED
 from tests.sim.mutants import report
 from tests.sim.mutants.catalog import mutants

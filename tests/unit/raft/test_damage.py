@@ -99,6 +99,16 @@ def test_rf_46_a_log_that_ends_before_what_was_flushed_is_fatal() -> None:
             check_only_copy(marked(data, 5), DIRECTORY)
 
 
+@pytest.mark.parametrize("at", [3, 18, 70])
+def test_rf_46_what_was_flushed_decides_whether_a_bad_spot_before_intact_records_is_damage(at: int) -> None:
+    """A power cut may spoil the first of several batches that were written and not flushed."""
+    whole = batches(0, 6)
+    spoiled = b"".join([*whole[:3], flipped(whole[3], at), *whole[4:]])
+    check_only_copy(marked(spoiled, 3), DIRECTORY)
+    with pytest.raises(Fault, match=r"damaged at byte \d+: the records from offset 3 on are lost"):
+        check_only_copy(marked(spoiled, 4), DIRECTORY)
+
+
 def test_rf_46_a_snapshot_that_reaches_as_far_makes_up_for_the_log() -> None:
     """A crash while the log is started anew at the end of a snapshot."""
     check_only_copy(marked(None, 5, snapshot_end=5), DIRECTORY)
@@ -107,22 +117,25 @@ def test_rf_46_a_snapshot_that_reaches_as_far_makes_up_for_the_log() -> None:
 
 
 def test_rf_46_a_flush_mark_never_claims_what_it_does_not_know() -> None:
-    """It is not flushed itself: after a power cut any of its bytes may be old, new or zero."""
+    """Only the first is flushed: after a power cut any byte of a later one may be old, new or zero."""
     disk = MemDisk()
     disk.makedirs(DIRECTORY)
-    assert read_flush_mark(disk, DIRECTORY) == 0
+    assert read_flush_mark(disk, DIRECTORY) is None
     mark = FlushMark(disk, DIRECTORY)
     path = f"{DIRECTORY}/{FILE_NAME}"
     contents = []
-    for offset in (99, 1234567):
+    for offset in (7, 99, 1234567):
         mark.write(offset)
         assert read_flush_mark(disk, DIRECTORY) == offset
         contents.append(disk.read_file(path))
-    old, new = contents
-    for cut in range(len(new) + 1):
+    first, old, new = contents
+    for cut in range(len(first), len(new) + 1):
         for torn in (new[:cut] + old[cut:], new[:cut] + bytes(len(new) - cut), new[:cut]):
             disk.write_file_atomically(path, torn)
-            assert read_flush_mark(disk, DIRECTORY) in (0, 99, 1234567)
+            assert read_flush_mark(disk, DIRECTORY) in (7, 99, 1234567)
+    for cut in range(len(first)):
+        disk.write_file_atomically(path, first[:cut])
+        assert read_flush_mark(disk, DIRECTORY) is None
     mark.remove()
     mark.remove()
     assert disk.stat(path) is None
@@ -135,16 +148,18 @@ def test_rf_46_no_power_cut_makes_the_only_copy_look_damaged(seed: int) -> None:
     disk = disk_with({FIRST: b""})
     mark, log, position = FlushMark(disk, DIRECTORY), disk.open(FIRST), 0
     flushed = 0
-    count = rng.randint(1, 12)
+    count, unflushed = rng.randint(1, 12), rng.randint(1, 4)
+    mark.write(0)
     for number, batch in enumerate(batches(0, count)):
         position += log.pwritev([batch], position)
-        if number + 1 < count:
+        if number + unflushed < count:
             log.sync()
             flushed = number + 1
             mark.write(flushed)
     disk.sync_dir(DIRECTORY)
     disk.crash(rng)
-    assert read_flush_mark(disk, DIRECTORY) <= flushed
+    known = read_flush_mark(disk, DIRECTORY)
+    assert known is not None and known <= flushed
     check_only_copy(disk, DIRECTORY)
 
 
