@@ -384,6 +384,10 @@ class Partition:
         if leader is None or log is None:
             return
         leader.witness.look(log.hw, log.leo, leader, self.min_isr, now_ms)
+        if len(leader.isr.committed) < len(self.replicas):
+            # A fetch names only what is new, and a late one may have said less than is so: have the followers say it again.
+            for observer in self.observers:
+                observer.on_change()
         if leader.isr.pending is not None:
             return
         out = leader.lagging(log.leo, now_ms, self._env.lag_time_max_ms)

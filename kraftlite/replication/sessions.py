@@ -246,8 +246,12 @@ class FetchServer:
         leader, _ = partition.leading(entry.asked_epoch)
         if self._table.is_stale(session.replica_id, session.replica_epoch):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker epoch {session.replica_epoch} is no longer current")
-        if session.replica_id not in leader.followers:
+        progress = leader.followers.get(session.replica_id)
+        if progress is None:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{session.replica_id} is not known as a replica yet")
+        if progress.replica_epoch is not None and progress.replica_epoch > session.replica_epoch:
+            # A fetch that was under way when its broker restarted; the metadata that says so may come here later than both.
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker epoch {progress.replica_epoch} has fetched already")
         return partition
 
     def collect(

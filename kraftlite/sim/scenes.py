@@ -70,14 +70,21 @@ def late_requests(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
     if partition is None:
         return ()
     follower = rng.choice(_ids(shape, "broker"))
-    behind_ms = int(shape.config.get("replica.lag.time.max.ms", 30_000)) * 3 // 2 + rng.randint(100, 1000)
-    back_ms = at_ms + behind_ms
+    lag_ms, session_ms = _ms(shape, "replica.lag.time.max.ms", 30_000), _ms(shape, "broker.session.timeout.ms", 9_000)
     late_us, late_ms = rng.choice((500_000, 1_500_000, 3_000_000)), rng.randint(1000, 6000)
-    found = [FaultPlan(at_ms=at_ms, kind="cut", target=follower, other=partition, for_ms=behind_ms)]
+    if rng.randrange(2):
+        behind_ms = lag_ms * 3 // 2 + rng.randint(100, 1000)
+        found = [FaultPlan(at_ms=at_ms, kind="cut", target=follower, other=partition, for_ms=behind_ms)]
+        late_at_ms = at_ms + behind_ms - rng.randint(0, 300)
+    else:  # its leader and the controller both find it missing, about at the same time
+        behind_ms = max(lag_ms * 3 // 2, session_ms) + rng.randint(100, 1000)
+        found = [FaultPlan(at_ms=at_ms, kind="isolate", target=follower, for_ms=behind_ms)]
+        late_at_ms = at_ms + min(lag_ms, session_ms) - 100
+        late_ms += behind_ms
+    back_ms = at_ms + behind_ms
     for source, target in ((partition, "controller"), (follower, "controller"), (follower, partition)):
-        if rng.randrange(2):
-            when = back_ms - rng.randint(0, 300)
-            found.append(FaultPlan(at_ms=when, kind="late", target=source, other=target, for_ms=late_ms, amount=late_us))
+        if rng.randrange(3):
+            found.append(FaultPlan(at_ms=late_at_ms, kind="late", target=source, other=target, for_ms=late_ms, amount=late_us))
     how = rng.choice(("kill", "kill", "power", "wipe", "stop"))
     for _ in range(rng.choice((1, 1, 2))):
         when = back_ms + rng.randint(0, 1500)
@@ -91,8 +98,8 @@ def refused_member(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
     if partition is None:
         return ()
     follower = rng.choice(_ids(shape, "broker"))
-    session_ms = int(shape.config.get("broker.session.timeout.ms", 9_000))
-    out_ms = int(shape.config.get("replica.lag.time.max.ms", 30_000)) * 3 // 2 + rng.randint(100, 1000)
+    session_ms = _ms(shape, "broker.session.timeout.ms", 9_000)
+    out_ms = _ms(shape, "replica.lag.time.max.ms", 30_000) * 3 // 2 + rng.randint(100, 1000)
     silent_ms = at_ms + max(0, out_ms - session_ms)
     fenced_ms = silent_ms + session_ms
     heal_ms = fenced_ms + rng.randint(0, 1000)
@@ -144,6 +151,10 @@ _SCENES: Final[tuple[Scene, ...]] = (
 
 def _ids(shape: Shape, role: str) -> list[str]:
     return [str(number) for number, roles in enumerate(shape.roles, 1) if role in roles]
+
+
+def _ms(shape: Shape, key: str, default: int) -> int:
+    return int(shape.config.get(key, default))
 
 
 def _partition(rng: random.Random, shape: Shape) -> str | None:

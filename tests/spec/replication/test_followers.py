@@ -211,6 +211,35 @@ def test_rp_34_a_fetch_of_an_older_incarnation_counts_for_nothing() -> None:
     assert c[1].partition().leader.followers[c[2].id].leo is None
 
 
+def test_rp_34_a_late_fetch_of_an_older_incarnation_counts_for_nothing_once_the_newer_one_has_fetched() -> None:
+    """Though the leader has not heard of the restart: else the old epoch would stay with the progress of an idle partition, and
+    its replica could not join the ISR any more."""
+    c = StepCluster()
+    c.create(isr=(1, 3))
+    newer = c[2].broker_epoch + 1
+    assert ask(c, 1, fetch_offset=0, replica_epoch=newer).error is ErrorCode.NONE
+    assert ask(c, 1, fetch_offset=0, replica_epoch=newer - 1).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert c[1].partition().leader.followers[c[2].id].replica_epoch == newer
+
+
+def test_rp_20_a_late_fetch_that_says_less_than_is_so_is_made_up_for() -> None:
+    """A first fetch of a connection that broke comes after all that was said since. The partition is idle, so nothing would be
+    said of it again, and its replica would be out of the ISR for good."""
+    c = StepCluster()
+    c.create()
+    c[1].produce(["a"], acks=1)
+    c.replicate()
+    assert ask(c, 1, fetch_offset=0).error is ErrorCode.NONE
+    assert c[1].partition().leader.followers[c[2].id].leo == 0
+    c.tick(10_001)
+    c.settle_isr()
+    assert c.controller.registration().isr == (1, 3)
+    c.tick(5_000)
+    c.replicate()
+    c.settle_isr()
+    assert c.controller.registration().isr == (1, 2, 3)
+
+
 def test_rp_35_behind_the_leaders_start_all_is_dropped() -> None:
     c = StepCluster(2)
     c.create((1, 2), isr=(1,))
