@@ -67,10 +67,13 @@ class Injector:
         raise ValueError(f"unknown target {target!r}: expected a node id, 'controller' or 'leader TOPIC-PARTITION'")
 
     def active_controller(self) -> RoomNode | None:
+        """The one of the highest epoch: an older one may not know yet that it is deposed."""
+        found, highest = None, -1
         for node in self.cluster.controllers:
-            if node.started and node.node is not None and node.node.controller is not None and node.node.controller.active:
-                return node
-        return None
+            controller = None if node.node is None or not node.started else node.node.controller
+            if controller is not None and controller.active and controller.core.claim_epoch > highest:
+                found, highest = node, controller.core.claim_epoch
+        return found
 
     def leader(self, tp: TopicPartition) -> RoomNode | None:
         for node in self.cluster.brokers:

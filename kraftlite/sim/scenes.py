@@ -28,28 +28,43 @@ def draw_scenes(rng: random.Random, shape: Shape, duration_ms: int) -> list[Faul
 
 
 def contested_election(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """A voter that has missed something, or a leader that could commit nothing, comes back just when the leader goes; votes take
-    so long that candidates meet (Raft §5.2 to §5.4)."""
+    """A voter that has missed something comes back just when the leader goes, and votes take so long that candidates meet (Raft
+    §5.2, §5.4)."""
     voters = _ids(shape, "controller")
     if len(voters) < 3:
         return ()
     behind_ms, gone_ms = rng.randint(300, 4000), rng.randint(500, 6000)
-    who = rng.choice((rng.choice(voters), "controller"))
-    found = [
-        FaultPlan(
-            at_ms=at_ms,
-            kind=rng.choice(("kill", "isolate", "pause", "power", "cut-quorum", "cut-quorum")),
-            target=who,
-            for_ms=behind_ms,
-        )
-    ]
+    why, how = (rng.choice(("kill", "isolate", "pause", "power", "cut-quorum")) for _ in range(2))
     then_ms = at_ms + max(0, behind_ms + rng.randint(-400, 200))
-    how = rng.choice(("kill", "pause", "isolate", "power", "cut-quorum"))
-    found.append(FaultPlan(at_ms=then_ms, kind=how, target="controller", for_ms=gone_ms))
     slow_us = rng.choice((100_000, 500_000, 2_000_000))
     slow_ones = [rng.choice(voters)] if rng.randrange(2) else [it for it in voters if rng.randrange(2)]
     links = [(a, b) for a in slow_ones for b in voters if a != b]
-    found += [FaultPlan(at_ms=then_ms, kind="late", target=a, other=b, for_ms=gone_ms, amount=slow_us) for a, b in links]
+    return (
+        FaultPlan(at_ms=at_ms, kind=why, target=rng.choice(voters), for_ms=behind_ms),
+        FaultPlan(at_ms=then_ms, kind=how, target="controller", for_ms=gone_ms),
+        *(FaultPlan(at_ms=then_ms, kind="late", target=a, other=b, for_ms=gone_ms, amount=slow_us) for a, b in links),
+    )
+
+
+def deposed_leader(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A leader goes on writing what it cannot commit, and comes back with the longer log and the older epoch just when its
+    successor goes (Raft §5.4.1, figure 8)."""
+    if len(_ids(shape, "controller")) < 3:
+        return ()
+    fetch_ms = _ms(shape, "controller.quorum.fetch.timeout.ms", 2_000)
+    found: list[FaultPlan] = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        alone_ms = fetch_ms + rng.randint(100, 1500)
+        found.append(FaultPlan(at_ms=at_ms, kind="cut-quorum", target="controller", for_ms=alone_ms))
+        at_ms += alone_ms + rng.randint(-400, 100)
+        found.append(
+            FaultPlan(
+                at_ms=at_ms,
+                kind=rng.choice(("kill", "pause", "isolate", "power", "cut-quorum")),
+                target="controller",
+                for_ms=rng.randint(500, 5000),
+            )
+        )
     return found
 
 
@@ -71,25 +86,43 @@ def late_requests(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
         return ()
     follower = rng.choice(_ids(shape, "broker"))
     lag_ms, session_ms = _ms(shape, "replica.lag.time.max.ms", 30_000), _ms(shape, "broker.session.timeout.ms", 9_000)
-    late_us, late_ms = rng.choice((500_000, 1_500_000, 3_000_000)), rng.randint(1000, 6000)
-    if rng.randrange(2):
-        behind_ms = lag_ms * 3 // 2 + rng.randint(100, 1000)
-        found = [FaultPlan(at_ms=at_ms, kind="cut", target=follower, other=partition, for_ms=behind_ms)]
-        late_at_ms = at_ms + behind_ms - rng.randint(0, 300)
-    else:  # its leader and the controller both find it missing, about at the same time
-        behind_ms = max(lag_ms * 3 // 2, session_ms) + rng.randint(100, 1000)
-        found = [FaultPlan(at_ms=at_ms, kind="isolate", target=follower, for_ms=behind_ms)]
+    late_us, late_ms = 1000 * rng.choice((session_ms // 2, session_ms, 3_000)), rng.randint(1000, 6000)
+    behind_ms = lag_ms * 3 // 2 + rng.randint(100, 1000)
+    away = [partition]
+    late_at_ms = at_ms + behind_ms - rng.randint(0, 300)
+    if rng.randrange(2):  # its leader and the controller both find it missing, about at the same time
+        away += _ids(shape, "controller")
+        behind_ms = max(behind_ms, session_ms + rng.randint(100, 1000))
         late_at_ms = at_ms + min(lag_ms, session_ms) - 100
         late_ms += behind_ms
-    back_ms = at_ms + behind_ms
-    for source, target in ((partition, "controller"), (follower, "controller"), (follower, partition)):
-        if rng.randrange(3):
-            found.append(FaultPlan(at_ms=late_at_ms, kind="late", target=source, other=target, for_ms=late_ms, amount=late_us))
+    # Refused, not cut: it comes back at once when it can, and not when it has given up on what was lost.
+    found = [FaultPlan(at_ms=at_ms, kind="refuse", target=follower, other=it, for_ms=behind_ms) for it in away]
+    links = ((partition, "controller"), ("controller", partition), (follower, "controller"), (follower, partition))
+    for source, target in [it for it in links if rng.randrange(2)] or links[:1]:
+        found.append(FaultPlan(at_ms=late_at_ms, kind="late", target=source, other=target, for_ms=late_ms, amount=late_us))
     how = rng.choice(("kill", "kill", "power", "wipe", "stop"))
     for _ in range(rng.choice((1, 1, 2))):
-        when = back_ms + rng.randint(0, 1500)
+        when = at_ms + behind_ms + rng.randint(0, 1500)
         found.append(FaultPlan(at_ms=when, kind=how, target=follower, for_ms=rng.randint(20, 300)))
     return found
+
+
+def unheard_fencing(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """The controller takes a follower out of the ISR, and its leader, who does not hear of it, asks for the same (KIP-497)."""
+    partition = _partition(rng, shape)
+    if partition is None:
+        return ()
+    follower = rng.choice(_ids(shape, "broker"))
+    lag_ms, session_ms = _ms(shape, "replica.lag.time.max.ms", 30_000), _ms(shape, "broker.session.timeout.ms", 9_000)
+    away_ms = max(lag_ms * 3 // 2, session_ms) + rng.randint(200, 1500)
+    deaf_ms = max(0, min(lag_ms, session_ms) - rng.randint(100, 400))
+    return (
+        *(
+            FaultPlan(at_ms=at_ms, kind="refuse", target=follower, other=it, for_ms=away_ms)
+            for it in (partition, *_ids(shape, "controller"))
+        ),
+        FaultPlan(at_ms=at_ms + deaf_ms, kind="cut-one-way", target="controller", other=partition, for_ms=away_ms - deaf_ms),
+    )
 
 
 def refused_member(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
@@ -105,7 +138,7 @@ def refused_member(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
     heal_ms = fenced_ms + rng.randint(0, 1000)
     known_ms = fenced_ms + rng.randint(500, 3000)
     return (
-        FaultPlan(at_ms=at_ms, kind="cut", target=follower, other=partition, for_ms=heal_ms - at_ms),
+        FaultPlan(at_ms=at_ms, kind="refuse", target=follower, other=partition, for_ms=heal_ms - at_ms),
         *(
             FaultPlan(at_ms=silent_ms, kind="cut-one-way", target=follower, other=it, for_ms=known_ms - silent_ms)
             for it in _ids(shape, "controller")
@@ -131,7 +164,9 @@ def busy_start(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPl
             at_ms=at_ms + down_ms, kind="disk-slow", target=who, for_ms=slow_ms, amount=rng.choice((100_000, 400_000, 1_000_000))
         ),
     ]
-    for _ in range(rng.randint(1, 3)):
+    if rng.randrange(2):
+        found.append(FaultPlan(at_ms=at_ms + down_ms, kind="churn", for_ms=slow_ms, amount=rng.choice((50, 200))))
+    for _ in range(rng.randint(0, 3)):
         when = at_ms + down_ms + rng.randint(0, slow_ms)
         what = rng.choice(("kill", "stop", "pause", "isolate"))
         target = rng.choice((rng.choice(brokers), _partition(rng, shape) or brokers[0]))
@@ -141,9 +176,10 @@ def busy_start(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPl
 
 _SCENES: Final[tuple[Scene, ...]] = (
     contested_election,
-    contested_election,
+    deposed_leader,
     left_behind,
     late_requests,
+    unheard_fencing,
     refused_member,
     busy_start,
 )

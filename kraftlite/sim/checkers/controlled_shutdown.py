@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.heartbeats import BrokerControlState
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.metadata.registrations import BrokerRegistration
@@ -96,12 +97,16 @@ class ControlledShutdown(ReplicaChecker):
                     f"{applied} and the leaderships were moved at {moved}"
                 )
 
-    def _check_reports(self, leaving: NodeId) -> None:
-        """The controller that saw the leaderships move decides: by then the others must have said that they know."""
+    def _check_reports(self, leaving: NodeId, cluster: ClusterControl) -> None:
+        """The controller that saw the leaderships move decides, on what it has written, committed or not: the others must have
+        said that they know."""
         moved = self._moved.get(leaving, -1)
-        for broker_id, known in self.facts.metadata.history.latest.brokers.items():
+        for node in self.world.cluster.brokers:
+            broker_id = node.node_id
+            known = cluster.brokers.get(broker_id)
             epoch, offset = self._reported.get(broker_id, (-1, -1))
-            if broker_id != leaving and known.active and epoch == known.broker_epoch and offset < moved:
+            active = known is not None and known.active and epoch == known.broker_epoch
+            if broker_id != leaving and active and offset < moved:
                 self.fail(
                     f"the controller lets node {leaving} go, whose leaderships were moved at {moved}; broker {broker_id} has "
                     f"said that it is at {offset}"
@@ -118,7 +123,7 @@ class ControlledShutdown(ReplicaChecker):
         if event.new != BrokerControlState.SHUTDOWN_NOW.value or controller is None:
             return
         if event.old == BrokerControlState.CONTROLLED_SHUTDOWN.value:
-            self._check_reports(event.broker_id)
+            self._check_reports(event.broker_id, controller.core.state.cluster)
         if event.old != BrokerControlState.FENCED.value and controller.core.state.replication.has_leaderships(event.broker_id):
             self.fail(
                 f"controller {node.node_id} lets broker {event.broker_id} go at once, which is {event.old} and leads "

@@ -275,6 +275,7 @@ class Facts:
         )  # fmt: skip
         if stamp != view.raft_stamp:
             view.raft_stamp = stamp
+            view.kept_from = log.log_start_offset
             self._raft(view, core)
         controller = view.controller
         if controller is not None:

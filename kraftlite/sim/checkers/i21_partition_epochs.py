@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from uuid import UUID
 
 from kraftlite.faults.network import Exchange
 from kraftlite.metadata import records as r
@@ -32,6 +33,9 @@ class PartitionEpochs(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._replicas: dict[tuple[NodeId, int, TopicIdPartition], tuple[int, int]] = {}
+        self._late: dict[Exchange, dict[tuple[UUID, int], int]] = {}
+        """Requests that arrived when some of their partitions were further than they knew: how far."""
+        self.facts.watch_arrival(ALTER_PARTITION, self._on_arrival)
         self.facts.watch_served(ALTER_PARTITION, self._on_altered)
 
     def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
@@ -71,10 +75,27 @@ class PartitionEpochs(MetadataChecker):
 
     # --- changes of the ISR
 
+    def _on_arrival(self, exchange: Exchange) -> None:
+        controller = self.facts.view(self.world.nodes[exchange.target]).controller
+        if controller is None:
+            return
+        late = {}
+        for item in exchange.request.partitions:
+            topic = controller.state.replication.topics.get(item.topic_id)
+            now = None if topic is None else topic.partitions.get(item.partition)
+            if now is not None and now.partition_epoch > item.partition_epoch:
+                late[(item.topic_id, item.partition)] = now.partition_epoch
+        if late:
+            self._late[exchange] = late
+
     def _on_altered(self, exchange: Exchange, response: AlterPartitionResponse) -> None:
         request: AlterPartitionRequest = exchange.request
+        late = self._late.pop(exchange, {})
         asked = {(it.topic_id, it.partition): it for it in request.partitions}
         for result in response.partitions:
+            key = (result.topic_id, result.partition)
+            if result.error is ErrorCode.NONE and key in late:
+                self.fail(f"{request} came when the partition was in epoch {late[key]} already, and was answered with {result}")
             if result.error is ErrorCode.NONE:
                 self._check_change(request, asked[(result.topic_id, result.partition)], result)
 

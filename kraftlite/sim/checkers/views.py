@@ -111,6 +111,8 @@ class NodeView:
         self.here: Incarnation | None = None
         self.core: RaftCore | None = None
         self.controller: ControllerCore | None = None
+        self.kept_from = 0
+        """Where the log begins on the disk: what was before is in a snapshot."""
         self.directory: str = ""
         self.directory_id: UUID | None = None
         self.log = LogMemory()
@@ -179,7 +181,7 @@ class NodeView:
 
     def durable_end(self, up_to: int) -> int:
         """How far the log, as it is known, would survive a power cut now; looks no further than `up_to`."""
-        self.durable = max(self.durable, self.log.start)
+        self.durable = max(self.durable, self.log.start, self.kept_from)
         wanted: list[Entry] = []
         offset = self.durable
         while offset < up_to and (entry := self.log.starting_at(offset)) is not None:
@@ -200,6 +202,7 @@ class NodeView:
 
     def forget_disk(self, start: int = 0) -> None:
         self.log = LogMemory(start)
+        self.kept_from = start
         self.durable = start
 
 
