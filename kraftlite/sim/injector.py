@@ -71,8 +71,9 @@ class Injector:
         found, highest = None, -1
         for node in self.cluster.controllers:
             controller = None if node.node is None or not node.started else node.node.controller
-            if controller is not None and controller.active and controller.core.claim_epoch > highest:
-                found, highest = node, controller.core.claim_epoch
+            epoch = None if controller is None else controller.core.claim_epoch
+            if epoch is not None and epoch > highest:
+                found, highest = node, epoch
         return found
 
     def leader(self, tp: TopicPartition) -> RoomNode | None:

@@ -493,7 +493,7 @@ def epochs_that_go_back(cluster: WatchedCluster) -> None:
     cluster.write(replace(partition, leader_epoch=0, partition_epoch=0).to_record(topic_id, index))
 
 
-@breaks(PartitionEpochs, "it was proposed on partition epoch")
+@breaks(PartitionEpochs, "came when the partition was in epoch . already")
 def a_change_of_an_old_partition_epoch(cluster: WatchedCluster) -> None:
     cluster.create_topic()
     topic_id, index, partition = some_partition(cluster)
