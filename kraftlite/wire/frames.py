@@ -73,12 +73,12 @@ class ResponseSlot:
         """The whole frame, size prefix included. The parts must not change afterwards. Ignored when the connection has gone."""
         self.parts = parts
         self.done = True
-        self._connection.slot_filled()
+        self._connection.slot_filled(sum(map(len, parts)))
 
     def skip(self) -> None:
         """The request has no response (RP-01)."""
         self.done = True
-        self._connection.slot_filled()
+        self._connection.slot_filled(0)
 
     def fail(self, reason: str) -> None:
         """The request cannot be answered: close the connection."""
@@ -90,7 +90,8 @@ class Connection(asyncio.BufferedProtocol):
     """One client connection. Runs on the node's loop; nothing here awaits.
 
     Invariants: responses leave in request order (CP-01); at most `max_in_flight` requests are unanswered, and no request is taken
-    while more than `WRITE_HIGH_BYTES` wait to be written (then the socket is not read); a bad frame closes only this connection.
+    while more than `WRITE_HIGH_BYTES` of responses wait, for the socket or for an earlier response (then the socket is not read);
+    a bad frame closes only this connection.
     """
 
     def __init__(self, owner: ConnectionOwner, handle: RequestHandler, limits: ConnectionLimits) -> None:
@@ -106,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_bytes = 0  # of the frame that is only partly here; 0 when its size is not known
         self._grow = False
         self._slots: deque[ResponseSlot] = deque()
+        self._ready_bytes = 0  # of responses that are still in their slots
         self._tasks: list[TaskHandle] = []
         self._corked = False
         self._flush_scheduled = False
@@ -264,13 +266,16 @@ class Connection(asyncio.BufferedProtocol):
         if self._requests_held:
             self._pause_reading()
             return False
-        if self._writable and len(self._slots) < self._limits.max_in_flight:
+        if self._has_room():
             return True
         self._write_ready()  # what is answered at the head is not in flight
-        if self._writable and len(self._slots) < self._limits.max_in_flight:
+        if self._has_room():
             return True
         self._pause_reading()
         return False
+
+    def _has_room(self) -> bool:
+        return self._writable and self._ready_bytes <= WRITE_HIGH_BYTES and len(self._slots) < self._limits.max_in_flight
 
     def _pause_reading(self) -> None:
         if self._reading and self._transport is not None and not self._transport.is_closing():
@@ -282,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._transport is None or self._transport.is_closing():
             return
-        if len(self._slots) > self._limits.max_in_flight // 2:
+        if len(self._slots) > self._limits.max_in_flight // 2 or self._ready_bytes > WRITE_HIGH_BYTES:
             return
         self._reading = True
         self._transport.resume_reading()
@@ -308,7 +313,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- responses -----------------------------------------------------------------------------------------------------
 
-    def slot_filled(self) -> None:
+    def slot_filled(self, size: int) -> None:
+        self._ready_bytes += size
         if not self._corked and not self._flush_scheduled and not self.lost:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -330,6 +336,10 @@ class Connection(asyncio.BufferedProtocol):
             parts = slots.popleft().parts
             if parts is not None:
                 out.extend(parts)
+        if not slots:
+            self._ready_bytes = 0
+        elif out:
+            self._ready_bytes -= sum(map(len, out))
         transport = self._transport
         if not out or transport is None or transport.is_closing():
             return

@@ -102,6 +102,15 @@ async def test_cp_01_frames_larger_than_the_buffer_and_many_in_one_read() -> Non
             assert bytes([at % 251]) * size in log[at]
 
 
+ACL_FILTER = {
+    "resource_type_filter": 2,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
 MINIMAL_TOPIC = {"name": "a", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
 
 BAD_FRAMES = {
@@ -191,6 +200,17 @@ async def test_cp_03_api_versions_header_is_v0_in_every_version(version: int) ->
         assert [api.api_key for api in answer.api_keys] == [api.api_key for api in h.apis.ranges]
 
 
+async def test_cp_04_produce_is_advertised_from_v0_and_taken_from_v3() -> None:
+    """KAFKA-18659: older librdkafka looks for Produce v0 to v2 before it compresses, and never sends one."""
+    async with Harness() as h:
+        client = await h.client()
+        answer = await client.call(18, 0, {})
+        told = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        taken = {api.api_key: (api.min_version, api.max_version) for api in h.apis.ranges}
+        assert told == {**taken, 0: (0, taken[0][1])}
+        assert taken[0][0] == 3
+
+
 async def test_cp_03_finalized_features_and_their_epoch() -> None:
     """CM-54 as a client sees it."""
     async with Harness(offset=77, features={"metadata.version": 29}) as h:
@@ -243,6 +263,20 @@ MINIMAL: dict[int, dict[str, Any]] = {
     61: {"topics": []},
     64: {"broker_id": 9},
     75: {"topics": []},
+    45: {"topics": []},
+    46: {"topics": None},
+    48: {"components": [], "strict": False},
+    49: {"entries": [], "validate_only": False},
+    50: {"users": None},
+    51: {"deletions": [], "upsertions": []},
+    74: {"resource_types": []},
+    29: ACL_FILTER,
+    30: {"creations": []},
+    31: {"filters": []},
+    38: {"owner_principal_type": None, "owner_principal_name": None, "renewers": [], "max_lifetime": -1},
+    39: {"hmac": b"x", "renew_period": -1},
+    40: {"hmac": b"x", "expiry_time_period": -1},
+    41: {"owners": None},
 }
 
 
@@ -379,8 +413,7 @@ async def test_back_pressure_stops_reading_and_goes_on_later() -> None:
 
 
 async def test_a_slow_reader_stops_being_served_until_it_reads() -> None:
-    # Requests that arrive together are all taken before the first answer is written: only max_in_flight bounds those.
-    async with Harness({"big": [partition([1])]}, listener={"max_in_flight": 8}) as h:
+    async with Harness({"big": [partition([1])]}) as h:
         client = await h.client()
         await client.call(0, 9, produce_values(b"z" * 1_000_000, topic="big"))
         fetch = MINIMAL[1] | {
@@ -394,6 +427,30 @@ async def test_a_slow_reader_stops_being_served_until_it_reads() -> None:
             served = len(h.replicas.fetches)
             await asyncio.sleep(0.05)
         assert served < 60, "responses pile up in memory"
+        for correlation_id in sent:
+            answer = await client.receive(1, 11, correlation_id)
+            assert len(answer.responses[0].partitions[0].records) > 1_000_000
+
+
+async def test_answers_that_wait_for_an_earlier_one_stop_what_comes_behind_them() -> None:
+    async with Harness({"events": [partition([1])], "big": [partition([1])]}) as h:
+        client = await h.client()
+        await client.call(0, 9, produce_values(b"z" * 1_000_000, topic="big"))
+
+        def ask(topic: str, wait_ms: int) -> int:
+            place = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2_000_000}
+            topics = [{"topic": topic, "partitions": [place]}]
+            limits = {"max_bytes": 10_000_000, "max_wait": wait_ms, "min_bytes": 1}
+            return client.send(1, 11, MINIMAL[1] | limits | {"topics": topics, "rack_id": ""})
+
+        first = ask("events", 60_000)
+        sent = [ask("big", 0) for _ in range(60)]
+        await until(lambda: len(h.replicas.fetches) > 8)
+        await asyncio.sleep(0.1)
+        assert len(h.replicas.fetches) < 20, "8 MiB of them are enough"
+        other = await h.client()
+        await other.call(0, 9, produce_values(b"x"))
+        await client.receive(1, 11, first)
         for correlation_id in sent:
             answer = await client.receive(1, 11, correlation_id)
             assert len(answer.responses[0].partitions[0].records) > 1_000_000
