@@ -101,6 +101,7 @@ class BrokerServer:
             log_config_for=self.configs.log_config_for,
             ports=ports,
             config_sources=config_sources,
+            log_dirs=self.log_dirs,
             groups=self.groups,
         )
         self._serving = False

@@ -20,7 +20,7 @@ from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.runtime.ports import Ports, TaskHandle
+from kraftlite.runtime.ports import DiskSpace, Ports, TaskHandle
 from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogDirFailed
 from kraftlite.runtime.trace.log import RetentionFailed
 
@@ -207,6 +207,10 @@ class LogDirs:
 
     def offline_directories(self) -> tuple[str, ...]:
         return tuple(state.path for state in self._dirs if not state.online)
+
+    def space_of(self, path: str) -> DiskSpace | None:
+        """Raises OSError when the directory cannot be asked."""
+        return self._ports.disk.space(path)
 
     def write_recovery_points(self) -> None:
         self._each_online(lambda state: state.write_recovery_points(self._ports.disk))

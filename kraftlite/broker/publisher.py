@@ -43,9 +43,11 @@ class AppliesMetadata(Protocol):
 
 
 class FollowsReplicas(Protocol):
-    """A coordinator: told of every change of topics once the local replicas have followed it (ML-22)."""
+    """A coordinator: told of every change of topics once the local replicas have followed it (ML-22), and of configs."""
 
     def replicas_applied(self, delta: TopicsDelta, image: MetadataImage) -> None: ...
+
+    def configs_applied(self, image: MetadataImage) -> None: ...
 
 
 class BrokerMetadataPublisher:
@@ -179,6 +181,8 @@ class BrokerMetadataPublisher:
                 coordinator.replicas_applied(delta.topics, image)
         if delta.configs is not None:
             self._apply_configs(delta.configs.changed)
+            for coordinator in self._coordinators:
+                coordinator.configs_applied(image)
         self._replicas.handle_image(image)
         if delta.features is not None or delta.cluster is not None:
             self._refresh_registration(image)

@@ -73,16 +73,22 @@ def _fetch(bootstrap: str, kind: str, name: str, called: str) -> list[Any]:
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
     from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 
-    if kind == "broker" and name:  # a broker's own file is known to that broker alone
-        brokers = {str(node.id): f"{node.host}:{node.port}" for node in list_topics(admin(bootstrap)).brokers.values()}
-        if name not in brokers:
-            raise click.ClickException(f"broker {name} is not there; live brokers are {', '.join(sorted(brokers))}")
-        bootstrap = brokers[name]
+    bootstrap = _where(bootstrap, kind, name)
     resource = DescribeConfigsResource(resource_type=_TYPES[kind], resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=False)
     answer = ask(bootstrap, request, DescribeConfigsResponse).results[0]
     _check(answer, called)
     return sorted(answer.configs, key=lambda entry: entry.name)
+
+
+def _where(bootstrap: str, kind: str, name: str) -> str:
+    """Whom to ask: a broker's own file is known to that broker alone, and it alone takes changes of its own configs."""
+    if kind != "broker" or not name:
+        return bootstrap
+    brokers = {str(node.id): f"{node.host}:{node.port}" for node in list_topics(admin(bootstrap)).brokers.values()}
+    if name not in brokers:
+        raise click.ClickException(f"broker {name} is not there; live brokers are {', '.join(sorted(brokers))}")
+    return brokers[name]
 
 
 def _alter(bootstrap: str, kind: str, name: str, called: str, changes: list[tuple[str, AlterConfigOp, str | None]]) -> None:
@@ -104,7 +110,7 @@ def _alter(bootstrap: str, kind: str, name: str, called: str, changes: list[tupl
     )
     resource = AlterConfigsResource(resource_type=_TYPES[kind], resource_name=name, configs=entries)
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-    _check(ask(bootstrap, request, IncrementalAlterConfigsResponse).responses[0], called)
+    _check(ask(_where(bootstrap, kind, name), request, IncrementalAlterConfigsResponse).responses[0], called)
 
 
 def _check(answer: Any, called: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -17,11 +17,14 @@ from kraftlite.local.client import client_config
 _IDLE_POLL_S = 0.1
 _CONNECT_S = 10.0
 _BATCH = 1000
+_NOT_JOINED = -1
+"""Stands for the partitions that a group has not assigned yet."""
 
 
 @click.command("consume")
 @click.argument("topic")
 @click.option("--from-beginning", is_flag=True, help="Start at the first record instead of behind the last one.")
+@click.option("--group", metavar="NAME", help="Join this consumer group: go on where it has committed, and commit.")
 @click.option("--partition", type=click.IntRange(0), multiple=True, metavar="P", help="Only these partitions.")
 @click.option("--offset", type=click.IntRange(0), metavar="N", help="Start at this offset (of each partition).")
 @click.option("--max-messages", type=click.IntRange(1), metavar="N", help="End after so many records.")
@@ -42,6 +45,7 @@ _BATCH = 1000
 def consume(
     topic: str,
     from_beginning: bool,
+    group: str | None,
     partition: tuple[int, ...],
     offset: int | None,
     max_messages: int | None,
@@ -54,6 +58,8 @@ def consume(
     """Print records of TOPIC until Ctrl-C, --max-messages or --timeout; with -o json one JSON object per line."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 
+    if group is not None and (partition or offset is not None):
+        raise click.UsageError("--group does not go with --partition or --offset: the group says who reads what, and from where")
     bootstrap = bootstrap_of(bootstrap_server)
     found = list_topics(admin(bootstrap)).topics.get(topic)
     if found is None:
@@ -65,8 +71,8 @@ def consume(
         )
     config = {
         **client_config(bootstrap),
-        "group.id": "kraftlite-consume",
-        "enable.auto.commit": False,
+        "group.id": group or "kraftlite-consume",
+        "enable.auto.commit": group is not None,
         "auto.offset.reset": "error" if offset is not None else "earliest" if from_beginning else "latest",
         "isolation.level": isolation_level,
         "enable.partition.eof": True,
@@ -74,8 +80,12 @@ def consume(
     }
     begin = offset if offset is not None else (OFFSET_BEGINNING if from_beginning else OFFSET_END)
     consumer = Consumer(config)
-    wanted = tuple(partition or sorted(found.partitions))
-    consumer.assign([TopicPartition(topic, index, begin) for index in wanted])
+    wanted: set[int] = set(partition or found.partitions)
+    if group is None:
+        consumer.assign([TopicPartition(topic, index, begin) for index in sorted(wanted)])
+    else:
+        wanted = {_NOT_JOINED}
+        consumer.subscribe([topic], on_assign=lambda _consumer, assigned: _joined(wanted, assigned))
     show = _json_line if output == "json" else formatter(template)
     count = 0
     try:
@@ -91,15 +101,14 @@ def _loop(
     show: Callable[[Any], bytes],
     max_messages: int | None,
     timeout: float | None,
-    partitions: Iterable[int],
+    unheard: set[int],
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """`timeout` (s) counts from the last record, and not before every partition has sent a record or said that it has none.
 
-    Each may be led by another broker, and one of them answers last.
+    Each may be led by another broker, and one of them answers last. `unheard`: those that have said nothing yet; it may grow.
     """
     count = 0
-    unheard = set(partitions)
     last = clock()
     connect_by = last + _CONNECT_S
     out = sys.stdout.buffer
@@ -125,6 +134,12 @@ def _loop(
     except KeyboardInterrupt:
         pass
     return count
+
+
+def _joined(unheard: set[int], assigned: Any) -> None:
+    """The group has said which partitions are ours."""
+    unheard.discard(_NOT_JOINED)
+    unheard.update(one.partition for one in assigned)
 
 
 def _is_end(error: Any) -> bool:

@@ -93,7 +93,7 @@ def dump(path: tuple[Path, ...], batches_only: bool, max_bytes: int | None, outp
         raise click.ClickException(f"{path[0]}: no log files there; known are {', '.join(SUFFIXES)}")
     for file in files:
         try:
-            _dump_file(file, report, max_bytes)
+            dump_file(file, report, max_bytes)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -111,7 +111,8 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if _LOG_FILE.fullmatch(file.name) or file.name in PLAIN)
 
 
-def _dump_file(path: Path, report: Report, max_bytes: int | None) -> None:
+def dump_file(path: Path, report: Report, max_bytes: int | None) -> None:
+    """Print one file. Raises OSError."""
     if path.suffix == ".log":
         base = int(path.stem) if path.stem.isdigit() else 0
         report.file(path, start_offset=base)

@@ -107,7 +107,7 @@ def reset_offsets(
         for row in rows:
             click.echo(",".join(str(cell) for cell in (row if len(names) > 1 else row[1:])))
     else:
-        columns(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (30, 30, 10, 15))
+        columns(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (15, 15, 10, 15))
 
 
 def _plan(client: Any, group: str, wanted: Reset, topics: Sequence[str], *, several: bool) -> dict[Partition, int]:

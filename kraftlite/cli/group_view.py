@@ -6,7 +6,7 @@ Source: TO-27; kafka-consumer-groups.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -40,6 +40,9 @@ class MemberView:
     host: str
     client_id: str
     partitions: tuple[Partition, ...]
+    epoch: int | None = None
+    target: tuple[Partition, ...] | None = None
+    """What it will have when the rebalance is over; None in a classic group, which has no such thing."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ class GroupView:
     strategy: str
     coordinator: str
     members: tuple[MemberView, ...] = field(default=())
+    group_epoch: int | None = None
+    target_epoch: int | None = None
+    """Of a group of the new protocol (KIP-848), where `with_epochs` was asked."""
 
     @property
     def exists(self) -> bool:
@@ -80,9 +86,47 @@ def _view(found: Any) -> GroupView:
         group=found.group_id,
         state=state_name(found.state),
         strategy=found.partition_assignor,
-        coordinator="-" if node is None else f"{node.host}:{node.port} ({node.id})",
+        coordinator="-" if node is None else f"{node.host}:{node.port}  ({node.id})",
         members=tuple(sorted(members, key=lambda member: member.member_id)),
     )
+
+
+def with_epochs(bootstrap: str, view: GroupView) -> GroupView:
+    """The view with the epochs and targets that librdkafka does not tell; unchanged for a classic group, which has none."""
+    from kraftlite.cli.wire import call, code_of
+
+    coordinator = call(bootstrap, 10, 3, {"key": view.group, "key_type": 0})
+    if coordinator.error_code.value != 0:
+        return view
+    values = {"group_ids": [view.group], "include_authorized_operations": False}
+    (found,) = call(f"{coordinator.host}:{coordinator.port}", 69, 1, values).groups
+    if code_of(found).value != 0:
+        return view
+    told = {str(member.member_id): member for member in found.members}
+    members = tuple(
+        replace(
+            member, epoch=int(told[member.member_id].member_epoch), target=_assigned(told[member.member_id].target_assignment)
+        )
+        if member.member_id in told
+        else member
+        for member in view.members
+    )
+    return replace(view, members=members, group_epoch=int(found.group_epoch), target_epoch=int(found.assignment_epoch))
+
+
+def _assigned(assignment: Any) -> tuple[Partition, ...]:
+    return tuple(sorted((str(one.topic_name), int(index)) for one in assignment.topic_partitions for index in one.partitions))
+
+
+def committed_epochs(client: Any, group: str) -> dict[Partition, int]:
+    """The leader epochs that were committed with the group's offsets, where there are any."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    futures = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S)
+    with kafka_errors(f"offsets of group {group}"):
+        found = result(futures[group])
+    epochs = {(tp.topic, tp.partition): tp.leader_epoch for tp in found.topic_partitions}
+    return {partition: epoch for partition, epoch in epochs.items() if epoch is not None and epoch >= 0}
 
 
 def list_groups(client: Any) -> list[tuple[str, str, str]]:

@@ -13,12 +13,14 @@ from kraftlite.cli.group_view import (
     GroupView,
     Partition,
     columns,
+    committed_epochs,
     committed_offsets,
     describe_groups,
     latest,
     list_groups,
     log_offsets,
     selected,
+    with_epochs,
 )
 from kraftlite.cli.kafka import admin, kafka_message, result
 from kraftlite.local.client import ask
@@ -61,7 +63,8 @@ def list_groups_command(state: str | None, kind: str | None, bootstrap_server: s
     else:
         shown = [0] + ([2] if kind is not None else []) + ([1] if state is not None else [])
         header = ("GROUP", "STATE", "TYPE")
-        columns([header[i] for i in shown], [[group[i] for i in shown] for group in found])
+        first = 10 + max(15, *(len(group[0]) for group in found), 15)
+        columns([header[i] for i in shown], [[group[i] for i in shown] for group in found], [first, 20, 20][: len(shown)])
 
 
 @click.command("describe")
@@ -70,22 +73,25 @@ def list_groups_command(state: str | None, kind: str | None, bootstrap_server: s
 @click.option("--offsets", "what", flag_value="offsets", default=True, help="Positions and lag (default).")
 @click.option("--members", "what", flag_value="members", help="Who is in the group.")
 @click.option("--state", "what", flag_value="state", help="State, coordinator and strategy.")
-@click.option("--verbose", is_flag=True, help="With --members: who has which partitions.")
+@click.option("--verbose", is_flag=True, help="Epochs, and with --members who has which partitions.")
 @bootstrap_option
 @output_option
 def describe(
     groups: tuple[str, ...], all_groups: bool, what: str, verbose: bool, bootstrap_server: str | None, output: str
 ) -> None:
     """Describe GROUPS: where they stand, who is in them, or their state. Exit 1 when one does not exist."""
-    client = admin(bootstrap_of(bootstrap_server))
+    bootstrap = bootstrap_of(bootstrap_server)
+    client = admin(bootstrap)
     names = _names(client, groups, all_groups)
     views = describe_groups(client, names)
+    if verbose:
+        views = [with_epochs(bootstrap, view) if view.exists else view for view in views]
     if output == "json":
         print_json([_as_json(client, view) for view in views if view.exists])
     else:
         for view in views:
             if view.exists:
-                _note(view, what)
+                _note(view)
                 _SHOW[what](client, view, verbose)
     missing = [view.group for view in views if not view.exists]
     if missing:
@@ -98,9 +104,9 @@ def _names(client: Any, groups: Sequence[str], all_groups: bool) -> list[str]:
     return [name for name, _, _ in list_groups(client)] if all_groups else list(dict.fromkeys(groups))
 
 
-def _note(view: GroupView, what: str) -> None:
+def _note(view: GroupView) -> None:
     """On standard error, as Kafka's tool does."""
-    if view.state == "Empty" and what != "state":
+    if view.state == "Empty":
         click.echo(f"\nConsumer group '{view.group}' has no active members.", err=True)
     elif view.state in ("PreparingRebalance", "CompletingRebalance"):
         click.echo(f"\nWarning: Consumer group '{view.group}' is rebalancing.", err=True)
@@ -121,35 +127,49 @@ def offset_rows(client: Any, view: GroupView) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _show_offsets(client: Any, view: GroupView, _verbose: bool) -> None:
+def _show_offsets(client: Any, view: GroupView, verbose: bool) -> None:
     rows = offset_rows(client, view)
-    if rows:
+    if not rows:
+        return
+    if not verbose:
         columns(OFFSET_COLUMNS, rows, OFFSET_WIDTHS)
+        return
+    epochs = committed_epochs(client, view.group)
+    wide = [(*row[:3], epochs.get((row[1], row[2])), *row[3:]) for row in rows]
+    columns((*OFFSET_COLUMNS[:3], "LEADER-EPOCH", *OFFSET_COLUMNS[3:]), wide, (*OFFSET_WIDTHS[:3], 15, *OFFSET_WIDTHS[3:]))
 
 
 def _show_members(_client: Any, view: GroupView, verbose: bool) -> None:
-    if not view.members:
-        return
     static = any(member.instance_id for member in view.members)
     header = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if static else []), "HOST", "CLIENT-ID", "#PARTITIONS"]
     rows: list[list[Any]] = []
     for member in view.members:
         row: list[Any] = [view.group, member.member_id, *([member.instance_id] if static else []), member.host, member.client_id]
-        rows.append([*row, len(member.partitions), *([assignment_text(member.partitions)] if verbose else [])])
-    columns([*header, *(["ASSIGNMENT"] if verbose else [])], rows)
+        row.append(len(member.partitions))
+        if verbose:
+            target = None if member.target is None else assignment_text(member.target)
+            row += [member.epoch, assignment_text(member.partitions), view.target_epoch, target]
+        rows.append(row)
+    more = ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"] if verbose else []
+    columns([*header, *more], rows, [15] * len(header) + ([15, 20, 15, 20] if verbose else []))
 
 
 def assignment_text(partitions: Sequence[Partition]) -> str | None:
-    """`orders(0,2), payments(1)`."""
+    """`orders:0,2;payments:1`."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions:
         by_topic.setdefault(topic, []).append(index)
-    return ", ".join(f"{topic}({','.join(map(str, indexes))})" for topic, indexes in by_topic.items()) or None
+    return ";".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in by_topic.items()) or None
 
 
-def _show_state(_client: Any, view: GroupView, _verbose: bool) -> None:
-    row = (view.group, view.coordinator, view.strategy, view.state, len(view.members))
-    columns(("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), [row], (15, 25, 20, 20, 0))
+def _show_state(_client: Any, view: GroupView, verbose: bool) -> None:
+    row: list[Any] = [view.group, view.coordinator, view.strategy or None, view.state]
+    header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
+    if verbose:
+        header += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
+        row += [view.group_epoch, view.target_epoch]
+    widths = (15, 25, 20, 20, *((15, 25) if verbose else ()), 0)
+    columns([*header, "#MEMBERS"], [[*row, len(view.members)]], widths)
 
 
 _SHOW = {"offsets": _show_offsets, "members": _show_members, "state": _show_state}
@@ -219,12 +239,12 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap_server: str | 
     error, results = request_offset_delete(bootstrap, group, partitions)
     if error is not ErrorCode.NONE:
         raise click.ClickException(f"{error.name}: offsets of group '{group}' were not deleted")
-    click.echo(f"Request succeed for deleting offsets from group {group}.")
+    click.echo(f"Request succeeded for deleting offsets from group {group}.")
     rows = [
         (topic, index, "Successful" if code is ErrorCode.NONE else f"Error: {code.name}")
         for (topic, index), code in results.items()
     ]
-    columns(("TOPIC", "PARTITION", "STATUS"), rows, (30, 15, 15))
+    columns(("TOPIC", "PARTITION", "STATUS"), rows, (15, 10, 15))
     if any(code is not ErrorCode.NONE for code in results.values()):
         raise click.ClickException("not all offsets were deleted")
 

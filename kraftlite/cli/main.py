@@ -91,6 +91,48 @@ _CLUSTER = LazyGroup(
 )
 _RECORDS = LazyGroup("records", "Records.", {"delete": ("records", "delete_records", "Delete the oldest records of partitions.")})
 _LOG = LazyGroup("log", "Log files.", {"dump": ("dump", "dump", "Print data, metadata, snapshot and index files, decoded.")})
+_LOG_DIRS = LazyGroup(
+    "log-dirs",
+    "The log directories of the brokers.",
+    {"describe": ("log_dirs", "describe_log_dirs_command", "Size, free space, and the replicas in them.")},
+)
+_FEATURE = LazyGroup(
+    "feature",
+    "The features of the cluster and their levels.",
+    {
+        "describe": ("features", "describe_features", "What is supported and what is finalized."),
+        "upgrade": ("features", "upgrade_features", "Finalize at higher levels."),
+        "downgrade": ("features", "downgrade_features", "Finalize at lower levels."),
+        "disable": ("features", "disable_features", "Finalize no more."),
+    },
+)
+_CLIENT_METRICS = LazyGroup(
+    "client-metrics",
+    "Subscriptions of client metrics: stored and described; no client is asked for its metrics.",
+    {
+        "list": ("client_metrics", "list_command", "Names of all subscriptions."),
+        "describe": ("client_metrics", "describe_command", "Their metrics, intervals and matches."),
+        "alter": ("client_metrics", "alter_command", "Create or change one."),
+        "delete": ("client_metrics", "delete_command", "Delete one."),
+    },
+)
+_REASSIGN = LazyGroup(
+    "reassign",
+    "Move partitions to other brokers.",
+    {
+        "list": ("reassign", "list_command", "What is under way."),
+        "start": ("reassign", "start_command", "Give partitions other replicas."),
+        "cancel": ("reassign", "cancel_command", "Back to the replicas before the move."),
+    },
+)
+_QUOTA = LazyGroup(
+    "quota",
+    "Client quotas: stored and described, not applied.",
+    {
+        "describe": ("quotas", "describe_command", "The quotas of users, client ids and addresses."),
+        "alter": ("quotas", "alter_command", "Set and remove quotas."),
+    },
+)
 
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -121,6 +163,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "format": ("nodes", "format_storage", "Prepare a node's directories for their first start."),
     "start": ("nodes", "start", "Run a node in the foreground."),
     "storage": ("main", "_STORAGE", "What a node's directories contain."),
+    "log-dirs": ("main", "_LOG_DIRS", "The log directories of the brokers."),
+    "feature": ("main", "_FEATURE", "Features: describe, upgrade, downgrade, disable."),
+    "client-metrics": ("main", "_CLIENT_METRICS", "Subscriptions of client metrics."),
+    "reassign": ("main", "_REASSIGN", "Move partitions to other brokers."),
+    "quota": ("main", "_QUOTA", "Client quotas: describe and alter."),
+    "compat": ("compat.command", "compat", "Kafka's own commands: kraftlite compat kafka-topics --list."),
 }
 
 cli = LazyGroup(

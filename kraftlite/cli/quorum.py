@@ -64,10 +64,10 @@ def status_lines(quorum: dict[str, Any], cluster_id: str) -> list[str]:
 def _members(members: list[dict[str, Any]]) -> str:
     texts = []
     for member in members:
-        directory = "null" if member["directory_id"] is None else f'"{member["directory_id"]}"'
+        directory = "" if member["directory_id"] is None else f', "directoryId": "{member["directory_id"]}"'
         endpoints = ", ".join(f'"{endpoint}"' for endpoint in member["endpoints"])
         listed = f', "endpoints": [{endpoints}]' if endpoints else ""
-        texts.append(f'{{"id": {member["id"]}, "directoryId": {directory}{listed}}}')
+        texts.append(f'{{"id": {member["id"]}{directory}{listed}}}')
     return f"[{', '.join(texts)}]"
 
 

@@ -68,6 +68,8 @@ def resolve(
     bootstrap = parse_addresses(
         "controller.quorum.bootstrap.servers", typed.get("controller.quorum.bootstrap.servers", ()), problems
     )
+    if not voters and not typed.get("controller.quorum.voters"):
+        voters = _only_voter(node_id, roles, bootstrap, listeners, controller_names)
     _check_quorum(typed, node_id, roles, voters, listeners, controller_names, problems, warnings)
     _check_numbers(typed, problems)
     log_dirs = tuple(dict.fromkeys(_absolute(path) for path in typed.get("log.dirs") or (typed["log.dir"],)))
@@ -241,6 +243,23 @@ def _check_broker_listeners(
         problems.append(f"advertised.listeners: the inter-broker listener {inter_broker} must be advertised")
 
 
+def _only_voter(
+    node_id: int | None,
+    roles: Names,
+    bootstrap: Sequence[Endpoint],
+    listeners: Sequence[ListenerInfo],
+    controller_names: Names,
+) -> tuple[QuorumVoter, ...]:
+    """A node that is broker and controller, and names only itself as the quorum's bootstrap server: what Kafka 4's own
+    server.properties says, and `kafka-storage format --standalone` makes a quorum of. It is the only voter."""
+    own = next((listener for listener in listeners if listener.name in controller_names), None)
+    if node_id is None or own is None or len(bootstrap) != 1 or set(roles) != {"broker", "controller"}:
+        return ()
+    if bootstrap[0].port != own.port:
+        return ()
+    return (QuorumVoter(node_id=NodeId(node_id), endpoint=bootstrap[0]),)
+
+
 def _check_quorum(
     typed: Typed,
     node_id: int | None,
@@ -252,6 +271,8 @@ def _check_quorum(
     warnings: list[str],
 ) -> None:
     if not typed.get("controller.quorum.voters"):
+        if voters:
+            return
         if typed.get("controller.quorum.bootstrap.servers"):
             problems.append(
                 "controller.quorum.voters is not set: dynamic quorums (controller.quorum.bootstrap.servers alone) "

@@ -10,8 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.metadata.records import ConfigRecord, MetadataRecord
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of, scaled, topic_synonyms
-from kraftlite.model.configdef import ConfigKey, ConfigSource, ConfigType
+from kraftlite.model.configdef import ConfigKey, ConfigSource, ConfigType, protocol_message
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.group_configs import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    validate_client_metrics_configs,
+    validate_group_configs,
+)
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
     AlterConfigOp,
@@ -33,6 +39,8 @@ Resource = tuple[int, str]
 
 _TOPIC = ConfigResourceType.TOPIC.value
 _BROKER = ConfigResourceType.BROKER.value
+_GROUP = ConfigResourceType.GROUP.value
+_CLIENT_METRICS = ConfigResourceType.CLIENT_METRICS.value
 
 
 class ConfigControl:
@@ -153,6 +161,8 @@ class ConfigControl:
     def _check_resource(self, resource: Resource) -> None:
         kind, name = resource
         if kind == _TOPIC:
+            if name == "":
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
             if not self.topic_exists(name):
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         elif kind == _BROKER:
@@ -162,10 +172,16 @@ class ConfigControl:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: expected a broker id.")
             if not self.broker_exists(NodeId(int(name))):
                 raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+        elif kind == _GROUP:
+            if name == "":
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        elif kind == _CLIENT_METRICS:
+            if name == "":
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
         else:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"Unexpected resource type {kind}: only topic ({_TOPIC}) and broker ({_BROKER}) configs can be altered.",
+                f"Unknown resource type {kind}",
             )
 
     def _changes(self, resource: Resource, changes: Sequence[ConfigChange]) -> list[MetadataRecord]:
@@ -173,7 +189,7 @@ class ConfigControl:
         names = [change.name for change in changes]
         duplicates = sorted({name for name in names if names.count(name) > 1})
         if duplicates:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {', '.join(duplicates)}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         current = self.get(resource)
         wanted = {change.name: self._new_value(resource, change, current) for change in changes}
         return self._records(resource, current, wanted)
@@ -220,13 +236,19 @@ class ConfigControl:
 
     @staticmethod
     def _key(resource: Resource, name: str) -> ConfigKey | None:
-        return TOPIC_CONFIGS.get(name) if resource[0] == _TOPIC else broker_key_of(name)
+        if resource[0] == _BROKER:
+            return broker_key_of(name)
+        return {_TOPIC: TOPIC_CONFIGS, _GROUP: GROUP_CONFIGS, _CLIENT_METRICS: CLIENT_METRICS_CONFIGS}[resource[0]].get(name)
 
     def _records(self, resource: Resource, current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[MetadataRecord]:
         after = {name: value for name, value in current.items() if name not in wanted}
         after.update({name: value for name, value in wanted.items() if value is not None})
         if resource[0] == _TOPIC:
             validate_topic_configs(after)
+        elif resource[0] == _GROUP:
+            validate_group_configs(after, self._static)
+        elif resource[0] == _CLIENT_METRICS:
+            validate_client_metrics_configs(after)
         else:
             self._validate_broker(resource, wanted)
         rewrites = resource[0] == _BROKER
@@ -240,20 +262,18 @@ class ConfigControl:
     @staticmethod
     def _validate_broker(resource: Resource, wanted: Mapping[str, str | None]) -> None:
         """Keys that Kafka does not know belong to plug-ins and pass (CM-51)."""
-        for name in sorted(wanted):
-            key, value = broker_key_of(name), wanted[name]
-            if key is None:
-                continue
-            if key.dynamic == "read-only":
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
-            per_broker_only = key.dynamic == "per-broker" or name not in BROKER_CONFIGS
-            if resource[1] == "" and per_broker_only:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs at default cluster level: {name}")
-            if value is not None:
+        known = {name: key for name in sorted(wanted) if (key := broker_key_of(name)) is not None}
+        if fixed := [name for name, key in known.items() if key.dynamic == "read-only"]:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+        own = [name for name, key in known.items() if key.dynamic == "per-broker" or name not in BROKER_CONFIGS]
+        if resource[1] == "" and own:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs at default cluster level: [{', '.join(own)}]")
+        for name, key in known.items():
+            if (value := wanted[name]) is not None:
                 try:
                     key.parse(value)
                 except ValueError as error:
-                    raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid value for configuration {error}") from None
+                    raise ApiError(ErrorCode.INVALID_REQUEST, protocol_message(error)) from None
 
     # --- replay
 

@@ -11,14 +11,18 @@ from kraftlite.metadata.records import ConfigRecord, MetadataRecord, PartitionCh
 from kraftlite.model.broker_configs import broker_key_of
 from kraftlite.model.ids import UNCHANGED, uuid_to_str
 from kraftlite.model.messages.controller import ConfigResourceType
+from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 
 _LEFT_OUT = frozenset({"topic_id", "partition", "directories", "listeners", "features", "log_dirs", "incarnation_id"})
+_SECRET = frozenset({"salt", "stored_key", "server_key"})
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, QuotaEntityPart):
+        return f"{value.type}={'<default>' if value.name is None else value.name}"
     if isinstance(value, tuple):
-        return "(" + ",".join(str(item) for item in value) + ")"
+        return "(" + ",".join(_text(item) for item in value) + ")"
     if isinstance(value, UUID):
         return uuid_to_str(value)
     if isinstance(value, bool):
@@ -28,6 +32,8 @@ def _text(value: Any) -> str:
 
 def _is_secret(record: ConfigRecord) -> bool:
     """A key that nobody here knows may hold anything."""
+    if record.resource_type in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+        return False
     topic = record.resource_type == ConfigResourceType.TOPIC
     key = TOPIC_CONFIGS.get(record.name) if topic else broker_key_of(record.name)
     return key is None or key.sensitive
@@ -46,7 +52,7 @@ def describe(record: MetadataRecord, topic_name: Callable[[UUID], str]) -> str:
         words.append(topic_name(record.topic_id))
     for field in fields(record):
         value = getattr(record, field.name)
-        if field.name in _LEFT_OUT or value is UNCHANGED or value == ():
+        if field.name in _LEFT_OUT or field.name in _SECRET or value is UNCHANGED or value == ():
             continue
         if isinstance(record, PartitionRecord) and field.name == "recovering" and value is False:
             continue

@@ -18,7 +18,7 @@ from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages import controller as m
-from kraftlite.model.messages import methods
+from kraftlite.model.messages import methods, security
 from kraftlite.model.method import Method
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
 from kraftlite.runtime.ports import Handler, Ports, TimerHandle
@@ -177,6 +177,10 @@ class ControllerDriver:
             methods.INCREMENTAL_ALTER_CONFIGS: self._incremental_alter_configs,
             methods.ALTER_CONFIGS: self._alter_configs,
             methods.UPDATE_FEATURES: self._update_features,
+            methods.ALTER_PARTITION_REASSIGNMENTS: self._alter_partition_reassignments,
+            methods.LIST_PARTITION_REASSIGNMENTS: self._list_partition_reassignments,
+            methods.ALTER_CLIENT_QUOTAS: self._alter_client_quotas,
+            methods.ALTER_USER_SCRAM_CREDENTIALS: self._alter_user_scram_credentials,
         }
 
     async def _register_broker(self, request: m.BrokerRegistrationRequest) -> Any:
@@ -277,3 +281,23 @@ class ControllerDriver:
             return m.UpdateFeaturesResponse(results=())
         feature_control = self.core.state.features
         return await self._submit("update_features", lambda _now: feature_control.update(request), request.timeout_ms)
+
+    async def _alter_partition_reassignments(self, request: m.AlterPartitionReassignmentsRequest) -> Any:
+        if not request.partitions:
+            return m.AlterPartitionReassignmentsResponse(results=())
+        moves = self.core.state.reassignments
+        return await self._submit("alter_partition_reassignments", lambda _now: moves.alter(request), request.timeout_ms)
+
+    async def _list_partition_reassignments(self, request: m.ListPartitionReassignmentsRequest) -> Any:
+        moves = self.core.state.reassignments
+        return await self._submit("list_partition_reassignments", lambda _now: moves.list(request), request.timeout_ms)
+
+    async def _alter_client_quotas(self, request: security.AlterClientQuotasRequest) -> Any:
+        if not request.entries:
+            return security.AlterClientQuotasResponse(entries=())
+        quotas = self.core.state.quotas
+        return await self._submit("alter_client_quotas", lambda _now: quotas.alter(request), request.timeout_ms)
+
+    async def _alter_user_scram_credentials(self, request: security.AlterUserScramCredentialsRequest) -> Any:
+        scram = self.core.state.scram
+        return await self._submit("alter_user_scram_credentials", lambda _now: scram.alter(request), request.timeout_ms)

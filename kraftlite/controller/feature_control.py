@@ -63,7 +63,7 @@ class FeatureControl:
         name, level = update.name, update.level
         if update.upgrade_type not in (1, 2, 3):
             raise _invalid(
-                ErrorCode.INVALID_REQUEST,
+                ErrorCode.INVALID_UPDATE_VERSION,
                 update,
                 f"The controller does not support the given upgrade type {update.upgrade_type}; allowed are 1, 2 and 3.",
             )
@@ -78,7 +78,7 @@ class FeatureControl:
             raise _invalid(
                 ErrorCode.INVALID_UPDATE_VERSION,
                 update,
-                f"Can't downgrade the version of this feature from {current} without setting the upgrade type to either safe or "
+                "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
                 "unsafe downgrade.",
             )
         if level > current and kind is not FeatureUpgradeType.UPGRADE:
@@ -136,9 +136,9 @@ class FeatureControl:
             version.changes_metadata for level, version in features.METADATA_VERSIONS.items() if update.level < level <= current
         )
         if lossy and kind is FeatureUpgradeType.SAFE_DOWNGRADE:
-            raise _invalid(
+            raise ApiError(
                 ErrorCode.INVALID_UPDATE_VERSION,
-                update,
+                f"Unsupported metadata.version downgrade from {current} to {update.level}. "
                 "Refusing to perform the requested downgrade because it might delete metadata information.",
             )
         if lossy:

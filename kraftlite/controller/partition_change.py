@@ -125,7 +125,7 @@ class PartitionChangeBuilder:
             return
         replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
         isr = tuple(member for member in self.isr if member not in self.removing)
-        if not isr or not replicas or any(replica not in isr for replica in self.adding):
+        if not isr or not replicas or any(replica not in isr for replica in replicas):
             return
         if self.directories:
             by_replica = dict(zip(self.replicas, self.directories, strict=True))

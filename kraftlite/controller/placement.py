@@ -102,7 +102,8 @@ class StripedPlacer:
             raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-                f"{replication_factor} cannot be reached because only {len(usable)} broker(s) are registered.",
+                f"{replication_factor} cannot be reached because only {len(usable)} broker(s) are registered "
+                "or some brokers have all their log directories cordoned.",
             )
 
     @staticmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
@@ -23,7 +22,7 @@ from kraftlite.metadata import features
 from kraftlite.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import METADATA_TOPIC, UNASSIGNED_DIR, NodeId, random_uuid, uuid_to_str
-from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP, MAX_TOPIC_NAME
+from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
 from kraftlite.model.messages.controller import (
     CreatableTopic,
     CreatableTopicResult,
@@ -39,23 +38,7 @@ from kraftlite.model.messages.controller import (
     ReplicaAssignment,
     TopicSelector,
 )
-
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def validate_topic_name(name: str) -> None:
-    """Raises ApiError(INVALID_TOPIC_EXCEPTION) naming what is wrong (CM-15)."""
-    if not name:
-        reason = "the empty string is not allowed"
-    elif name in (".", ".."):
-        reason = "'.' or '..' is not allowed"
-    elif len(name) > MAX_TOPIC_NAME:
-        reason = f"the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME}"
-    elif _LEGAL_NAME.fullmatch(name) is None:
-        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    else:
-        return
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+from kraftlite.model.topic_name import validate_topic_name
 
 
 class TopicControl:

@@ -18,10 +18,13 @@ from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.offset_control import OffsetControl
 from kraftlite.controller.producer_id_control import ProducerIdControl
+from kraftlite.controller.quota_control import QuotaControl
+from kraftlite.controller.reassignment import Reassignments
 from kraftlite.controller.replication_control import ReplicationState
 from kraftlite.controller.replication_control_elections import Elections
 from kraftlite.controller.replication_control_isr import IsrControl
 from kraftlite.controller.replication_control_topics import TopicControl
+from kraftlite.controller.scram_control import ScramControl
 from kraftlite.metadata import records as r
 from kraftlite.model.ids import uuid_to_str
 from kraftlite.runtime.ports import Tracer
@@ -41,6 +44,9 @@ class ControllerState:
         self.replication = ReplicationState(self.registry, self.configs)
         self.producer_ids = ProducerIdControl(self.registry, self.cluster)
         self.elections = Elections(self.replication, self.cluster, self.configs, self.features, config.max_elections_per_run)
+        self.quotas = QuotaControl(self.registry)
+        self.scram = ScramControl(self.registry)
+        self.reassignments = Reassignments(self.replication, self.cluster, self.configs, self.elections)
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
         self.brokers = BrokerOperations(self.cluster, self.replication, self.elections, tracer)
@@ -66,6 +72,9 @@ class ControllerState:
             r.UnregisterBrokerRecord: plain(self.cluster.replay_unregister_broker),
             r.BrokerRegistrationChangeRecord: plain(self.cluster.replay_registration_change),
             r.RegisterControllerRecord: plain(self.cluster.replay_register_controller),
+            r.ClientQuotaRecord: plain(self.quotas.replay),
+            r.UserScramCredentialRecord: plain(self.scram.replay),
+            r.RemoveUserScramCredentialRecord: plain(self.scram.replay_removed),
             r.ProducerIdsRecord: plain(self.producer_ids.replay),
             r.NoOpRecord: plain(lambda _record: None),
             r.BeginTransactionRecord: self.offsets.replay_begin,
@@ -118,6 +127,8 @@ class ControllerState:
             "directories": sorted(self.cluster.directory_owners.items()),
             "topics": topics,
             "configs": [(resource, sorted(configs[resource].items())) for resource in sorted(configs)],
+            "client_quotas": [(entity, sorted(self.quotas.quotas[entity].items())) for entity in sorted(self.quotas.quotas)],
+            "scram": sorted(self.scram.credentials.items()),
             "next_producer_id": self.producer_ids.next_producer_id.get(),
             "transaction_start": self.offsets.transaction_start_offset,
         }

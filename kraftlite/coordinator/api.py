@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
@@ -121,7 +122,8 @@ class Producer(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
     """`generation` -1 and no member id: from outside of the group. `retention_ms` None: the broker's. `producer`: the offsets
-    count once its transaction is committed. `group_must_exist_error`: what a generation of an unknown group is answered with."""
+    count once its transaction is committed. `group_must_exist_error`: what a generation of an unknown group is answered with.
+    `generation` is a member epoch in a group of the new protocol; `knows_member_epochs`: the request is of a version for that."""
 
     group_id: str
     generation: int
@@ -131,6 +133,7 @@ class CommitRequest:
     retention_ms: int | None = None
     producer: Producer | None = None
     group_must_exist_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
+    knows_member_epochs: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +147,45 @@ class DeleteOffsetsRequest:
     partitions: tuple[TopicPartition, ...]
 
 
-Request = JoinRequest | SyncRequest | HeartbeatRequest | LeaveRequest | CommitRequest | DeleteGroupRequest | DeleteOffsetsRequest
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeatRequest:
+    """A heartbeat of the new protocol (KIP-848). `member_epoch` 0 joins, -1 leaves, -2 leaves to come back as the same instance.
+    None: not said, unchanged since the last one. `owned`: (topic id, partitions)."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int | None
+    topics: tuple[str, ...] | None
+    regex: str | None
+    server_assignor: str | None
+    owned: tuple[tuple[UUID, tuple[int, ...]], ...] | None
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeatResult:
+    """`assignment`: (topic id, partitions), all that the member may use now; None: nothing to tell."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: tuple[tuple[UUID, tuple[int, ...]], ...] | None = None
+
+
+Request = (
+    JoinRequest
+    | SyncRequest
+    | HeartbeatRequest
+    | LeaveRequest
+    | CommitRequest
+    | DeleteGroupRequest
+    | DeleteOffsetsRequest
+    | ConsumerHeartbeatRequest
+)
 
 
 class FetchedOffset(NamedTuple):
@@ -180,9 +221,47 @@ class GroupDescription:
 
 
 class GroupOverview(NamedTuple):
-    """A line of ListGroups. `group_type` is "classic" for all."""
+    """A line of ListGroups. `group_type`: "classic" or "consumer"."""
 
     group_id: str
     protocol_type: str
     state: str
     group_type: str
+
+
+class AssignedTopic(NamedTuple):
+    """Partitions in ascending order."""
+
+    topic_id: UUID
+    topic: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMemberDescription:
+    """`topics` are those named, not those that `regex` ("" for none) matches. `assignment`: with what it has yet to give up.
+    `classic`: it speaks the classic protocol."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    regex: str
+    assignment: tuple[AssignedTopic, ...]
+    target: tuple[AssignedTopic, ...]
+    classic: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupDescription:
+    """A group of the new protocol."""
+
+    group_id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: tuple[ConsumerMemberDescription, ...]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.model.broker_configs import BROKER_CONFIGS
+
+_CLASS: Final = "org.apache.kafka.coordinator.group.assignor."
+ASSIGNOR_CLASSES: Final = {f"{_CLASS}UniformAssignor": "uniform", f"{_CLASS}RangeAssignor": "range"}
+"""Assignors may be named by Kafka's classes, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """What Kafka's keys say, times in milliseconds, sizes in bytes; `topic_*` are of `__consumer_offsets` when it is created."""
+    """What Kafka's keys say, times in milliseconds, sizes in bytes; `topic_*` are of `__consumer_offsets` when it is created.
+    `consumer_*` are of groups of the new protocol (KIP-848); the first of `consumer_assignors` is the default one."""
 
     min_session_timeout_ms: int
     max_session_timeout_ms: int
@@ -26,6 +31,28 @@ class GroupConfig:
     topic_partitions: int
     topic_replication_factor: int
     topic_segment_bytes: int
+    protocols: tuple[str, ...]
+    consumer_session_timeout_ms: int
+    consumer_min_session_timeout_ms: int
+    consumer_max_session_timeout_ms: int
+    consumer_heartbeat_interval_ms: int
+    consumer_min_heartbeat_interval_ms: int
+    consumer_max_heartbeat_interval_ms: int
+    consumer_assignment_interval_ms: int
+    consumer_min_assignment_interval_ms: int
+    consumer_max_assignment_interval_ms: int
+    consumer_max_size: int
+    consumer_assignors: tuple[str, ...]
+    consumer_migration_policy: str
+    consumer_regex_refresh_ms: int
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self.consumer_migration_policy in ("upgrade", "bidirectional")
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self.consumer_migration_policy in ("downgrade", "bidirectional")
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> GroupConfig:
@@ -35,6 +62,10 @@ class GroupConfig:
             key = BROKER_CONFIGS[name]
             return key.parse(values.get(name, key.default or ""))
 
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+            low, value, high = (typed(f"group.consumer.{which}{name}") for which in ("min.", "", "max."))
+            if not low <= value <= high:
+                raise ValueError(f"group.consumer.{name}={value}: allowed is {low} to {high}, the min and max of that name")
         return cls(
             min_session_timeout_ms=typed("group.min.session.timeout.ms"),
             max_session_timeout_ms=typed("group.max.session.timeout.ms"),
@@ -49,4 +80,18 @@ class GroupConfig:
             topic_partitions=typed("offsets.topic.num.partitions"),
             topic_replication_factor=typed("offsets.topic.replication.factor"),
             topic_segment_bytes=typed("offsets.topic.segment.bytes"),
+            protocols=tuple(typed("group.coordinator.rebalance.protocols")),
+            consumer_session_timeout_ms=typed("group.consumer.session.timeout.ms"),
+            consumer_min_session_timeout_ms=typed("group.consumer.min.session.timeout.ms"),
+            consumer_max_session_timeout_ms=typed("group.consumer.max.session.timeout.ms"),
+            consumer_heartbeat_interval_ms=typed("group.consumer.heartbeat.interval.ms"),
+            consumer_min_heartbeat_interval_ms=typed("group.consumer.min.heartbeat.interval.ms"),
+            consumer_max_heartbeat_interval_ms=typed("group.consumer.max.heartbeat.interval.ms"),
+            consumer_assignment_interval_ms=typed("group.consumer.assignment.interval.ms"),
+            consumer_min_assignment_interval_ms=typed("group.consumer.min.assignment.interval.ms"),
+            consumer_max_assignment_interval_ms=typed("group.consumer.max.assignment.interval.ms"),
+            consumer_max_size=typed("group.consumer.max.size"),
+            consumer_assignors=tuple(ASSIGNOR_CLASSES.get(name, name) for name in typed("group.consumer.assignors")),
+            consumer_migration_policy=typed("group.consumer.migration.policy").lower(),
+            consumer_regex_refresh_ms=typed("group.consumer.regex.refresh.interval.ms"),
         )

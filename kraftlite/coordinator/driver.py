@@ -8,6 +8,9 @@ from uuid import UUID
 
 from kraftlite.coordinator.api import (
     CommitRequest,
+    ConsumerGroupDescription,
+    ConsumerHeartbeatRequest,
+    ConsumerHeartbeatResult,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
     FetchedOffset,
@@ -26,7 +29,7 @@ from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.partition import OffsetsPartition
 from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.coordinator.ports import OffsetsLog
-from kraftlite.coordinator.shard import TopicsDeleted, TransactionEnded
+from kraftlite.coordinator.shard import MetadataChanged, TopicsDeleted, TransactionEnded
 from kraftlite.metadata.image import MetadataImage, TopicImage
 from kraftlite.metadata.topics_delta import TopicDelta, TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -70,6 +73,23 @@ class GroupCoordinator:
         if deleted:
             for index in sorted(self._partitions):
                 self._partitions[index].tell(TopicsDeleted(topics=deleted))
+        self._tell_metadata(delta)
+
+    def configs_applied(self, image: MetadataImage) -> None:
+        """Called for every change of configs: some may be of groups."""
+        self._image = image
+        for index in sorted(self._partitions):
+            self._partitions[index].tell(MetadataChanged(image=image, topics=(), created=False))
+
+    def _tell_metadata(self, delta: TopicsDelta) -> None:
+        """What groups of the new protocol assign: a change of leaders or of an ISR is none."""
+        changed = [topic for topic in delta.changed.values() if _resized(topic)]
+        if not changed and not delta.deleted:
+            return
+        names = tuple(topic.name for topic in changed) + tuple(topic.name for topic in delta.deleted.values())
+        created = any(not topic.image.partitions for topic in changed)
+        for index in sorted(self._partitions):
+            self._partitions[index].tell(MetadataChanged(image=self._image, topics=names, created=created))
 
     def _classify(self, changed: TopicDelta) -> None:
         """A change of the ISR alone is neither an election nor a resignation."""
@@ -96,7 +116,7 @@ class GroupCoordinator:
         for index, leader_epoch in elected:
             self.on_resign((index,))
             tp = TopicPartition(OFFSETS_TOPIC, index)
-            led = OffsetsPartition(self._ports, self.config, self._log, tp, topic_id, leader_epoch)
+            led = OffsetsPartition(self._ports, self.config, self._log, tp, topic_id, leader_epoch, self._image)
             self._partitions[index] = led
             led.start()
 
@@ -169,6 +189,11 @@ class GroupCoordinator:
         result: tuple[tuple[LeavingMember, ErrorCode], ...] = await self._ask(request)
         return result
 
+    async def consumer_heartbeat(self, request: ConsumerHeartbeatRequest) -> ConsumerHeartbeatResult:
+        """KIP-848. The request is well-formed (`modern/validate`)."""
+        result: ConsumerHeartbeatResult = await self._ask(request)
+        return result
+
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     async def commit(self, request: CommitRequest) -> tuple[ErrorCode, ...]:
@@ -177,10 +202,19 @@ class GroupCoordinator:
         return result
 
     def fetch_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> tuple[FetchedOffset, ...]:
-        """None: all that is committed."""
-        return self._partition_of(group_id).shard.fetch_offsets(group_id, partitions, require_stable=require_stable)
+        """None: all that is committed. `member_id`: who asks, when that is said."""
+        shard = self._partition_of(group_id).shard
+        return shard.fetch_offsets(
+            group_id, partitions, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
+        )
 
     async def delete_offsets(self, group_id: str, partitions: tuple[TopicPartition, ...]) -> tuple[ErrorCode, ...]:
         """One error per partition, in order."""
@@ -191,8 +225,15 @@ class GroupCoordinator:
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """None: there is no such group."""
-        return self._partition_of(group_id).shard.describe(group_id)
+        """None: there is no such group. ApiError(GROUP_ID_NOT_FOUND): it is one of the new protocol."""
+        shard = self._partition_of(group_id).shard
+        if group_id in shard.consumers.by_id:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+        return shard.describe(group_id)
+
+    def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
+        """ApiError(GROUP_ID_NOT_FOUND): there is no such group of the new protocol."""
+        return self._partition_of(group_id).shard.describe_consumers(group_id)
 
     def list_groups(self) -> tuple[GroupOverview, ...]:
         """The groups coordinated here, by id. ApiError while one of the partitions is loaded: the list would lack some."""
@@ -216,3 +257,8 @@ class GroupCoordinator:
 
     def group_count(self) -> int:
         return sum(partition.shard.group_count for partition in self._partitions.values() if partition.loaded)
+
+
+def _resized(changed: TopicDelta) -> bool:
+    before = changed.image.partitions
+    return bool(changed.removed_partitions) or any(index not in before for index in changed.partition_changes)

@@ -313,6 +313,27 @@ class Groups:
         elif timer is Timer.SYNC:
             self.rebalances.sync_time_is_up(group)
 
+    # --- migration ----------------------------------------------------------------------------------------------------
+
+    def dissolve(self, group_id: str, error: ErrorCode) -> None:
+        """The group is no longer one of the classic protocol: who waits in it is told `error`, and nothing of it is left."""
+        group = self.by_id.pop(group_id)
+        group.state = GroupState.DEAD
+        for member in group.members.values():
+            self.rebalances.answer_join(member, JoinResult(error=error, member_id=member.member_id))
+            self.rebalances.answer_sync(member, SyncResult(error=error))
+            self.rebalances.stop_session(group, member.member_id)
+        for member_id in group.pending:
+            self.deadlines.cancel((Timer.PENDING, group_id, member_id))
+        for timer in (Timer.JOIN, Timer.SYNC):
+            self.deadlines.cancel((timer, group_id, ""))
+
+    def install(self, group: Group) -> None:
+        """A group that was one of the new protocol: everybody's session begins."""
+        self.by_id[group.group_id] = group
+        for member in group.members.values():
+            self.rebalances.expect_heartbeat(group, member)
+
     # --- storage ------------------------------------------------------------------------------------------------------
 
     def replay(self, group_id: str, value: GroupValue | None) -> None:

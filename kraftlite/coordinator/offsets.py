@@ -15,6 +15,9 @@ from kraftlite.coordinator.consumer_protocol import CONSUMER
 from kraftlite.coordinator.effects import Effects, Then
 from kraftlite.coordinator.group import Group, GroupState
 from kraftlite.coordinator.groups import Groups, client_error
+from kraftlite.coordinator.modern.group import ConsumerGroup
+from kraftlite.coordinator.modern.groups import ConsumerGroups
+from kraftlite.coordinator.modern.records import record_of
 from kraftlite.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -39,10 +42,11 @@ class Offsets:
     changed. Source: CP-36 to CP-40.
     """
 
-    def __init__(self, config: GroupConfig, effects: Effects, groups: Groups, tracer: Tracer) -> None:
+    def __init__(self, config: GroupConfig, effects: Effects, groups: Groups, consumers: ConsumerGroups, tracer: Tracer) -> None:
         self._config = config
         self._effects = effects
         self._groups = groups
+        self._consumers = consumers
         self._tracer = tracer
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
@@ -64,7 +68,7 @@ class Offsets:
 
     def commit(self, request_id: int, request: CommitRequest) -> None:
         """CP-36. Answers a tuple of `ErrorCode`, one per offset, in order."""
-        group = self._check_commit(request)
+        self._check_commit(request)
         wall_ms = self._effects.wall_ms
         expire_ms = None if request.retention_ms is None else wall_ms + request.retention_ms
         results = [self._check_offset(offset) for offset in request.offsets]
@@ -76,7 +80,7 @@ class Offsets:
         if not accepted:
             self._effects.answer(request_id, tuple(results))
             return
-        group_id, producer = group.group_id, request.producer
+        group_id, producer = request.group_id, request.producer
         self._unwritten[group_id] += 1
 
         def written(error: ErrorCode) -> None:
@@ -101,33 +105,37 @@ class Offsets:
         too_long = len(offset.metadata.encode("utf-8", "surrogatepass")) > self._config.offset_metadata_max_bytes
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else _NONE
 
-    def _check_commit(self, request: CommitRequest) -> Group:
-        """The group, made for a commit from outside of any group management. ApiError when it may not commit."""
+    def _check_commit(self, request: CommitRequest) -> None:
+        """ApiError when it may not commit. The group is made for a commit from outside of any group management."""
+        consumers = self._consumers.by_id.get(request.group_id)
+        if consumers is not None:
+            _check_consumer_commit(consumers, request)
+            return
         group = self._groups.by_id.get(request.group_id)
         if group is None:
             if request.generation >= 0:
                 code = ErrorCode.ILLEGAL_GENERATION if request.producer is not None else request.group_must_exist_error
                 raise ApiError(code, f"group {request.group_id} does not exist")
-            return self._groups.obtain(request.group_id)
+            self._groups.obtain(request.group_id)
+            return
         if group.state is GroupState.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
         if request.generation < 0 and not request.member_id and request.instance_id is None:
             if group.state is GroupState.EMPTY or request.producer is not None:
-                return group
+                return
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: a commit must come from one of them"
             )
         if request.generation < 0 and group.state is GroupState.EMPTY and request.producer is None:
-            return group
+            return
         member = group.check_member(request.member_id, request.instance_id)
         if request.generation != group.generation:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.group_id} is in generation {group.generation}")
         if request.producer is not None:
-            return group
+            return
         if group.state is GroupState.COMPLETING_REBALANCE:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} waits for its leader's assignment")
         self._groups.touch(group, member)
-        return group
 
     def _put(self, group_id: str, tp: TopicPartition, committed: CommittedOffset, producer_id: int | None = None) -> None:
         if producer_id is None:
@@ -143,6 +151,12 @@ class Offsets:
                 self._committed.setdefault(group_id, {}).update(found)
 
     # --- fetch --------------------------------------------------------------------------------------------------------
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """ApiError for who says to be a member of a group of the new protocol, and is not, or in another epoch."""
+        group = self._consumers.by_id.get(group_id)
+        if group is not None and not (member_id is None and member_epoch < 0):
+            _check_epoch(group, member_id or "", member_epoch)
 
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
@@ -172,6 +186,13 @@ class Offsets:
 
     def delete_group(self, request_id: int, request: DeleteGroupRequest) -> None:
         """CP-40. Answers an `ErrorCode`."""
+        consumers = self._consumers.by_id.get(request.group_id)
+        if consumers is not None:
+            if consumers.members:
+                raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {consumers.group_id} is {consumers.state.value}")
+            self._consumers.living(request.group_id)
+            self._remove_consumers(consumers, "asked to", lambda error: self._effects.answer(request_id, client_error(error)))
+            return
         group = self._existing(request.group_id)
         if group.state is not GroupState.EMPTY:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
@@ -191,9 +212,7 @@ class Offsets:
 
         def gone(error: ErrorCode) -> None:
             if error is _NONE:
-                self._committed.pop(group_id, None)
-                for by_group in self._pending.values():
-                    by_group.pop(group_id, None)
+                self._drop_group(group_id)
                 self._groups.by_id.pop(group_id, None)
                 self._tracer.emit(GroupDeleted(group=group_id, reason=reason))
             else:
@@ -205,6 +224,30 @@ class Offsets:
         records = [offset_tombstone(group_id, tp) for tp in self._committed.get(group_id, {})]
         if group.generation > 0 or group.protocol_type is not None:
             records.append(group_tombstone(group_id))
+        self._append_all(records, gone)
+
+    def _drop_group(self, group_id: str) -> None:
+        self._committed.pop(group_id, None)
+        for by_group in self._pending.values():
+            by_group.pop(group_id, None)
+
+    def _remove_consumers(self, group: ConsumerGroup, reason: str, then: Then | None = None) -> None:
+        """As `_remove_group`, an empty group of the new protocol."""
+        group_id = group.group_id
+
+        def gone(error: ErrorCode) -> None:
+            if error is _NONE:
+                self._drop_group(group_id)
+                self._consumers.dissolve(group)
+                self._tracer.emit(GroupDeleted(group=group_id, reason=reason))
+            else:
+                group.dead = False
+            if then is not None:
+                then(error)
+
+        records = [offset_tombstone(group_id, tp) for tp in self._committed.get(group_id, {})]
+        records += [record_of(key, None) for key in group.record_keys()]
+        group.dead = True
         self._append_all(records, gone)
 
     def _append_all(self, records: list[CoordinatorRecord], then: Then) -> None:
@@ -225,22 +268,28 @@ class Offsets:
 
     def delete_offsets(self, request_id: int, request: DeleteOffsetsRequest) -> None:
         """CP-40. Answers a tuple of `ErrorCode`, one per partition. Of a live consumer group only what it does not read goes."""
-        group = self._existing(request.group_id)
-        subscribed: tuple[str, ...] = ()
-        if group.state is not GroupState.EMPTY:
-            topics = group.subscribed_topics()
-            if group.protocol_type != CONSUMER or topics is None:
-                raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
-            subscribed = topics
+        group_id, subscribed = request.group_id, self._subscribed(request.group_id)
         results = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else _NONE for tp in request.partitions]
-        committed = self._committed.get(group.group_id, {})
+        committed = self._committed.get(group_id, {})
         gone = [tp for tp, result in zip(request.partitions, results, strict=True) if result is _NONE and tp in committed]
 
         def deleted(error: ErrorCode) -> None:
             told = client_error(error)
             self._effects.answer(request_id, tuple(told if result is _NONE else result for result in results))
 
-        self._forget(group.group_id, gone, deleted)
+        self._forget(group_id, gone, deleted)
+
+    def _subscribed(self, group_id: str) -> tuple[str, ...]:
+        """What the members of a group read. ApiError when there is no such group, or when that is not known."""
+        if group_id in self._consumers.by_id:
+            return self._consumers.living(group_id).subscribed_topics()
+        group = self._existing(group_id)
+        if group.state is GroupState.EMPTY:
+            return ()
+        topics = group.subscribed_topics()
+        if group.protocol_type != CONSUMER or topics is None:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} is {group.state.value}")
+        return topics
 
     def _forget(self, group_id: str, partitions: Sequence[TopicPartition], then: Then | None = None) -> None:
         def gone(error: ErrorCode) -> None:
@@ -281,17 +330,35 @@ class Offsets:
             committed = self._committed.get(group.group_id, {})
             expired = self._expired(group, committed)
             idle = group.state is GroupState.EMPTY and not group.pending and not self._has_pending(group.group_id)
-            if expired:
-                self._tracer.emit(OffsetsExpired(group=group.group_id, count=len(expired)))
             if idle and len(expired) == len(committed):
+                self._tell_expired(group.group_id, expired)
                 self._remove_group(group, "nothing left")
-            elif expired:
-                self._forget(group.group_id, expired)
+            else:
+                self._expire_offsets(group.group_id, expired)
+        for consumers in list(self._consumers.by_id.values()):
+            if consumers.dead:
+                continue
+            committed = self._committed.get(consumers.group_id, {})
+            expired = self._past_retention(consumers.group_id, committed, None, consumers.subscribed_topics())
+            idle = not consumers.members and not self._has_pending(consumers.group_id)
+            if idle and len(expired) == len(committed):
+                self._tell_expired(consumers.group_id, expired)
+                self._remove_consumers(consumers, "nothing left")
+            else:
+                self._expire_offsets(consumers.group_id, expired)
+
+    def _tell_expired(self, group_id: str, expired: Sequence[TopicPartition]) -> None:
+        if expired:
+            self._tracer.emit(OffsetsExpired(group=group_id, count=len(expired)))
+
+    def _expire_offsets(self, group_id: str, expired: Sequence[TopicPartition]) -> None:
+        self._tell_expired(group_id, expired)
+        if expired:
+            self._forget(group_id, expired)
 
     def _expired(self, group: Group, committed: dict[TopicPartition, CommittedOffset]) -> list[TopicPartition]:
         """KIP-211: since the group became empty; since the commit for groups without members ever, and for topics that a stable
         group of consumers does not subscribe to. An offset with a time of its own goes then."""
-        wall_ms, retention_ms = self._effects.wall_ms, self._config.offsets_retention_ms
         since_ms: int | None = None
         kept: tuple[str, ...] = ()
         if group.protocol_type is not None and group.state is GroupState.EMPTY:
@@ -301,9 +368,16 @@ class Offsets:
             if topics is None:
                 return []
             kept = topics
+        return self._past_retention(group.group_id, committed, since_ms, kept)
+
+    def _past_retention(
+        self, group_id: str, committed: dict[TopicPartition, CommittedOffset], since_ms: int | None, kept: Sequence[str]
+    ) -> list[TopicPartition]:
+        """`since_ms` None: since each commit. `kept`: topics that are read."""
+        wall_ms, retention_ms = self._effects.wall_ms, self._config.offsets_retention_ms
         expired = []
         for tp, offset in committed.items():
-            if tp.topic in kept or self._is_pending(group.group_id, tp):
+            if tp.topic in kept or self._is_pending(group_id, tp):
                 continue
             if offset.expire_ms is not None:
                 due = wall_ms >= offset.expire_ms
@@ -327,4 +401,31 @@ class Offsets:
     def loaded(self) -> None:
         """The log is read: who committed without ever having been a group is one now."""
         for group_id in self.group_ids():
-            self._groups.obtain(group_id)
+            if group_id not in self._consumers.by_id:
+                self._groups.obtain(group_id)
+
+
+def _check_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> None:
+    """Who may commit in a group of the new protocol: anybody while it is empty, else its members in their epoch."""
+    if group.dead:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
+    if request.generation < 0 and not group.members:
+        return
+    anonymous = request.generation < 0 and not request.member_id and request.instance_id is None
+    if request.producer is not None and anonymous:
+        return
+    member = group.member(request.member_id)
+    if request.producer is None and member.classic is None and not request.knows_member_epochs:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "members of the new protocol must use OffsetCommit version 9 or above",
+        )
+    _check_epoch(group, request.member_id, request.generation, stale=request.producer is None)
+
+
+def _check_epoch(group: ConsumerGroup, member_id: str, epoch: int, *, stale: bool = True) -> None:
+    """`stale`: whether who asks knows that error."""
+    member = group.member(member_id)
+    if epoch != member.epoch:
+        code = ErrorCode.STALE_MEMBER_EPOCH if stale and member.classic is None else ErrorCode.ILLEGAL_GENERATION
+        raise ApiError(code, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.")

@@ -16,6 +16,7 @@ from kraftlite.coordinator.ports import OffsetsLog
 from kraftlite.coordinator.shard import Asked, Event, GroupShard, Tick, Written
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.validation import AppendOrigin
+from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry
@@ -36,7 +37,14 @@ class OffsetsPartition:
     """
 
     def __init__(
-        self, ports: Ports, config: GroupConfig, log: OffsetsLog, tp: TopicPartition, topic_id: UUID, leader_epoch: int
+        self,
+        ports: Ports,
+        config: GroupConfig,
+        log: OffsetsLog,
+        tp: TopicPartition,
+        topic_id: UUID,
+        leader_epoch: int,
+        image: MetadataImage = MetadataImage.EMPTY,
     ) -> None:
         self._ports = ports
         self._config = config
@@ -44,7 +52,7 @@ class OffsetsPartition:
         self.tp = tp
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
-        self._loading: GroupShard | None = GroupShard(config, ports.tracer, ports.entropy)
+        self._loading: GroupShard | None = GroupShard(config, ports.tracer, ports.entropy, image)
         self._shard: GroupShard | None = None
         self._task: TaskHandle | None = None
         self._timer: TimerHandle | None = None

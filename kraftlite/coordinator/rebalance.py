@@ -24,13 +24,20 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 
 
 class Timer(Enum):
-    """What a deadline is about. SESSION and PENDING are per member; JOIN and SYNC per group; EXPIRE is the shard's."""
+    """What a deadline is about. SESSION and PENDING are per member; JOIN and SYNC per group; EXPIRE is the shard's.
+
+    The others are per member of a group of the new protocol, REJOIN and RESYNC of one that speaks the classic protocol.
+    """
 
     SESSION = "session"
     PENDING = "pending"
     JOIN = "join"
     SYNC = "sync"
     EXPIRE = "expire"
+    MEMBER_SESSION = "member_session"
+    REVOCATION = "revocation"
+    REJOIN = "rejoin"
+    RESYNC = "resync"
 
 
 DeadlineKey = tuple[Timer, str, str]

@@ -8,11 +8,10 @@ Source: Kafka's schemas OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, Gr
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.coordinator.primitives import INT16, INT32, INT64, Reader, bytes_field, corrupt, nullable_string, string
 from kraftlite.model.topic_partition import TopicPartition
 
 OFFSET_KEY: Final = 1
@@ -21,10 +20,6 @@ OFFSET_VALUE_VERSION: Final = 3
 OFFSET_VALUE_WITH_EXPIRY: Final = 1
 GROUP_VALUE_VERSION: Final = 3
 FLEXIBLE_VERSION: Final = 4
-
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
 
 
 class OffsetKey(NamedTuple):
@@ -113,58 +108,45 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def encode_offset_key(group_id: str, tp: TopicPartition) -> bytes:
-    return _INT16.pack(OFFSET_KEY) + _string(group_id) + _string(tp.topic) + _INT32.pack(tp.partition)
+    return INT16.pack(OFFSET_KEY) + string(group_id) + string(tp.topic) + INT32.pack(tp.partition)
 
 
 def encode_group_key(group_id: str) -> bytes:
-    return _INT16.pack(GROUP_KEY) + _string(group_id)
+    return INT16.pack(GROUP_KEY) + string(group_id)
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:
     """Version 1 when the offset has a time of its own at which it expires, else 3."""
     offset, leader_epoch, metadata, commit_ms, expire_ms = committed
     if expire_ms is not None:
-        head = _INT16.pack(OFFSET_VALUE_WITH_EXPIRY) + _INT64.pack(offset)
-        return head + _string(metadata) + _INT64.pack(commit_ms) + _INT64.pack(expire_ms)
-    head = _INT16.pack(OFFSET_VALUE_VERSION) + _INT64.pack(offset) + _INT32.pack(-1 if leader_epoch is None else leader_epoch)
-    return head + _string(metadata) + _INT64.pack(commit_ms)
+        head = INT16.pack(OFFSET_VALUE_WITH_EXPIRY) + INT64.pack(offset)
+        return head + string(metadata) + INT64.pack(commit_ms) + INT64.pack(expire_ms)
+    head = INT16.pack(OFFSET_VALUE_VERSION) + INT64.pack(offset) + INT32.pack(-1 if leader_epoch is None else leader_epoch)
+    return head + string(metadata) + INT64.pack(commit_ms)
 
 
 def encode_group(value: GroupValue) -> bytes:
     parts = [
-        _INT16.pack(GROUP_VALUE_VERSION),
-        _string(value.protocol_type),
-        _INT32.pack(value.generation),
-        _nullable_string(value.protocol_name),
-        _nullable_string(value.leader_id),
-        _INT64.pack(-1 if value.state_since_ms is None else value.state_since_ms),
-        _INT32.pack(len(value.members)),
+        INT16.pack(GROUP_VALUE_VERSION),
+        string(value.protocol_type),
+        INT32.pack(value.generation),
+        nullable_string(value.protocol_name),
+        nullable_string(value.leader_id),
+        INT64.pack(-1 if value.state_since_ms is None else value.state_since_ms),
+        INT32.pack(len(value.members)),
     ]
     for member in value.members:
         parts += (
-            _string(member.member_id),
-            _nullable_string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
-            _INT32.pack(member.rebalance_timeout_ms),
-            _INT32.pack(member.session_timeout_ms),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
+            string(member.member_id),
+            nullable_string(member.instance_id),
+            string(member.client_id),
+            string(member.client_host),
+            INT32.pack(member.rebalance_timeout_ms),
+            INT32.pack(member.session_timeout_ms),
+            bytes_field(member.subscription),
+            bytes_field(member.assignment),
         )
     return b"".join(parts)
-
-
-def _string(text: str) -> bytes:
-    raw = text.encode("utf-8", "surrogatepass")
-    return _INT16.pack(len(raw)) + raw
-
-
-def _nullable_string(text: str | None) -> bytes:
-    return _INT16.pack(-1) if text is None else _string(text)
-
-
-def _bytes(data: bytes) -> bytes:
-    return _INT32.pack(len(data)) + data
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------
@@ -172,7 +154,7 @@ def _bytes(data: bytes) -> bytes:
 
 def decode_key(data: bytes) -> Key:
     """ApiError(CORRUPT_MESSAGE) when the bytes do not add up."""
-    reader = _Reader(data, flexible=False)
+    reader = Reader(data, flexible=False)
     kind = reader.int16()
     if kind in (0, OFFSET_KEY):
         return OffsetKey(reader.string(), TopicPartition(reader.string(), reader.int32()))
@@ -213,13 +195,13 @@ def decode_group(data: bytes) -> GroupValue:
     )
 
 
-def _member(reader: _Reader, version: int) -> MemberValue:
+def _member(reader: Reader, version: int) -> MemberValue:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
     rebalance_timeout_ms = reader.int32() if version >= 1 else None
     session_timeout_ms = reader.int32()
-    subscription, assignment = reader.bytes(), reader.bytes()
+    subscription, assignment = reader.blob(), reader.blob()
     reader.tags()
     return MemberValue(
         member_id=member_id,
@@ -233,86 +215,10 @@ def _member(reader: _Reader, version: int) -> MemberValue:
     )
 
 
-def _value(data: bytes) -> tuple[_Reader, int]:
-    version = _Reader(data, flexible=False).int16()
+def _value(data: bytes) -> tuple[Reader, int]:
+    version = Reader(data, flexible=False).int16()
     if not 0 <= version <= FLEXIBLE_VERSION:
-        raise _corrupt(f"value version {version}: 0 to {FLEXIBLE_VERSION} are known")
-    reader = _Reader(data, flexible=version >= FLEXIBLE_VERSION)
+        raise corrupt(f"value version {version}: 0 to {FLEXIBLE_VERSION} are known")
+    reader = Reader(data, flexible=version >= FLEXIBLE_VERSION)
     reader.int16()
     return reader, version
-
-
-def _corrupt(message: str) -> ApiError:
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record of __consumer_offsets: {message}")
-
-
-class _Reader:
-    """Kafka's primitives in either encoding. What runs beyond the data is CORRUPT_MESSAGE."""
-
-    def __init__(self, data: bytes, *, flexible: bool) -> None:
-        self._data = data
-        self._flexible = flexible
-        self._pos = 0
-
-    def _fixed(self, layout: struct.Struct) -> int:
-        try:
-            (value,) = layout.unpack_from(self._data, self._pos)
-        except struct.error as error:
-            raise _corrupt(str(error)) from error
-        self._pos += layout.size
-        return int(value)
-
-    def int16(self) -> int:
-        return self._fixed(_INT16)
-
-    def int32(self) -> int:
-        return self._fixed(_INT32)
-
-    def int64(self) -> int:
-        return self._fixed(_INT64)
-
-    def _uvarint(self) -> int:
-        value = shift = 0
-        while True:
-            if self._pos >= len(self._data) or shift > 28:
-                raise _corrupt("a length runs beyond the record")
-            byte = self._data[self._pos]
-            self._pos += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def _take(self, size: int) -> bytes:
-        end = self._pos + size
-        if size < 0 or end > len(self._data):
-            raise _corrupt(f"{size} bytes announced, {len(self._data) - self._pos} left")
-        taken = self._data[self._pos : end]
-        self._pos = end
-        return taken
-
-    def nullable_string(self) -> str | None:
-        size = self._uvarint() - 1 if self._flexible else self.int16()
-        return None if size == -1 else self._take(size).decode("utf-8", "surrogatepass")
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise _corrupt("null where a string must be")
-        return text
-
-    def bytes(self) -> bytes:
-        return self._take(self._uvarint() - 1 if self._flexible else self.int32())
-
-    def count(self) -> int:
-        size = self._uvarint() - 1 if self._flexible else self.int32()
-        if not 0 <= size <= len(self._data) - self._pos:
-            raise _corrupt(f"an array of {size} in {len(self._data) - self._pos} bytes")
-        return size
-
-    def tags(self) -> None:
-        """Pass over the tagged fields, all unknown; there are none in the older encoding."""
-        if self._flexible:
-            for _ in range(self._uvarint()):
-                self._uvarint()
-                self._take(self._uvarint())

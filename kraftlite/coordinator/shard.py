@@ -9,6 +9,8 @@ from typing import Final
 
 from kraftlite.coordinator.api import (
     CommitRequest,
+    ConsumerGroupDescription,
+    ConsumerHeartbeatRequest,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
     FetchedOffset,
@@ -25,9 +27,14 @@ from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.effects import Effects, Output
 from kraftlite.coordinator.group import GroupState
 from kraftlite.coordinator.groups import Groups
+from kraftlite.coordinator.modern import records as modern_records
+from kraftlite.coordinator.modern.classic import ClassicMembers
+from kraftlite.coordinator.modern.cluster import Cluster
+from kraftlite.coordinator.modern.groups import MEMBER_TIMERS, ConsumerGroups
 from kraftlite.coordinator.offsets import Offsets
 from kraftlite.coordinator.rebalance import Timer
 from kraftlite.coordinator.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
@@ -55,6 +62,15 @@ class TopicsDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataChanged:
+    """Newer metadata. `topics`: the names of those that were created, deleted or got partitions. `created`: some are new."""
+
+    image: MetadataImage
+    topics: tuple[str, ...]
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionEnded:
     """The marker that ends a producer's transaction is in the partition."""
 
@@ -67,7 +83,7 @@ class Tick:
     """Time has passed; every step looks at the deadlines, this one at nothing else."""
 
 
-Event = Asked | Written | TopicsDeleted | TransactionEnded | Tick
+Event = Asked | Written | TopicsDeleted | MetadataChanged | TransactionEnded | Tick
 
 _EXPIRE: Final = (Timer.EXPIRE, "", "")
 
@@ -77,14 +93,19 @@ class GroupShard:
 
     Filled by `replay` in log order, then `loaded`, then stepped. Never waits, reads no clock, draws member ids from the `Random`
     it is given. What a request is refused with is an ApiError in its answer. `resign` ends it: whoever waits is told.
-    Source: CP-25 to CP-41, ML-22.
+    Source: CP-25 to CP-41, ML-22; KIP-848.
     """
 
-    def __init__(self, config: GroupConfig, tracer: Tracer, entropy: random.Random) -> None:
+    def __init__(
+        self, config: GroupConfig, tracer: Tracer, entropy: random.Random, image: MetadataImage = MetadataImage.EMPTY
+    ) -> None:
         self._config = config
         self._effects = Effects()
+        self._cluster = Cluster(config, image)
         self.groups = Groups(config, self._effects, tracer, entropy)
-        self.offsets = Offsets(config, self._effects, self.groups, tracer)
+        self.consumers = ConsumerGroups(config, self._effects, tracer, entropy, self.groups, self._cluster)
+        self._classic_members = ClassicMembers(config, self._effects, entropy, self.consumers)
+        self.offsets = Offsets(config, self._effects, self.groups, self.consumers, tracer)
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -93,11 +114,17 @@ class GroupShard:
         self._effects.wall_ms = wall_ms
         if key is None:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record of __consumer_offsets without a key")
+        modern = modern_records.decode_key(key)
+        if modern is not None:
+            self.consumers.replay(modern, None if value is None else modern_records.decode_value(modern, value))
+            return
         decoded = decode_key(key)
         if isinstance(decoded, OffsetKey):
             offset = None if value is None else decode_offset(value)
             self.offsets.replay(decoded.group_id, decoded.tp, offset, producer_id)
         elif isinstance(decoded, GroupKey):
+            if value is not None:  # the tombstones of the empty group before it may be missing: they are not waited for
+                self.consumers.by_id.pop(decoded.group_id, None)
             self.groups.replay(decoded.group_id, None if value is None else decode_group(value))
 
     def replay_end(self, producer_id: int, *, committed: bool) -> None:
@@ -108,6 +135,7 @@ class GroupShard:
         self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
         self.offsets.loaded()
         self.groups.loaded()
+        self.consumers.loaded()
         self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
         return self._effects.take()
 
@@ -121,15 +149,25 @@ class GroupShard:
             self._effects.written(event.token, event.error)
         elif isinstance(event, TopicsDeleted):
             self.offsets.partitions_deleted(event.topics)
+        elif isinstance(event, MetadataChanged):
+            self._metadata_changed(event)
         elif isinstance(event, TransactionEnded):
             self.offsets.end_transaction(event.producer_id, committed=event.committed)
         while (key := self.groups.deadlines.pop_due(now_ms)) is not None:
             if key == _EXPIRE:
                 self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
                 self.offsets.expire()
+            elif key[0] in MEMBER_TIMERS:
+                self.consumers.time_is_up(key)
             else:
                 self.groups.time_is_up(key)
         return self._effects.take()
+
+    def _metadata_changed(self, event: MetadataChanged) -> None:
+        self._cluster.image = event.image
+        if event.created:
+            self._cluster.topics_created_at = event.image.offset
+        self.consumers.topics_changed(event.topics)
 
     def next_deadline_ms(self) -> int | None:
         """Monotonic; maybe earlier than anything is really due."""
@@ -151,27 +189,47 @@ class GroupShard:
                 self._effects.answer(request_id, error)
 
     def _dispatch(self, request_id: int, request: Request) -> None:
-        if isinstance(request, HeartbeatRequest):
-            self.groups.heartbeat(request_id, request)
+        if isinstance(request, ConsumerHeartbeatRequest):
+            self.consumers.heartbeat(request_id, request)
         elif isinstance(request, CommitRequest):
             self.offsets.commit(request_id, request)
-        elif isinstance(request, JoinRequest):
-            self.groups.join(request_id, request)
-        elif isinstance(request, SyncRequest):
-            self.groups.sync(request_id, request)
-        elif isinstance(request, LeaveRequest):
-            self.groups.leave(request_id, request)
         elif isinstance(request, DeleteGroupRequest):
             self.offsets.delete_group(request_id, request)
         elif isinstance(request, DeleteOffsetsRequest):
             self.offsets.delete_offsets(request_id, request)
+        else:
+            self._dispatch_classic(request_id, request)
+
+    def _dispatch_classic(self, request_id: int, request: JoinRequest | SyncRequest | HeartbeatRequest | LeaveRequest) -> None:
+        """To the classic group, or to one of the new protocol that members of the classic one are in, or want to be."""
+        group = self.consumers.by_id.get(request.group_id)
+        if group is not None and not group.members and not group.dead and isinstance(request, JoinRequest):
+            self.consumers.make_way(group)
+            group = None
+        members = self.groups if group is None else self._classic_members
+        if isinstance(request, HeartbeatRequest):
+            members.heartbeat(request_id, request)
+        elif isinstance(request, JoinRequest):
+            members.join(request_id, request)
+        elif isinstance(request, SyncRequest):
+            members.sync(request_id, request)
+        else:
+            members.leave(request_id, request)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def fetch_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> tuple[FetchedOffset, ...]:
-        """Of an unknown group nothing is committed, which is no error (CP-38)."""
+        """Of an unknown group nothing is committed, which is no error (CP-38). In a group of the new protocol a member that says
+        who it is must be one, in its epoch: ApiError(UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH)."""
+        self.offsets.check_fetch(group_id, member_id, member_epoch)
         return self.offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     def describe(self, group_id: str) -> GroupDescription | None:
@@ -179,14 +237,21 @@ class GroupShard:
         group = self.groups.by_id.get(group_id)
         return None if group is None or group.state is GroupState.DEAD else group.describe()
 
+    def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
+        """ApiError(GROUP_ID_NOT_FOUND): there is no such group of the new protocol."""
+        return self.consumers.describe(group_id)
+
     def overviews(self) -> Iterable[GroupOverview]:
+        for consumers in self.consumers.by_id.values():
+            if not consumers.dead:
+                yield consumers.overview()
         for group in self.groups.by_id.values():
             if group.state is not GroupState.DEAD:
                 yield group.overview()
 
     @property
     def group_count(self) -> int:
-        return len(self.groups.by_id)
+        return len(self.groups.by_id) + len(self.consumers.by_id)
 
     @property
     def offset_count(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kraftlite.faults.inodes import Directory, Inode, MayFlip
-from kraftlite.runtime.ports import FileStat
+from kraftlite.runtime.ports import DiskSpace, FileStat
 
 _LENGTH_END, _EPOCH_END = 12, 16
 """Where a record batch's length and leader epoch end."""
@@ -231,6 +231,11 @@ class MemDisk:
             return FileStat(size=0, mtime_ms=0, is_dir=True)
         return FileStat(size=len(node.data), mtime_ms=node.mtime_ms, is_dir=False)
 
+    def space(self, path: str) -> DiskSpace | None:
+        """Memory has no size of its own."""
+        self.check("space", path)
+        return None
+
     def listdir(self, path: str) -> list[str]:
         self.check("listdir", path)
         return sorted(self._dir(path).entries)
@@ -390,6 +395,9 @@ class Mount:
 
     def stat(self, path: str) -> FileStat | None:
         return self._live(path).stat(path)
+
+    def space(self, path: str) -> DiskSpace | None:
+        return self._live(path).space(path)
 
     def listdir(self, path: str) -> list[str]:
         return self._live(path).listdir(path)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kraftlite.runtime.ports import DirLock, Disk, File, FileStat
+from kraftlite.runtime.ports import DirLock, Disk, DiskSpace, File, FileStat
 
 _MAX_IOVECS = 512
 """Below IOV_MAX (1024) of Linux and macOS."""
@@ -127,6 +127,10 @@ class HostDisk(Disk):
         return FileStat(
             size=found.st_size, mtime_ms=found.st_mtime_ns // 1_000_000, is_dir=(found.st_mode & 0o170000) == 0o040000
         )
+
+    def space(self, path: str) -> DiskSpace | None:
+        found = os.statvfs(path)
+        return DiskSpace(total=found.f_blocks * found.f_frsize, usable=found.f_bavail * found.f_frsize)
 
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

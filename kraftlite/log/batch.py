@@ -196,10 +196,11 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     keep_offset_deltas: bool = False,
     last_offset_delta: int | None = None,
+    level: int | None = None,
 ) -> bytes:
     """One batch of `records`, numbered from 0 unless `keep_offset_deltas`; `timestamp_ms` is what their deltas start from.
 
-    `last_offset_delta` overrides the last record's (a batch that lost its tail keeps its offset range).
+    `last_offset_delta` overrides the last record's (a batch that lost its tail keeps its offset range). `level`: of the codec.
     """
     body = bytearray()
     latest = 0
@@ -209,7 +210,7 @@ def build_batch(
     if last_offset_delta is None:
         last_offset_delta = (records[-1].offset_delta if keep_offset_deltas else len(records) - 1) if records else 0
     attributes = codec | (CONTROL_BIT if control else 0) | (TRANSACTIONAL_BIT if transactional else 0)
-    packed = codecs.compress(codec, bytes(body)) if codec else body
+    packed = codecs.compress(codec, bytes(body), level) if codec else body
     batch = bytearray(HEADER_BYTES)
     HEADER.pack_into(
         batch,
@@ -233,7 +234,7 @@ def build_batch(
     return bytes(batch)
 
 
-def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: int) -> bytearray:
+def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: int, level: int | None = None) -> bytearray:
     """The same batch with another codec: offsets, times, producer and flags stay."""
     rebuilt = bytearray(
         build_batch(
@@ -249,6 +250,7 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: int)
             base_sequence=header.base_sequence,
             keep_offset_deltas=True,
             last_offset_delta=header.last_offset_delta,
+            level=level,
         )
     )
     if header.is_log_append_time:

@@ -29,23 +29,24 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK: Final = 32 * 1024
 
 
-def compress(codec: int, data: bytes) -> bytes:
-    """Raises ValueError for an unknown codec."""
+def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
+    """`level` as in Kafka's `compression.<codec>.level`; None: the codec's default. Raises ValueError for an unknown codec."""
     if codec == NONE:
         return data
     if codec == GZIP:
-        packer = zlib.compressobj(wbits=31)
+        packer = zlib.compressobj(level=-1 if level is None else level, wbits=31)
         return packer.compress(data) + packer.flush()
     if codec == SNAPPY:
         return _snappy_compress(data)
     if codec == LZ4:
         import lz4.frame
 
-        return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+        found = lz4.frame.compress(data, compression_level=0 if level is None else level, block_linked=False, store_size=False)
+        return bytes(found)
     if codec == ZSTD:
         import zstandard
 
-        return zstandard.ZstdCompressor(level=3).compress(data)
+        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
     raise ValueError(f"unknown compression codec {codec}: 0 to 4 are known")
 
 

@@ -41,8 +41,11 @@ class LogConfig:
     max_compaction_lag_ms: int = MAX_INT64
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = MAX_INT64
-    message_timestamp_after_max_ms: int = MAX_INT64
+    message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     preallocate: bool = False
     producer_id_expiration_ms: int = DAY_MS
     min_insync_replicas: int = 1

@@ -19,7 +19,7 @@ from kraftlite.log.batch import (
     rebuild_batch,
     record_timestamp,
 )
-from kraftlite.log.codecs import CODECS_BY_NAME, ZSTD
+from kraftlite.log.codecs import CODECS_BY_NAME, GZIP, LZ4, ZSTD
 from kraftlite.log.config import LogConfig
 from kraftlite.log.control import EndTxnMarker, decode_control
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -121,7 +121,10 @@ def recompressed(batch: bytes | bytearray | memoryview, header: BatchHeader, con
     codec = CODECS_BY_NAME.get(config.compression_type)
     if codec is None or codec == header.codec:
         return None
-    rebuilt = rebuild_batch(header, list(iter_records(batch)), codec=codec)
+    level = {GZIP: config.compression_gzip_level, LZ4: config.compression_lz4_level, ZSTD: config.compression_zstd_level}.get(
+        codec
+    )
+    rebuilt = rebuild_batch(header, list(iter_records(batch)), codec=codec, level=level)
     if len(rebuilt) > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,

@@ -16,16 +16,20 @@ from kraftlite.metadata.features import (
     MIN_METADATA_VERSION,
 )
 from kraftlite.metadata.image import (
+    ClientQuotasImage,
     ClusterImage,
     ConfigurationsImage,
     FeaturesImage,
     MetadataImage,
     MetadataProvenance,
     ProducerIdsImage,
+    QuotaEntity,
+    ScramImage,
 )
 from kraftlite.metadata.pmap import PMap
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -36,8 +40,10 @@ from kraftlite.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration
 from kraftlite.metadata.topics_delta import LocalChanges, LocalPartition, TopicDelta, TopicsDelta
@@ -46,6 +52,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import ConfigResourceType
 
 __all__ = [
+    "ClientQuotasDelta",
     "ClusterDelta",
     "ConfigsDelta",
     "FeaturesDelta",
@@ -53,6 +60,7 @@ __all__ = [
     "LocalPartition",
     "MetadataDelta",
     "ProducerIdsDelta",
+    "ScramDelta",
     "TopicDelta",
     "TopicsDelta",
 ]
@@ -197,6 +205,55 @@ class ConfigsDelta:
         return self.image if resources is self.image.resources else ConfigurationsImage(resources=resources)
 
 
+class ClientQuotasDelta:
+    """`changes`: entity to its changed keys, with None for a key that is removed."""
+
+    def __init__(self, image: ClientQuotasImage) -> None:
+        self.image = image
+        self.changes: dict[QuotaEntity, dict[str, str | None]] = {}
+
+    def replay(self, record: ClientQuotaRecord) -> None:
+        self.changes.setdefault(record.entity, {})[record.key] = record.value
+
+    def finish_snapshot(self) -> None:
+        for entity, before in self.image.entities.items():
+            changes = self.changes.setdefault(entity, {})
+            for key in before:
+                changes.setdefault(key, None)
+
+    def apply(self) -> ClientQuotasImage:
+        changed: dict[QuotaEntity, PMap[str, str] | None] = {}
+        for entity, changes in self.changes.items():
+            before = self.image.get(entity)
+            after = _apply(before, changes)
+            if after is not before:
+                changed[entity] = after or None
+        entities = _apply(self.image.entities, changed)
+        return self.image if entities is self.image.entities else ClientQuotasImage(entities=entities)
+
+
+class ScramDelta:
+    """`changes`: (user, mechanism) to the new credential, None for one that is gone."""
+
+    def __init__(self, image: ScramImage) -> None:
+        self.image = image
+        self.changes: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
+
+    def replay(self, record: UserScramCredentialRecord) -> None:
+        self.changes[record.name, record.mechanism] = record
+
+    def replay_removed(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.changes[record.name, record.mechanism] = None
+
+    def finish_snapshot(self) -> None:
+        for key in self.image.credentials:
+            self.changes.setdefault(key, None)
+
+    def apply(self) -> ScramImage:
+        credentials = _apply(self.image.credentials, self.changes)
+        return self.image if credentials is self.image.credentials else ScramImage(credentials=credentials)
+
+
 class ProducerIdsDelta:
     """`next_producer_id` as changed so far; 0 when a metadata snapshot had none."""
 
@@ -232,6 +289,8 @@ class MetadataDelta:
         self.cluster: ClusterDelta | None = None
         self.topics: TopicsDelta | None = None
         self.configs: ConfigsDelta | None = None
+        self.client_quotas: ClientQuotasDelta | None = None
+        self.scram: ScramDelta | None = None
         self.producer_ids: ProducerIdsDelta | None = None
 
     @property
@@ -241,6 +300,8 @@ class MetadataDelta:
             and self.cluster is None
             and self.topics is None
             and self.configs is None
+            and self.client_quotas is None
+            and self.scram is None
             and self.producer_ids is None
         )
 
@@ -265,6 +326,8 @@ class MetadataDelta:
         self.get_cluster().finish_snapshot()
         self.get_topics().finish_snapshot()
         self.get_configs().finish_snapshot()
+        self.get_client_quotas().finish_snapshot()
+        self.get_scram().finish_snapshot()
         self.get_producer_ids().finish_snapshot()
 
     def apply(self, provenance: MetadataProvenance) -> MetadataImage:
@@ -275,6 +338,8 @@ class MetadataDelta:
             cluster=image.cluster if self.cluster is None else self.cluster.apply(),
             topics=image.topics if self.topics is None else self.topics.apply(),
             configs=image.configs if self.configs is None else self.configs.apply(),
+            client_quotas=image.client_quotas if self.client_quotas is None else self.client_quotas.apply(),
+            scram=image.scram if self.scram is None else self.scram.apply(),
             producer_ids=image.producer_ids if self.producer_ids is None else self.producer_ids.apply(),
         )
 
@@ -297,6 +362,16 @@ class MetadataDelta:
         if self.configs is None:
             self.configs = ConfigsDelta(self.image.configs)
         return self.configs
+
+    def get_client_quotas(self) -> ClientQuotasDelta:
+        if self.client_quotas is None:
+            self.client_quotas = ClientQuotasDelta(self.image.client_quotas)
+        return self.client_quotas
+
+    def get_scram(self) -> ScramDelta:
+        if self.scram is None:
+            self.scram = ScramDelta(self.image.scram)
+        return self.scram
 
     def get_producer_ids(self) -> ProducerIdsDelta:
         if self.producer_ids is None:
@@ -321,6 +396,9 @@ _REPLAY: Mapping[type[Any], Callable[[MetadataDelta, Any], None]] = {
     TopicRecord: lambda delta, record: delta.get_topics().replay_topic(record),
     RemoveTopicRecord: MetadataDelta._remove_topic,
     ConfigRecord: lambda delta, record: delta.get_configs().replay(record),
+    ClientQuotaRecord: lambda delta, record: delta.get_client_quotas().replay(record),
+    UserScramCredentialRecord: lambda delta, record: delta.get_scram().replay(record),
+    RemoveUserScramCredentialRecord: lambda delta, record: delta.get_scram().replay_removed(record),
     ProducerIdsRecord: lambda delta, record: delta.get_producer_ids().replay(record),
     NoOpRecord: _nothing,
 }

@@ -14,6 +14,7 @@ from kraftlite.model.messages.controller import FeatureRange
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+GROUP_VERSION: Final = "group.version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +68,11 @@ LATEST_METADATA_VERSION: Final = 30
 """The latest production level: what formatting and `upgrade` choose when not told otherwise."""
 
 SUPPORTED_FEATURES: Final[tuple[FeatureRange, ...]] = (
+    FeatureRange(name=GROUP_VERSION, min_level=0, max_level=1),
     FeatureRange(name=KRAFT_VERSION, min_level=0, max_level=0),
     FeatureRange(name=METADATA_VERSION, min_level=MIN_METADATA_VERSION, max_level=LATEST_METADATA_VERSION),
 )
-"""What a node of this software registers. `kraft.version` 0: the voters are static."""
+"""What a node of this software registers. `kraft.version` 0: the voters are static; `group.version` 1: KIP-848."""
 
 
 def supported_range(feature: str) -> FeatureRange | None:
@@ -102,6 +104,11 @@ def metadata_version_from_name(text: str) -> MetadataVersion:
         names = ", ".join(version.name for version in METADATA_VERSIONS.values())
         raise ValueError(f"metadata.version {text!r} is not known: expected one of {names}, a release such as 4.3, or a level")
     return matches[-1]
+
+
+def default_group_version(level: int) -> int:
+    """What a cluster of this `metadata.version` begins with: groups of the new protocol since 4.0-IV0."""
+    return 1 if level >= 22 else 0
 
 
 def supports_scram(level: int) -> bool:

@@ -13,15 +13,20 @@ from uuid import UUID
 from kraftlite.metadata.features import METADATA_VERSION
 from kraftlite.metadata.pmap import PMap
 from kraftlite.metadata.records import (
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     ProducerIdsRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 from kraftlite.model.ids import NO_NODE, NodeId
 from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.model.messages.security import (
+    QuotaEntityPart,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +190,51 @@ class ConfigurationsImage:
                 yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=values[name])
 
 
+QuotaEntity = tuple[QuotaEntityPart, ...]
+"""Whom a quota is for: its parts, sorted by type."""
+
+_NO_QUOTAS: PMap[str, str] = PMap()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotasImage:
+    """Quotas by entity, as texts by key. An entity without quotas has no entry."""
+
+    entities: PMap[QuotaEntity, PMap[str, str]] = field(default_factory=PMap)
+
+    EMPTY: ClassVar[ClientQuotasImage]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.entities
+
+    def get(self, entity: QuotaEntity) -> PMap[str, str]:
+        return self.entities.get(entity, _NO_QUOTAS)
+
+    def write(self) -> Iterator[MetadataRecord]:
+        for entity in self.entities:
+            values = self.entities[entity]
+            for key in sorted(values):
+                yield ClientQuotaRecord(entity=entity, key=key, value=values[key])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramImage:
+    """SCRAM credentials by user and mechanism, as the records that set them."""
+
+    credentials: PMap[tuple[str, int], UserScramCredentialRecord] = field(default_factory=PMap)
+
+    EMPTY: ClassVar[ScramImage]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.credentials
+
+    def write(self) -> Iterator[MetadataRecord]:
+        for key in self.credentials:
+            yield self.credentials[key]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsImage:
     """All producer ids below `next_producer_id` have been handed out."""
@@ -212,6 +262,8 @@ class MetadataImage:
     cluster: ClusterImage
     topics: TopicsImage
     configs: ConfigurationsImage
+    client_quotas: ClientQuotasImage
+    scram: ScramImage
     producer_ids: ProducerIdsImage
 
     EMPTY: ClassVar[MetadataImage]
@@ -223,6 +275,8 @@ class MetadataImage:
             and self.cluster.is_empty
             and self.topics.is_empty
             and self.configs.is_empty
+            and self.client_quotas.is_empty
+            and self.scram.is_empty
             and self.producer_ids.is_empty
         )
 
@@ -237,6 +291,8 @@ class MetadataImage:
         yield from self.cluster.write()
         yield from self.topics.write()
         yield from self.configs.write()
+        yield from self.client_quotas.write()
+        yield from self.scram.write()
         yield from self.producer_ids.write()
 
 
@@ -244,6 +300,8 @@ FeaturesImage.EMPTY = FeaturesImage()
 ClusterImage.EMPTY = ClusterImage()
 TopicsImage.EMPTY = TopicsImage()
 ConfigurationsImage.EMPTY = ConfigurationsImage()
+ClientQuotasImage.EMPTY = ClientQuotasImage()
+ScramImage.EMPTY = ScramImage()
 ProducerIdsImage.EMPTY = ProducerIdsImage()
 MetadataImage.EMPTY = MetadataImage(
     provenance=MetadataProvenance.EMPTY,
@@ -251,5 +309,7 @@ MetadataImage.EMPTY = MetadataImage(
     cluster=ClusterImage.EMPTY,
     topics=TopicsImage.EMPTY,
     configs=ConfigurationsImage.EMPTY,
+    client_quotas=ClientQuotasImage.EMPTY,
+    scram=ScramImage.EMPTY,
     producer_ids=ProducerIdsImage.EMPTY,
 )

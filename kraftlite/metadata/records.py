@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kraftlite.model.ids import UNCHANGED, NodeId, Unchanged
-from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
+from kraftlite.model.messages.controller import (
+    FeatureRange,
+    ListenerInfo,
+)
+from kraftlite.model.messages.security import (
+    QuotaEntityPart,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +126,36 @@ class ConfigRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserScramCredentialRecord:
+    """What a SCRAM exchange is checked against; never the password (CM-59). `mechanism`: 1 SHA-256, 2 SHA-512."""
+
+    name: str
+    mechanism: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveUserScramCredentialRecord:
+    name: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaRecord:
+    """Sets one quota of a client entity; `value` None removes it. `entity` is sorted by type (CM-61).
+
+    A value is the shortest decimal text of a double: nothing computes with it here, and text stays exactly what it is.
+    """
+
+    entity: tuple[QuotaEntityPart, ...]
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsRecord:
     """All producer ids below `next_producer_id` have been handed out (CM-55)."""
 
@@ -159,6 +195,9 @@ MetadataRecord = (
     | PartitionRecord
     | PartitionChangeRecord
     | ConfigRecord
+    | ClientQuotaRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
     | ProducerIdsRecord
     | NoOpRecord
     | BeginTransactionRecord

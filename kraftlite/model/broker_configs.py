@@ -24,8 +24,9 @@ from kraftlite.model.configdef import (
 from kraftlite.model.limits import KIB, MAX_INT32, MAX_INT64, MIB
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 
-_B, _I, _L, _D, _S, _LIST, _P, _C = (
+_B, _SHORT, _I, _L, _D, _S, _LIST, _P, _C = (
     ConfigType.BOOLEAN,
+    ConfigType.SHORT,
     ConfigType.INT,
     ConfigType.LONG,
     ConfigType.DOUBLE,
@@ -46,6 +47,13 @@ _PORT = between(0, 65535)
 _POSITIVE = at_least(1)
 _NATURAL = at_least(0)
 _RETENTION = either(-1, at_least(1))
+_ASSIGNORS = (
+    "uniform",
+    "range",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+)
+_POLICIES = ("bidirectional", "downgrade", "upgrade", "disabled")
 
 _NODE: tuple[_Row, ...] = (
     ("process.roles", _LIST, None, each_of("broker", "controller"), _RO, "What this node is: broker, controller or both."),
@@ -135,7 +143,7 @@ _BROKER: tuple[_Row, ...] = (
     ("replica.high.watermark.checkpoint.interval.ms", _L, "5000", _POSITIVE, _RO, "Period of writing HWs to disk."),
     ("replica.socket.timeout.ms", _I, "30000", _POSITIVE, _RO, "How long a follower's fetch may take."),
     ("replica.socket.receive.buffer.bytes", _I, "65536", at_least(-1), _RO, "Known; gRPC decides."),
-    ("replica.selector.class", _C, None, None, _RO, "Chooses the replica that a consumer reads from."),
+    ("replica.selector.class", _S, None, None, _RO, "Chooses the replica that a consumer reads from."),
     ("leader.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second sent to throttled followers."),
     ("follower.replication.throttled.rate", _L, _NEVER, _NATURAL, _ONE, "Bytes a second fetched for throttled replicas."),
     (
@@ -161,7 +169,7 @@ _LOG: tuple[_Row, ...] = (
     ("log.retention.check.interval.ms", _L, "300000", _POSITIVE, _RO, "Period of deleting old segments."),
     ("log.initial.task.delay.ms", _L, "30000", _NATURAL, _RO, "First run of the periodic work on logs."),
     ("log.segment.delete.delay.ms", _L, "60000", _NATURAL, _ALL, "Default of file.delete.delay.ms."),
-    ("log.cleanup.policy", _LIST, "delete", each_of("compact", "delete"), _ALL, "Default of cleanup.policy."),
+    ("log.cleanup.policy", _LIST, "delete", each_of("compact", "delete", empty=True), _ALL, "Default of cleanup.policy."),
     ("log.index.interval.bytes", _I, "4096", _NATURAL, _ALL, "Default of index.interval.bytes."),
     ("log.index.size.max.bytes", _I, str(10 * MIB), at_least(4), _ALL, "Default of segment.index.bytes."),
     ("log.flush.interval.messages", _L, _NEVER, _POSITIVE, _ALL, "Default of flush.messages."),
@@ -172,7 +180,7 @@ _LOG: tuple[_Row, ...] = (
     ("num.recovery.threads.per.data.dir", _I, "2", _POSITIVE, _ALL, "Known; recovery is one pass per directory."),
     ("log.message.timestamp.type", _S, "CreateTime", one_of("CreateTime", "LogAppendTime"), _ALL, "Default of it."),
     ("log.message.timestamp.before.max.ms", _L, _NEVER, _NATURAL, _ALL, "Default of message.timestamp.before.max.ms."),
-    ("log.message.timestamp.after.max.ms", _L, _NEVER, _NATURAL, _ALL, "Default of message.timestamp.after.max.ms."),
+    ("log.message.timestamp.after.max.ms", _L, str(_HOUR_MS), _NATURAL, _ALL, "Default of message.timestamp.after.max.ms."),
     ("log.preallocate", _B, "false", None, _ALL, "Default of preallocate."),
     ("log.local.retention.ms", _L, "-2", at_least(-2), _ALL, "Default of local.retention.ms."),
     ("log.local.retention.bytes", _L, "-2", at_least(-2), _ALL, "Default of local.retention.bytes."),
@@ -242,9 +250,27 @@ _GROUPS: tuple[_Row, ...] = (
     ("group.max.size", _I, str(MAX_INT32), _POSITIVE, _RO, "Members of a group."),
     ("group.coordinator.rebalance.protocols", _LIST, "classic,consumer", None, _RO, "Protocols of groups."),
     ("group.consumer.session.timeout.ms", _I, "45000", _POSITIVE, _RO, "Session of a member of a consumer group."),
+    ("group.consumer.min.session.timeout.ms", _I, "45000", _POSITIVE, _RO, "Shortest session that a group may set."),
+    ("group.consumer.max.session.timeout.ms", _I, "60000", _POSITIVE, _RO, "Longest session that a group may set."),
     ("group.consumer.heartbeat.interval.ms", _I, "5000", _POSITIVE, _RO, "Heartbeats of such a member."),
+    ("group.consumer.min.heartbeat.interval.ms", _I, "5000", _POSITIVE, _RO, "Shortest interval that a group may set."),
+    ("group.consumer.max.heartbeat.interval.ms", _I, "15000", _POSITIVE, _RO, "Longest interval that a group may set."),
+    ("group.consumer.assignment.interval.ms", _I, "1000", _NATURAL, _RO, "How long an assignment lasts at least."),
+    ("group.consumer.min.assignment.interval.ms", _I, "0", _NATURAL, _RO, "Shortest interval that a group may set."),
+    ("group.consumer.max.assignment.interval.ms", _I, "15000", _NATURAL, _RO, "Longest interval that a group may set."),
+    ("group.consumer.max.size", _I, str(MAX_INT32), _POSITIVE, _RO, "Members of such a group."),
+    ("group.consumer.assignors", _LIST, "uniform,range", each_of(*_ASSIGNORS), _RO, "Assignors, the default first."),
+    (
+        "group.consumer.migration.policy",
+        _S,
+        "bidirectional",
+        one_of(*_POLICIES, *(policy.upper() for policy in _POLICIES)),
+        _RO,
+        "Whether groups change their protocol with members inside.",
+    ),
+    ("group.consumer.regex.refresh.interval.ms", _I, "600000", at_least(10_000), _RO, "Period of matching all topics again."),
     ("offsets.topic.num.partitions", _I, "50", _POSITIVE, _RO, "Partitions of __consumer_offsets."),
-    ("offsets.topic.replication.factor", _I, "3", _POSITIVE, _RO, "Replicas of __consumer_offsets."),
+    ("offsets.topic.replication.factor", _SHORT, "3", _POSITIVE, _RO, "Replicas of __consumer_offsets."),
     ("offsets.topic.segment.bytes", _I, "104857600", _POSITIVE, _RO, "Segments of __consumer_offsets."),
     ("offsets.topic.compression.codec", _I, "0", _NATURAL, _RO, "Codec of __consumer_offsets."),
     ("offsets.load.buffer.size", _I, "5242880", _POSITIVE, _RO, "Read size when offsets are loaded."),
@@ -257,13 +283,13 @@ _GROUPS: tuple[_Row, ...] = (
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, "10000", _POSITIVE, _RO, "Period of aborting."),
     ("transaction.remove.expired.transaction.cleanup.interval.ms", _I, "3600000", _POSITIVE, _RO, "Period of removing."),
     ("transaction.state.log.num.partitions", _I, "50", _POSITIVE, _RO, "Partitions of __transaction_state."),
-    ("transaction.state.log.replication.factor", _I, "3", _POSITIVE, _RO, "Replicas of __transaction_state."),
+    ("transaction.state.log.replication.factor", _SHORT, "3", _POSITIVE, _RO, "Replicas of __transaction_state."),
     ("transaction.state.log.min.isr", _I, "2", _POSITIVE, _RO, "min.insync.replicas of __transaction_state."),
     ("transaction.state.log.segment.bytes", _I, "104857600", _POSITIVE, _RO, "Segments of __transaction_state."),
     ("transaction.state.log.load.buffer.size", _I, "5242880", _POSITIVE, _RO, "Read size when transactions are loaded."),
     ("transaction.partition.verification.enable", _B, "true", None, _ALL, "Whether a write asks for its transaction."),
-    ("share.coordinator.state.topic.replication.factor", _I, "3", _POSITIVE, _RO, "Known; share groups are not supported."),
-    ("share.coordinator.state.topic.min.isr", _I, "2", _POSITIVE, _RO, "Known; share groups are not supported."),
+    ("share.coordinator.state.topic.replication.factor", _SHORT, "3", _POSITIVE, _RO, "Known; share groups are not supported."),
+    ("share.coordinator.state.topic.min.isr", _SHORT, "2", _POSITIVE, _RO, "Known; share groups are not supported."),
 )
 
 _SECURITY: tuple[_Row, ...] = (
@@ -347,6 +373,12 @@ def topic_synonyms(topic_key: str) -> tuple[tuple[str, int], ...]:
         return _SYNONYMS[topic_key]
     server_key = TOPIC_CONFIGS[topic_key].server_key
     return () if server_key is None else ((server_key, 1),)
+
+
+def broker_synonyms(name: str) -> tuple[str, ...]:
+    """All broker keys that say the same as this one in some unit, strongest first: `log.roll.ms`, then `log.roll.hours`."""
+    groups = (tuple(key for key, _factor in synonyms) for synonyms in _SYNONYMS.values())
+    return next((names for names in groups if name in names), (name,))
 
 
 def scaled(text: str, factor: int) -> str:

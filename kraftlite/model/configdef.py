@@ -47,32 +47,63 @@ UpdateMode = Literal["read-only", "per-broker", "cluster-wide"]
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A limit on a parsed value: `check` and the words that say what is allowed."""
+    """A limit on a parsed value: `check` and the words that say what is allowed.
+
+    `protocol` says of a value that is not allowed what Kafka's validator says, for clients; of a list the first item that is not
+    allowed is named, or (`whole`) all of it.
+    """
 
     check: Callable[[Any], bool]
     words: str
+    protocol: Callable[[Any], str] | None = None
+    whole: bool = False
 
 
 def at_least(low: int) -> Allowed:
-    return Allowed(lambda value: value >= low, f"a value of at least {low}")
+    return Allowed(lambda value: value >= low, f"a value of at least {low}", lambda _: f"Value must be at least {low}")
 
 
 def between(low: float, high: float) -> Allowed:
-    return Allowed(lambda value: low <= value <= high, f"a value between {low} and {high}")
+    return Allowed(
+        lambda value: low <= value <= high,
+        f"a value between {low} and {high}",
+        lambda value: f"Value must be at least {low}" if value < low else f"Value must be no more than {high}",
+    )
 
 
 def one_of(*choices: str) -> Allowed:
-    return Allowed(lambda value: value in choices, "one of " + ", ".join(choices))
+    known = ", ".join(choices)
+    return Allowed(lambda value: value in choices, f"one of {known}", lambda _: f"String must be one of: {known}")
 
 
-def each_of(*choices: str) -> Allowed:
-    return Allowed(lambda value: bool(value) and all(item in choices for item in value), "a list of " + ", ".join(choices))
+def each_of(*choices: str, empty: bool = False) -> Allowed:
+    known = ", ".join(choices)
+    return Allowed(
+        lambda value: (empty or bool(value)) and all(item in choices for item in value),
+        f"a list of {known}",
+        lambda _: f"String must be one of: {known}",
+    )
 
 
 def either(value: int, other: Allowed) -> Allowed:
-    return Allowed(lambda found: found == value or other.check(found), f"{value} or {other.words}")
+    kafkas = f"Value must be {other.words.removeprefix('a value ')} or equal to {value}"
+    return Allowed(lambda found: found == value or other.check(found), f"{value} or {other.words}", lambda _: kafkas)
 
 
+class BadValue(ValueError):
+    """A value that its key does not allow. The text is for whoever wrote a file; `protocol` is Kafka's, for clients."""
+
+    def __init__(self, told: str, protocol: str) -> None:
+        super().__init__(told)
+        self.protocol = protocol
+
+
+def protocol_message(error: ValueError) -> str:
+    """What a client is told of a value that was refused: Kafka's words where it has some."""
+    return error.protocol if isinstance(error, BadValue) else f"Invalid value for configuration {error}"
+
+
+_BOOLEANS = "Expected value to be either true or false"
 _INT_RANGES = {
     ConfigType.SHORT: (-(2**15), 2**15 - 1),
     ConfigType.INT: (-(2**31), MAX_INT32),
@@ -85,8 +116,8 @@ class ConfigKey:
     """One configuration key. Keys are compared by name in the maps that hold them.
 
     `default` is the text of the default, or None when there is none (unset, or required).
-    `server_key` (topic keys): the broker key that supplies the default (CM-49). `parse` raises ValueError, naming the key, the
-    value and what is allowed.
+    `server_key` (topic keys): the broker key that supplies the default (CM-49). `parse` raises BadValue, a ValueError, naming the
+    key, the value and what is allowed.
     """
 
     name: str
@@ -103,10 +134,23 @@ class ConfigKey:
         try:
             value = _parse(self.type, text.strip())
         except ValueError as error:
-            raise ValueError(f"{self.name}={self._shown(text)}: {error}") from None
+            reason = _BOOLEANS if self.type is ConfigType.BOOLEAN else f"Not a number of type {self.type.name}"
+            raise self._bad(text, str(error), text, reason) from None
         if self.allowed is not None and not self.allowed.check(value):
-            raise ValueError(f"{self.name}={self._shown(text)}: allowed is {self.allowed.words}")
+            reason = f"allowed is {self.allowed.words}"
+            kafkas = reason if self.allowed.protocol is None else self.allowed.protocol(value)
+            item = str(value)
+            if isinstance(value, tuple):
+                first = next((it for it in value if not self.allowed.check((it,))), "")
+                item = f"[{', '.join(value)}]" if self.allowed.whole else first
+            raise self._bad(text, reason, item, kafkas)
         return value
+
+    def _bad(self, text: str, reason: str, item: str, kafkas: str) -> BadValue:
+        return BadValue(
+            f"{self.name}={self._shown(text)}: {reason}",
+            f"Invalid value {self._shown(item)} for configuration {self.name}: {kafkas}",
+        )
 
     def _shown(self, text: str) -> str:
         return "[hidden]" if self.sensitive else text

@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kraftlite.model.configdef import Allowed, ConfigKey, ConfigType, at_least, between, by_name, each_of, either, one_of
+from kraftlite.model.configdef import (
+    Allowed,
+    ConfigKey,
+    ConfigType,
+    at_least,
+    between,
+    by_name,
+    each_of,
+    either,
+    one_of,
+    protocol_message,
+)
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import KIB, MAX_INT64, MIB
 
@@ -29,10 +40,17 @@ def _key(
     )
 
 
-_THROTTLED = Allowed(
-    lambda items: items == ("*",) or all(item.count(":") == 1 and item.replace(":", "").isdigit() for item in items),
-    "* or a list of partition:broker",
-)
+def _throttled(name: str) -> Allowed:
+    return Allowed(
+        lambda items: items == ("*",) or all(item.count(":") == 1 and item.replace(":", "").isdigit() for item in items),
+        "* or a list of partition:broker",
+        lambda _: (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        ),
+        whole=True,
+    )
+
 
 _B, _I, _L, _D, _S, _LIST = (
     ConfigType.BOOLEAN,
@@ -51,7 +69,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
             "delete",
             "log.cleanup.policy",
             "What happens to old segments: deleted, compacted, or both.",
-            each_of("compact", "delete"),
+            each_of("compact", "delete", empty=True),
         ),
         _key(
             "compression.type",
@@ -95,7 +113,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
             "",
             None,
             "Replicas whose fetching is throttled.",
-            _THROTTLED,
+            _throttled("follower.replication.throttled.replicas"),
         ),
         _key(
             "index.interval.bytes",
@@ -111,7 +129,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
             "",
             None,
             "Replicas to whom the leader sends throttled.",
-            _THROTTLED,
+            _throttled("leader.replication.throttled.replicas"),
         ),
         _key(
             "local.retention.bytes",
@@ -148,7 +166,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key(
             "message.timestamp.after.max.ms",
             _L,
-            _NEVER,
+            str(DAY_MS // 24),
             "log.message.timestamp.after.max.ms",
             "How far in the future a record's CreateTime may be.",
             at_least(0),
@@ -202,8 +220,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
             _L,
             "-1",
             "log.retention.bytes",
-            "Bytes of a partition after which old segments are deleted; -1: no limit.",
-            at_least(-1),
+            "Bytes of a partition after which old segments are deleted; negative: no limit.",
         ),
         _key(
             "retention.ms",
@@ -252,7 +269,7 @@ def validate_topic_configs(values: Mapping[str, str]) -> None:
         try:
             parsed[name] = key.parse(text)
         except ValueError as error:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid value for configuration {error}") from None
+            raise ApiError(ErrorCode.INVALID_CONFIG, protocol_message(error)) from None
 
     def effective(name: str) -> Any:
         key = TOPIC_CONFIGS[name]
@@ -261,8 +278,8 @@ def validate_topic_configs(values: Mapping[str, str]) -> None:
     if effective("min.compaction.lag.ms") > effective("max.compaction.lag.ms"):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"min.compaction.lag.ms={effective('min.compaction.lag.ms')} must not exceed "
-            f"max.compaction.lag.ms={effective('max.compaction.lag.ms')}",
+            f"conflict topic config setting min.compaction.lag.ms ({effective('min.compaction.lag.ms')}) > "
+            f"max.compaction.lag.ms ({effective('max.compaction.lag.ms')})",
         )
     if parsed.get("remote.storage.enable"):
         raise ApiError(ErrorCode.INVALID_CONFIG, "remote.storage.enable=true: tiered storage is not supported; allowed is false")

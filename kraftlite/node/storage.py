@@ -19,12 +19,14 @@ from kraftlite.host.loop import host_entropy
 from kraftlite.log.batch import check_crc, iter_batches, iter_records
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.features import (
+    GROUP_VERSION,
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSIONS,
     SUPPORTED_FEATURES,
     MetadataVersion,
+    default_group_version,
     metadata_version_from_name,
     supported_range,
 )
@@ -130,6 +132,7 @@ def _release(release_version: str | None, features: Mapping[str, int]) -> Metada
 def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tuple[MetadataRecord, ...]:
     """The records a new cluster begins with, `metadata.version` first. Raises StorageError for an unsupported feature."""
     records: list[MetadataRecord] = [FeatureLevelRecord(name=METADATA_VERSION, level=level.level)]
+    features = {GROUP_VERSION: default_group_version(level.level), **features}
     for name in sorted(features):
         wanted = features[name]
         supported = supported_range(name)

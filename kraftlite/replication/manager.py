@@ -336,9 +336,8 @@ class ReplicaManager:
         return await self._delete_records.delete(offsets, timeout_ms)
 
     def active_producers(self, tp: TopicPartition) -> tuple[ActiveProducer, ...]:
-        """Raises ApiError unless this broker leads the partition."""
-        _, log = self._table.find(tp, None).leading()
-        return log.active_producers()
+        """As this replica knows them, whether it leads or follows. Raises ApiError unless the partition is here and online."""
+        return self._table.find(tp, None).online_log().active_producers()
 
     # --- other brokers ------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,14 @@ class FileStat:
     is_dir: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSpace:
+    """Of the file system that a directory is on, in bytes. `usable`: what this process may still write."""
+
+    total: int
+    usable: int
+
+
 class Disk(Protocol):
     """A file system as a node sees it. Paths are absolute strings. Raises OSError (FileNotFoundError included)."""
 
@@ -93,6 +101,10 @@ class Disk(Protocol):
 
     def stat(self, path: str) -> FileStat | None:
         """None when there is no such file."""
+        ...
+
+    def space(self, path: str) -> DiskSpace | None:
+        """None where there is no such limit to tell of."""
         ...
 
     def listdir(self, path: str) -> list[str]:

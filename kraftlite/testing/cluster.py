@@ -56,11 +56,13 @@ class _Base:
         brokers: int = 3,
         combined: bool = False,
         config: Mapping[str, Any] | None = None,
+        racks: Sequence[str] = (),
     ) -> None:
         """Controllers are nodes 1 … C, brokers C+1 …; `combined`: nodes 1 … are both. `config` are Kafka's `server.properties`
-        for all nodes, over the short timeouts that are the default here (`kraftlite.testing.layout.FAST`). Raises ValueError.
+        for all nodes, over the short timeouts that are the default here (`kraftlite.testing.layout.FAST`). `racks`: where the
+        brokers stand, in turn. Raises ValueError.
         """
-        self._plans = plan(controllers, brokers, combined)
+        self._plans = plan(controllers, brokers, combined, racks)
         self._config = check_config(config or {})
         self._thread: LoopThread | None = None
         self._nodes: Nodes | None = None

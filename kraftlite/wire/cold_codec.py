@@ -36,6 +36,8 @@ _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 _LONGEST_MS: Final = datetime.timedelta.max // _MILLISECOND
 """A timedelta ends before an int64 does: what is longer counts as this, some 2.7 million years."""
 _TIMES: Final = ("timedelta_i32", "timedelta_i64")
+_MOMENT: Final = "datetime_i64"
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 Reader = Callable[[memoryview, int], tuple[Any, int]]
 
@@ -86,6 +88,8 @@ def build_entity(schema: type[Any], values: Mapping[str, Any]) -> Any:
             found[name] = KioErrorCode(int(value))
         elif kafka_type in _TIMES:
             found[name] = value * _MILLISECOND
+        elif kafka_type == _MOMENT:
+            found[name] = _EPOCH + value * _MILLISECOND
         else:
             found[name] = value
     return schema(**found)

@@ -13,6 +13,7 @@ from uuid import UUID
 from kraftlite.broker.metadata_cache import BrokerEndpoint, PartitionMetadata, TopicMetadata
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.wire.operations import OPERATIONS_NOT_ASKED
 from kraftlite.wire.primitives import (
     INT32,
     NO_TAGS,
@@ -33,9 +34,6 @@ METADATA_MAX: Final = 13
 METADATA_FLEXIBLE: Final = 9
 METADATA_TOPIC_IDS: Final = 10
 
-OPERATIONS_NOT_ASKED: Final = -(2**31)
-"""As authorized operations: the client did not ask, or the broker has no authorizer."""
-
 _PARTITION_V0 = struct.Struct(">hii")
 _PARTITION_V7 = struct.Struct(">hiii")
 
@@ -53,6 +51,9 @@ class MetadataRequest(NamedTuple):
     topics: list[MetadataTopic] | None
     """None: all."""
     allow_auto_topic_creation: bool
+    cluster_operations: bool
+    """Whether the client asks what it may do with the cluster, and with each topic."""
+    topic_operations: bool
 
 
 @guarded
@@ -79,16 +80,19 @@ def parse_metadata(view: memoryview, pos: int, version: int) -> MetadataRequest:
     if version >= 4:
         allow = view[pos] != 0
         pos += 1
+    cluster_operations = topic_operations = False
+    if 8 <= version <= 10:
+        cluster_operations = view[pos] != 0
+        pos += 1
     if version >= 8:
-        pos += 2 if version <= 10 else 1  # which authorized operations to include: there is no authorizer
-        if pos > len(view):
-            raise ProtocolViolation("the frame ends in the flags")
+        topic_operations = view[pos] != 0
+        pos += 1
     if flexible:
         skip_tags(view, pos)
-    return MetadataRequest(topics, allow)
+    return MetadataRequest(topics, allow, cluster_operations, topic_operations)
 
 
-def encode_topic(topic: TopicMetadata, version: int) -> bytes:
+def encode_topic(topic: TopicMetadata, version: int, operations: int = OPERATIONS_NOT_ASKED) -> bytes:
     """One entry of the topics array."""
     flexible = version >= METADATA_FLEXIBLE
     parts = [struct.pack(">h", topic.error)]
@@ -103,7 +107,7 @@ def encode_topic(topic: TopicMetadata, version: int) -> bytes:
     parts.append(array_length(len(topic.partitions), flexible))
     parts.extend(_encode_partition(partition, version, flexible) for partition in topic.partitions)
     if version >= 8:
-        parts.append(INT32.pack(OPERATIONS_NOT_ASKED))
+        parts.append(INT32.pack(operations))
     if flexible:
         parts.append(NO_TAGS)
     return b"".join(parts)
@@ -142,6 +146,7 @@ def encode_metadata(
     cluster_id: str,
     controller_id: int,
     topics: Sequence[bytes],
+    operations: int = OPERATIONS_NOT_ASKED,
     error: int = 0,
 ) -> bytes:
     """A whole response frame from parts made by `encode_brokers` and `encode_topic` for the same version."""
@@ -157,7 +162,7 @@ def encode_metadata(
     parts.append(array_length(len(topics), flexible))
     parts.extend(topics)
     if 8 <= version <= 10:
-        parts.append(INT32.pack(OPERATIONS_NOT_ASKED))
+        parts.append(INT32.pack(operations))
     if version >= 13:
         parts.append(struct.pack(">h", error))
     if flexible:

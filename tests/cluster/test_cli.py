@@ -106,8 +106,8 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("create-topic", "n", "--partitions", "0"), 2, "1<=x<=100000"),
     (("create-topic", "n", "--partitions", "1000000"), 2, "1<=x<=100000"),
     (("create-topic", "n", "--config", "nosuch=1"), 1, "Unknown topic config name: nosuch"),
-    (("create-topic", "n", "--config", "min.insync.replicas=x"), 1, "min.insync.replicas=x: allowed is a whole number"),
-    (("create-topic", "n", "--config", "cleanup.policy=shred"), 1, "allowed is a list of compact, delete"),
+    (("create-topic", "n", "--config", "min.insync.replicas=x"), 1, "Invalid value x for configuration min.insync.replicas"),
+    (("create-topic", "n", "--config", "cleanup.policy=shred"), 1, "Invalid value shred for configuration cleanup.policy"),
     (("create-topic", "n", "--replica-assignment", "2:2"), 1, "the broker 2 more than once"),
     (("create-topic", "n", "--replica-assignment", "2:99"), 1, "broker 99, but no such broker"),
     (("create-topic", "n", "--replica-assignment", "2:a"), 2, "allowed is broker ids"),
@@ -130,7 +130,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("config", "alter", "--topic", "taken", "--set", "nosuch=1"), 1, "Unknown topic config name: nosuch"),
     (("config", "alter", "--topic", "taken", "--append", "retention.ms=1"), 1, "its type is not LIST"),
     (("config", "alter", "--broker", "2", "--set", "node.id=9"), 1, "Cannot update these configs dynamically"),
-    (("config", "alter", "--broker", "99", "--set", "log.retention.ms=1"), 1, "BROKER_ID_NOT_REGISTERED"),
+    (("config", "alter", "--broker", "99", "--set", "log.retention.ms=1"), 1, "broker 99 is not there; live brokers are 2, 3, 4"),
     (("elect-leaders", "--topic", "absent"), 1, "Topic 'absent' does not exist as expected"),
     (("elect-leaders", "--topic", "taken", "--partition", "9"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
     (("elect-leaders", "--path-to-json-file", "/absent"), 1, "/absent: No such file"),
@@ -192,9 +192,8 @@ def test_to_14_configurations(cluster: Cluster) -> None:
     assert good("config", "alter", "--topic", "configured", "--set", "retention.ms=5000") == (
         "Completed updating config for topic configured.\n"
     )
-    sources = "DYNAMIC_TOPIC_CONFIG:retention.ms=5000, DEFAULT_CONFIG:log.retention.hours=168"
-    line = f"  retention.ms=5000 sensitive=false synonyms={{{sources}}}"
-    wait_for("the value is known", lambda: line in good("config", "describe", "--topic", "configured").splitlines())
+    line = "  retention.ms=5000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5000"
+    wait_for("the value is known", lambda: line in good("config", "describe", "--topic", "configured"))
     good("config", "alter", "--topic", "configured", "--delete", "retention.ms")
     wait_for("the value is gone", lambda: "5000" not in good("config", "describe", "--topic", "configured"))
     good("config", "alter", "--broker-defaults", "--set", "log.retention.ms=7000")

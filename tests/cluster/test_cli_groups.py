@@ -92,8 +92,9 @@ def test_to_27_describe_members(cluster: Cluster, names: tuple[str, str]) -> Non
     try:
         wait_for("the member has its partitions", lambda: consumer.poll(0.05) or len(consumer.assignment()) == 2)
         header, row = rows(good("describe", group, "--members", "--verbose"))
-        assert header == ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
-        assert row[0] == group and row[2:] == ["one", "/127.0.0.1", "me", "2", f"{topic}(0,1)"]
+        common = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+        assert header == [*common, "CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+        assert row[0] == group and row[2:] == ["one", "/127.0.0.1", "me", "2", "-", f"{topic}:0,1", "-", "-"]
         _, first, second = rows(good("describe", group))
         assert first[:6] == [group, topic, "0", "4", "10", "6"] and first[6].startswith("one-")
         assert second[:6] == [group, topic, "1", "-", "10", "-"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -129,7 +129,12 @@ class Embedded(local.Cluster):
 
 @contextmanager
 def embedded(
-    *, controllers: int = 3, brokers: int = 3, combined: bool = False, config: Mapping[str, str] | None = None
+    *,
+    controllers: int = 3,
+    brokers: int = 3,
+    combined: bool = False,
+    config: Mapping[str, str] | None = None,
+    racks: Sequence[str] = (),
 ) -> Iterator[Embedded]:
-    with SyncCluster(controllers=controllers, brokers=brokers, combined=combined, config=config) as cluster:
+    with SyncCluster(controllers=controllers, brokers=brokers, combined=combined, config=config, racks=racks) as cluster:
         yield Embedded(cluster)

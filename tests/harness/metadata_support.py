@@ -14,6 +14,7 @@ from kraftlite.metadata.image import MetadataImage, MetadataProvenance
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -24,12 +25,20 @@ from kraftlite.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
+from kraftlite.model.messages.controller import (
+    FeatureRange,
+    ListenerInfo,
+)
 from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.model.messages.security import (
+    QuotaEntityPart,
+)
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace import ListTracer
@@ -286,6 +295,8 @@ class LogMaker:
             self._remove_topic,
             self._config,
             self._config,
+            self._quota,
+            self._scram,
             self._producer_ids,
             self._unregister,
             lambda: [NoOpRecord()],
@@ -363,6 +374,21 @@ class LogMaker:
         kind, name = self._rng.choice([(4, ""), (4, "1"), *[(2, name) for name in sorted(self._topics)]])
         value = self._rng.choice([None, "", "1", "2"])
         return [ConfigRecord(resource_type=kind, resource_name=name, name=self._rng.choice(["x", "y"]), value=value)]
+
+    def _scram(self) -> list[MetadataRecord]:
+        name, mechanism = self._rng.choice(["u", "v"]), self._rng.choice([1, 2])
+        if self._rng.random() < 0.3:
+            return [RemoveUserScramCredentialRecord(name=name, mechanism=mechanism)]
+        key = bytes([self._rng.randrange(256)])
+        return [
+            UserScramCredentialRecord(name=name, mechanism=mechanism, salt=key, stored_key=key, server_key=key, iterations=4096)
+        ]
+
+    def _quota(self) -> list[MetadataRecord]:
+        user, client = QuotaEntityPart(type="user", name="u"), QuotaEntityPart(type="client-id", name=None)
+        entity = self._rng.choice([(user,), (client,), (client, user)])
+        value = self._rng.choice([None, "1.0", "2.5"])
+        return [ClientQuotaRecord(entity=entity, key=self._rng.choice(["x", "y"]), value=value)]
 
     def _producer_ids(self) -> list[MetadataRecord]:
         self._next += 1000

@@ -21,15 +21,20 @@ from kraftlite.log.batch import Record, build_batch, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import ActiveProducer
 from kraftlite.metadata.image import (
+    ClientQuotasImage,
     ClusterImage,
     ConfigurationsImage,
     FeaturesImage,
     MetadataImage,
     MetadataProvenance,
     ProducerIdsImage,
+    QuotaEntity,
+    ScramImage,
     TopicImage,
     TopicsImage,
 )
+from kraftlite.metadata.pmap import PMap
+from kraftlite.metadata.records import UserScramCredentialRecord
 from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
@@ -46,7 +51,7 @@ from kraftlite.replication.api import (
     ProduceEntry,
     ProduceResult,
 )
-from kraftlite.runtime.ports import Ports
+from kraftlite.runtime.ports import DiskSpace, Ports
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.cold_codec import build_entity
@@ -101,6 +106,8 @@ def image(
     offset: int = 100,
     configs: Mapping[tuple[int, str], Mapping[str, str]] | None = None,
     features: Mapping[str, int] | None = None,
+    quotas: Mapping[QuotaEntity, Mapping[str, str]] | None = None,
+    scram: Sequence[UserScramCredentialRecord] = (),
 ) -> MetadataImage:
     """Topic ids are `topic_uuid(n)` in name order, from 0."""
     found = [
@@ -115,6 +122,8 @@ def image(
         cluster=ClusterImage(brokers={registration.broker_id: registration for registration in brokers}, controllers={}),
         topics=TopicsImage(by_id={topic.topic_id: topic for topic in found}, by_name={topic.name: topic for topic in found}),
         configs=ConfigurationsImage(resources=dict(configs or {})),
+        client_quotas=ClientQuotasImage(entities=PMap({key: PMap(found) for key, found in (quotas or {}).items()})),
+        scram=ScramImage(credentials=PMap({(one.name, one.mechanism): one for one in scram})),
         producer_ids=ProducerIdsImage(),
     )
 
@@ -334,6 +343,7 @@ class FakeLogDirs:
     def __init__(self) -> None:
         self.online: dict[str, list[FakeLog]] = {"/data/1": []}
         self.offline: list[str] = []
+        self.space: dict[str, DiskSpace] = {}
 
     def logs(self) -> Any:
         return [log for found in self.online.values() for log in found]
@@ -346,6 +356,9 @@ class FakeLogDirs:
 
     def offline_directories(self) -> Sequence[str]:
         return self.offline
+
+    def space_of(self, path: str) -> DiskSpace | None:
+        return self.space.get(path)
 
 
 class NoTransport:

@@ -6,14 +6,17 @@ A refusal of the whole request becomes one error per entry where the API has ent
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from kraftlite.broker.handlers.context import BrokerContext
-from kraftlite.model.errors import ApiError
+from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     AlterConfigsResult,
+    ConfigResourceChange,
+    ConfigResourceType,
     CreatableTopicResult,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -26,6 +29,7 @@ from kraftlite.model.messages.controller import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     IncrementalAlterConfigsRequest,
+    LegacyConfigResource,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -41,6 +45,8 @@ from kraftlite.model.messages.methods import (
     UPDATE_FEATURES,
 )
 from kraftlite.model.method import Method
+
+_LOGGER: Final = int(ConfigResourceType.BROKER_LOGGER)
 
 
 async def _forward(ctx: BrokerContext, method: Method, request: Any, timeout_ms: int) -> Any:
@@ -93,7 +99,18 @@ async def create_partitions(ctx: BrokerContext, request: CreatePartitionsRequest
 async def alter_configs(
     ctx: BrokerContext, request: IncrementalAlterConfigsRequest | AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """Both the incremental and the legacy call; they differ only in what the controller does."""
+    """Both the incremental and the legacy call; they differ in what the controller does. Loggers are this broker's matter, and
+    a broker's configs are taken by that broker alone."""
+    resources: tuple[ConfigResourceChange | LegacyConfigResource, ...] = request.resources
+    answers = ((index, _answered_here(ctx, one)) for index, one in enumerate(resources))
+    own = {index: answer for index, answer in answers if answer is not None}
+    if own:
+        kept: Any = tuple(one for index, one in enumerate(resources) if index not in own)
+        rest = await alter_configs(ctx, replace(request, resources=kept))
+        others = iter(rest.resources)
+        return AlterConfigsResponse(
+            resources=tuple(own[index] if index in own else next(others) for index in range(len(resources)))
+        )
     if not request.resources:
         return AlterConfigsResponse(resources=())
     method = INCREMENTAL_ALTER_CONFIGS if isinstance(request, IncrementalAlterConfigsRequest) else ALTER_CONFIGS
@@ -112,6 +129,33 @@ async def alter_configs(
             )
         )
     return response
+
+
+def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult | None:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == _LOGGER:
+        return _alter_logger(ctx, resource)
+    if kind != ConfigResourceType.BROKER or name in ("", str(ctx.node_id)):
+        return None
+    message = f"Unexpected broker id, expected {ctx.node_id}, but received {name}"
+    if not (name.isascii() and name.isdigit()):
+        message = f"Node id must be an integer, but it is: {name}"
+    return AlterConfigsResult(resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message=message)
+
+
+def _alter_logger(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult:
+    """No logger has a level of its own here, so each that is named does not exist."""
+    code, message = ErrorCode.NONE, None
+    if isinstance(resource, LegacyConfigResource):
+        code, message = ErrorCode.INVALID_REQUEST, "Unknown resource type BROKER_LOGGER"
+    elif resource.resource_name != str(ctx.node_id):
+        code = ErrorCode.INVALID_REQUEST
+        message = f"Unexpected broker id, expected {ctx.node_id}, but received {resource.resource_name}"
+    elif resource.changes:
+        code, message = ErrorCode.INVALID_CONFIG, f"Logger {resource.changes[0].name} does not exist!"
+    return AlterConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, error=code, message=message
+    )
 
 
 async def elect_leaders(ctx: BrokerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:

@@ -5,15 +5,18 @@ Source: CM-49, CM-51, CP-13; KIP-133, KIP-226, KIP-569.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from kraftlite.broker.handlers.context import BrokerContext
-from kraftlite.model.broker_configs import BROKER_CONFIGS, topic_defaults, topic_synonyms
+from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_synonyms, topic_defaults
 from kraftlite.model.configdef import ConfigKey, ConfigSource
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
+from kraftlite.model.topic_name import validate_topic_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ def _describe(ctx: BrokerContext, query: ConfigQuery, synonyms: bool, documentat
         )
     return ConfigDescription(
         error=ErrorCode.NONE,
-        message=None,
+        message="",
         resource_type=query.resource_type,
         resource_name=query.resource_name,
         entries=entries,
@@ -103,30 +106,37 @@ def _hidden(entry: ConfigEntry) -> tuple[ConfigSynonym, ...]:
 def _entries(ctx: BrokerContext, query: ConfigQuery) -> Iterator[ConfigEntry]:
     kind, name = query.resource_type, query.resource_name
     if kind == ConfigResourceType.TOPIC:
+        validate_topic_name(name)
         if ctx.metadata.topic(name) is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} is not known")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return _topic_entries(ctx, name)
     if kind == ConfigResourceType.BROKER:
         if name == "":
             return _cluster_default_entries(ctx)
-        _own_id(ctx, name)
+        _own_id(ctx, name, " or empty string,")
         return _broker_entries(ctx)
     if kind == ConfigResourceType.BROKER_LOGGER:
-        _own_id(ctx, name)
-        return iter(())  # log levels are not configured by logger here
+        if name == "":
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        _own_id(ctx, name, "")
+        return iter(())  # there are no loggers with levels of their own
     if kind == ConfigResourceType.GROUP:
-        return _plain_entries(ctx, kind, name, ConfigSource.GROUP_CONFIG)
+        if name == "":
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return _defined_entries(ctx, kind, name, GROUP_CONFIGS, ConfigSource.GROUP_CONFIG)
     if kind == ConfigResourceType.CLIENT_METRICS:
-        return _plain_entries(ctx, kind, name, ConfigSource.CLIENT_METRICS_CONFIG)
+        if name == "":
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return _defined_entries(ctx, kind, name, CLIENT_METRICS_CONFIGS, ConfigSource.CLIENT_METRICS_CONFIG)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {kind}")
 
 
-def _own_id(ctx: BrokerContext, name: str) -> None:
+def _own_id(ctx: BrokerContext, name: str, otherwise: str) -> None:
     """Only a broker itself knows its static values (CP-13)."""
     if not (name.isascii() and name.isdigit()):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != ctx.node_id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {ctx.node_id}, but received {name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {ctx.node_id}{otherwise} but received {name}")
 
 
 def _dynamic(ctx: BrokerContext, kind: int, name: str) -> Mapping[str, str]:
@@ -142,8 +152,13 @@ def _is_static(ctx: BrokerContext, key: ConfigKey) -> bool:
     return value != key.default
 
 
-def _broker_synonyms(ctx: BrokerContext, names: Collection[str]) -> Iterator[ConfigSynonym]:
-    """What applies to the broker keys `names`, strongest first (CM-49)."""
+def _broker_synonyms(ctx: BrokerContext, name: str) -> Iterator[ConfigSynonym]:
+    """What applies to a broker key, strongest first (CM-49); of its other names only what comes after it, so nothing where it
+    is not set: as Kafka has it, `log.retention.ms` does not show the default of `log.retention.hours`."""
+    return dropwhile(lambda found: found.name != name, _set_values(ctx, broker_synonyms(name)))
+
+
+def _set_values(ctx: BrokerContext, names: Sequence[str]) -> Iterator[ConfigSynonym]:
     own = _dynamic(ctx, ConfigResourceType.BROKER, str(ctx.node_id))
     default = _dynamic(ctx, ConfigResourceType.BROKER, "")
     for values, source in ((own, ConfigSource.DYNAMIC_BROKER_CONFIG), (default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)):
@@ -166,9 +181,8 @@ def _topic_entries(ctx: BrokerContext, topic: str) -> Iterator[ConfigEntry]:
         chain: list[ConfigSynonym] = []
         if name in overrides:
             chain.append(ConfigSynonym(name=name, value=overrides[name], source=ConfigSource.TOPIC_CONFIG))
-        chain.extend(_broker_synonyms(ctx, [server_key for server_key, _factor in topic_synonyms(name)]))
-        if key.server_key is None or key.server_key not in BROKER_CONFIGS:
-            chain.append(ConfigSynonym(name=name, value=key.default, source=ConfigSource.DEFAULT_CONFIG))
+        if key.server_key is not None:
+            chain.extend(_broker_synonyms(ctx, key.server_key))
         value = overrides.get(name, defaults.get(name, key.default))
         yield _entry(key, value, chain, read_only=False)
 
@@ -182,12 +196,12 @@ def _effective_broker_values(ctx: BrokerContext) -> dict[str, str]:
 
 def _broker_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:
     for name, key in BROKER_CONFIGS.items():
-        chain = list(_broker_synonyms(ctx, (name,)))
+        chain = list(_broker_synonyms(ctx, name))
         value = chain[0].value if chain else ctx.config.values.get(name)
         yield _entry(key, value, chain, read_only=key.dynamic == "read-only")
     set_dynamically = {*_dynamic(ctx, ConfigResourceType.BROKER, ""), *_dynamic(ctx, ConfigResourceType.BROKER, str(ctx.node_id))}
     for name in sorted(set_dynamically - BROKER_CONFIGS.keys()):
-        found = next(_broker_synonyms(ctx, (name,)))
+        found = next(_broker_synonyms(ctx, name))
         yield _unknown_key(name, found.value or "", found)
 
 
@@ -203,18 +217,18 @@ def _cluster_default_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:
             yield _unknown_key(name, values[name], synonym)
 
 
-def _plain_entries(ctx: BrokerContext, kind: int, name: str, source: ConfigSource) -> Iterator[ConfigEntry]:
+def _defined_entries(
+    ctx: BrokerContext, kind: int, name: str, keys: Mapping[str, ConfigKey], source: ConfigSource
+) -> Iterator[ConfigEntry]:
+    """Every key of a resource that has no file: what is set, else the broker's key for it, else the default."""
     values = _dynamic(ctx, kind, name)
-    for key in sorted(values):
-        yield ConfigEntry(
-            name=key,
-            value=values[key],
-            source=source,
-            read_only=False,
-            sensitive=False,
-            type=0,
-            synonyms=(ConfigSynonym(name=key, value=values[key], source=source),),
-        )
+    for key in keys.values():
+        chain: list[ConfigSynonym] = []
+        if key.name in values:
+            chain.append(ConfigSynonym(name=key.name, value=values[key.name], source=source))
+        if key.server_key is not None:
+            chain.extend(_broker_synonyms(ctx, key.server_key))
+        yield _entry(key, chain[0].value if chain else key.default, chain, read_only=False)
 
 
 def _unknown_key(name: str, value: str, synonym: ConfigSynonym) -> ConfigEntry:

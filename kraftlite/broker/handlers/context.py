@@ -28,7 +28,7 @@ from kraftlite.replication.api import (
     ProduceResult,
 )
 from kraftlite.replication.ports import ControllerChannel
-from kraftlite.runtime.ports import Clock, Ports
+from kraftlite.runtime.ports import Clock, DiskSpace, Ports
 
 
 class Replicas(Protocol):
@@ -84,6 +84,8 @@ class LogDirsView(Protocol):
     def online_directories(self) -> Sequence[str]: ...
 
     def offline_directories(self) -> Sequence[str]: ...
+
+    def space_of(self, path: str, /) -> DiskSpace | None: ...
 
 
 class ProducerIds(Protocol):

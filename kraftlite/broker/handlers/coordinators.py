@@ -9,9 +9,13 @@ from typing import Final, NamedTuple
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.metadata_cache import BrokerEndpoint
+from kraftlite.coordinator.api import ConsumerHeartbeatRequest, ConsumerHeartbeatResult
 from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.consumer_protocol import CONSUMER
 from kraftlite.coordinator.driver import GroupCoordinator
+from kraftlite.coordinator.modern.validate import check_heartbeat
 from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
+from kraftlite.metadata.features import GROUP_VERSION
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.controller import ConfigPair, CreatableTopic, CreateTopicsRequest
 from kraftlite.model.messages.methods import CREATE_TOPICS
@@ -35,6 +39,22 @@ def group_coordinator(ctx: BrokerContext) -> GroupCoordinator:
     """Of this broker; its APIs are offered only where there is one."""
     assert ctx.groups is not None, "an API of groups without a group coordinator"
     return ctx.groups
+
+
+async def consumer_heartbeat(ctx: BrokerContext, request: ConsumerHeartbeatRequest, version: int) -> ConsumerHeartbeatResult:
+    """ApiError, UNSUPPORTED_VERSION where groups of the new protocol are not enabled (KIP-848)."""
+    coordinator = consumer_groups(ctx)
+    check_heartbeat(request, version, coordinator.config)
+    return await coordinator.consumer_heartbeat(request)
+
+
+def consumer_groups(ctx: BrokerContext) -> GroupCoordinator:
+    """ApiError(UNSUPPORTED_VERSION) where groups of the new protocol are not enabled: by `group.version`, or in this broker's
+    `group.coordinator.rebalance.protocols`."""
+    coordinator = group_coordinator(ctx)
+    if ctx.metadata.image.features.level(GROUP_VERSION) < 1 or CONSUMER not in coordinator.config.protocols:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled.")
+    return coordinator
 
 
 def find_coordinator(ctx: BrokerContext, listener: str, key_type: int, key: str) -> CoordinatorFound:

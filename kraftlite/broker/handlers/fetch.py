@@ -45,6 +45,8 @@ class FetchCall:
     rack_id: str | None
     leader_only: bool = False
     """The client is too old to be sent to a follower (before v11), so it must not be served by one."""
+    zstd_allowed: bool = True
+    """False before v10: topics whose `compression.type` is zstd are refused (KIP-110, LG-13)."""
 
 
 class FetchedItem(NamedTuple):
@@ -131,6 +133,8 @@ def _resolve(ctx: BrokerContext, call: FetchCall, found: FetchPlan, partition: S
     elif call.replica_id >= 0:
         # Followers fetch over their own RPC; whoever claims to be one here is not authorised for it.
         found.refused[key] = refused(tp, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif not call.zstd_allowed and ctx.log_config_for(topic.name).compression_type == "zstd":
+        found.refused[key] = refused(tp, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     else:
         found.entries.append(
             FetchEntry(

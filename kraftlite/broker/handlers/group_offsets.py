@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kraftlite.broker.handlers.context import BrokerContext
@@ -73,6 +73,16 @@ class FetchedTopic(NamedTuple):
     partitions: list[FetchedOffset]
 
 
+class GroupMember(NamedTuple):
+    """Who asks for offsets; None and -1: it does not say."""
+
+    member_id: str | None
+    member_epoch: int
+
+
+NOBODY: Final = GroupMember(None, -1)
+
+
 def fetch_offsets(
     ctx: BrokerContext,
     group_id: str,
@@ -80,15 +90,22 @@ def fetch_offsets(
     *,
     require_stable: bool,
     by_id: bool,
+    member: GroupMember = NOBODY,
 ) -> list[FetchedTopic]:
-    """ApiError when the group has its coordinator elsewhere. None for topics: all that is committed, by id of topics
-    that exist.
+    """ApiError when the group has its coordinator elsewhere, or when `member` is none of it (KIP-848). None for
+    topics: all that is committed, by id of topics that exist.
 
     An unknown topic id is the error of its partitions; an unknown name is not, its offsets may still be there.
     """
     coordinator = group_coordinator(ctx)
+
+    def committed(wanted: Sequence[TopicPartition] | None) -> Sequence[FetchedOffset]:
+        return coordinator.fetch_offsets(
+            group_id, wanted, require_stable=require_stable, member_id=member.member_id, member_epoch=member.member_epoch
+        )
+
     if topics is None:
-        return _grouped(ctx, coordinator.fetch_offsets(group_id, None, require_stable=require_stable), by_id=by_id)
+        return _grouped(ctx, committed(None), by_id=by_id)
     found: list[FetchedTopic] = []
     for ref, partitions in topics:
         name, topic_id = ref.name or "", ref.topic_id or ZERO_UUID
@@ -100,10 +117,9 @@ def fetch_offsets(
                 continue
             name = topic.name
         wanted = [TopicPartition(name, index) for index in partitions]
-        offsets = coordinator.fetch_offsets(group_id, wanted, require_stable=require_stable)
-        found.append(FetchedTopic(name, topic_id, list(offsets)))
+        found.append(FetchedTopic(name, topic_id, list(committed(wanted))))
     if not topics:
-        coordinator.fetch_offsets(group_id, (), require_stable=require_stable)
+        committed(())
     return found
 
 

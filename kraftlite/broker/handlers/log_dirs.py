@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.context import BrokerContext, LogDirsView
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 
@@ -24,6 +24,9 @@ class LogDirDescription:
     error: ErrorCode
     path: str
     replicas: tuple[LogDirReplica, ...] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    """Of the file system; -1: not known."""
 
 
 def describe_log_dirs(ctx: BrokerContext, wanted: Collection[TopicPartition] | None) -> list[LogDirDescription]:
@@ -38,6 +41,18 @@ def describe_log_dirs(ctx: BrokerContext, wanted: Collection[TopicPartition] | N
         path = view.directory_of(log.tp)
         if path in by_path:
             by_path[path].append(LogDirReplica(tp=log.tp, size_bytes=log.size_bytes, offset_lag=max(0, log.hw - log.leo)))
-    found = [LogDirDescription(error=ErrorCode.NONE, path=path, replicas=tuple(by_path[path])) for path in sorted(by_path)]
+    found = [_online(view, path, tuple(by_path[path])) for path in sorted(by_path)]
     found += [LogDirDescription(error=ErrorCode.KAFKA_STORAGE_ERROR, path=path) for path in sorted(view.offline_directories())]
     return found
+
+
+def _online(view: LogDirsView, path: str, replicas: tuple[LogDirReplica, ...]) -> LogDirDescription:
+    try:
+        space = view.space_of(path)
+    except OSError:
+        return LogDirDescription(error=ErrorCode.KAFKA_STORAGE_ERROR, path=path)
+    if space is None:
+        return LogDirDescription(error=ErrorCode.NONE, path=path, replicas=replicas)
+    return LogDirDescription(
+        error=ErrorCode.NONE, path=path, replicas=replicas, total_bytes=space.total, usable_bytes=space.usable
+    )

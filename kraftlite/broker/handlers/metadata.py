@@ -128,7 +128,10 @@ class ClusterDescription:
 def describe_cluster(ctx: BrokerContext, listener: str, *, endpoint_type: int, include_fenced: bool) -> ClusterDescription:
     """ApiError when controllers are asked for, which only a controller's own listener lists (CP-12)."""
     if endpoint_type == CONTROLLERS:
-        raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "The request was sent to an endpoint of type BROKER")
+        raise ApiError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+        )
     if endpoint_type != BROKERS:
         raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}")
     brokers = ctx.metadata.all_brokers(listener) if include_fenced else ctx.metadata.alive_brokers(listener)

@@ -5,6 +5,7 @@ Source: CP-16, CP-17, RP-01, RP-10; KIP-98 (transactional checks), KIP-110 (zstd
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -21,6 +22,9 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 """Kafka's own tools may write to internal topics; they say so by this client id."""
 
 _MIN_BATCH_BYTES: Final = 61
+_LENGTH: Final = struct.Struct(">i")
+_LOG_OVERHEAD: Final = 12
+"""Offset and length, which the length leaves out."""
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_LOW_AT: Final = 22
 _CODEC_MASK: Final = 0x07
@@ -105,11 +109,13 @@ def _check(ctx: BrokerContext, call: ProduceCall, item: ProduceItem) -> ProduceE
         return _refused(tp, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {tp.topic}")
     if call.transactional_id is not None:
         return _refused(tp, ErrorCode.INVALID_TXN_STATE, f"no transaction of {call.transactional_id} is open here")
-    if records is None or len(records) < _MIN_BATCH_BYTES:
+    if records is None or len(records) < _MIN_BATCH_BYTES or _LENGTH.unpack_from(records, 8)[0] + _LOG_OVERHEAD > len(records):
         return _refused(tp, ErrorCode.INVALID_RECORD, "a produce request must have exactly one record batch per partition")
     if records[_MAGIC_AT] != 2:
         return _refused(
-            tp, ErrorCode.INVALID_RECORD, f"magic {records[_MAGIC_AT]}: only record batches with magic 2 are accepted"
+            tp,
+            ErrorCode.INVALID_RECORD if records[_MAGIC_AT] < 2 else ErrorCode.CORRUPT_MESSAGE,
+            f"magic {records[_MAGIC_AT]}: only record batches with magic 2 are accepted",
         )
     attributes = records[_ATTRIBUTES_LOW_AT]
     if attributes & _TRANSACTIONAL:

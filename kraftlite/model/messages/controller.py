@@ -177,6 +177,55 @@ class AllocateProducerIdsResponse:
     count: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignablePartition:
+    topic: str
+    partition: int
+    replicas: tuple[NodeId, ...] | None
+    """The wanted replicas, preferred leader first; None cancels the reassignment under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionReassignmentsRequest:
+    partitions: tuple[ReassignablePartition, ...]
+    allow_replication_factor_change: bool
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentResult:
+    topic: str
+    partition: int
+    error: ErrorCode
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionReassignmentsResponse:
+    results: tuple[ReassignmentResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPartitionReassignmentsRequest:
+    partitions: tuple[PartitionName, ...] | None
+    """None: all that are under way."""
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OngoingReassignment:
+    topic: str
+    partition: int
+    replicas: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...]
+    removing: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPartitionReassignmentsResponse:
+    reassignments: tuple[OngoingReassignment, ...]
+
+
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 

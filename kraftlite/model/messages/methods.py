@@ -6,6 +6,7 @@ from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import introspection as i
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages import replica as p
+from kraftlite.model.messages import security as s
 from kraftlite.model.method import Method
 
 VOTE = Method("Raft", "Vote", r.VoteRequest, r.VoteResponse)
@@ -29,6 +30,19 @@ INCREMENTAL_ALTER_CONFIGS = Method(
     "Controller", "IncrementalAlterConfigs", c.IncrementalAlterConfigsRequest, c.AlterConfigsResponse
 )
 ALTER_CONFIGS = Method("Controller", "AlterConfigs", c.AlterConfigsRequest, c.AlterConfigsResponse)
+ALTER_CLIENT_QUOTAS = Method("Controller", "AlterClientQuotas", s.AlterClientQuotasRequest, s.AlterClientQuotasResponse)
+ALTER_USER_SCRAM_CREDENTIALS = Method(
+    "Controller", "AlterUserScramCredentials", s.AlterUserScramCredentialsRequest, s.AlterUserScramCredentialsResponse
+)
+ALTER_PARTITION_REASSIGNMENTS = Method(
+    "Controller",
+    "AlterPartitionReassignments",
+    c.AlterPartitionReassignmentsRequest,
+    c.AlterPartitionReassignmentsResponse,
+)
+LIST_PARTITION_REASSIGNMENTS = Method(
+    "Controller", "ListPartitionReassignments", c.ListPartitionReassignmentsRequest, c.ListPartitionReassignmentsResponse
+)
 UPDATE_FEATURES = Method("Controller", "UpdateFeatures", c.UpdateFeaturesRequest, c.UpdateFeaturesResponse)
 
 REPLICA_FETCH = Method("Replica", "Fetch", p.ReplicaFetchRequest, p.ReplicaFetchResponse, hot=True)

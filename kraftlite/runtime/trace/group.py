@@ -83,6 +83,17 @@ class StaticMemberReplaced(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTypeChanged(TraceEvent):
+    """A group was converted to the other protocol, in this epoch (or generation)."""
+
+    event: ClassVar[str] = "group.type_changed"
+    group: str
+    type: str
+    epoch: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeleted(TraceEvent):
     event: ClassVar[str] = "group.deleted"
     group: str

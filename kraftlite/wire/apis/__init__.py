@@ -12,7 +12,13 @@ from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
 from kraftlite.wire.apis.call import Api, Call
 from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGISTER_BROKER, UPDATE_FEATURES
-from kraftlite.wire.apis.configs import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kraftlite.wire.apis.configs import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+)
+from kraftlite.wire.apis.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from kraftlite.wire.apis.delete_records import DELETE_RECORDS
 from kraftlite.wire.apis.fetch import FETCH
 from kraftlite.wire.apis.group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
@@ -23,6 +29,18 @@ from kraftlite.wire.apis.metadata import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTIT
 from kraftlite.wire.apis.offsets import INIT_PRODUCER_ID, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kraftlite.wire.apis.produce import PRODUCE
 from kraftlite.wire.apis.producers import DESCRIBE_PRODUCERS
+from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from kraftlite.wire.apis.scram import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
+from kraftlite.wire.apis.security import (
+    CREATE_ACLS,
+    CREATE_DELEGATION_TOKEN,
+    DELETE_ACLS,
+    DESCRIBE_ACLS,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+)
 from kraftlite.wire.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.frames import Connection
@@ -36,6 +54,9 @@ from kraftlite.wire.small_codec import (
 )
 
 API_VERSIONS_KEY: Final = 18
+PRODUCE_ADVERTISED_MIN: Final = 0
+"""Advertised, though such requests are refused: older librdkafka compresses only for brokers that know Produce v0 to v2, and
+otherwise says nothing and sends its records as they are. Source: KAFKA-18659."""
 GROUP_APIS: Final = (
     OFFSET_COMMIT,
     OFFSET_FETCH,
@@ -48,6 +69,8 @@ GROUP_APIS: Final = (
     LIST_GROUPS,
     DELETE_GROUPS,
     OFFSET_DELETE,
+    CONSUMER_GROUP_HEARTBEAT,
+    CONSUMER_GROUP_DESCRIBE,
 )
 """Offered where there is a group coordinator."""
 _HEADER = struct.Struct(">hhih")
@@ -95,6 +118,20 @@ class KafkaApis:
             UNREGISTER_BROKER,
             DESCRIBE_TOPIC_PARTITIONS,
             DESCRIBE_PRODUCERS,
+            ALTER_PARTITION_REASSIGNMENTS,
+            LIST_PARTITION_REASSIGNMENTS,
+            DESCRIBE_CLIENT_QUOTAS,
+            ALTER_CLIENT_QUOTAS,
+            DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ALTER_USER_SCRAM_CREDENTIALS,
+            LIST_CONFIG_RESOURCES,
+            DESCRIBE_ACLS,
+            CREATE_ACLS,
+            DELETE_ACLS,
+            CREATE_DELEGATION_TOKEN,
+            RENEW_DELEGATION_TOKEN,
+            EXPIRE_DELEGATION_TOKEN,
+            DESCRIBE_DELEGATION_TOKEN,
         )
         self._table: dict[int, Api] = {api.key: api for api in apis}
         if context.log_dirs is not None:
@@ -104,6 +141,9 @@ class KafkaApis:
         self._ranges = tuple(
             ApiRange(key, self._table[key].min_version, self._table[key].max_version) for key in sorted(self._table)
         )
+        self._advertised = tuple(
+            it._replace(min_version=PRODUCE_ADVERTISED_MIN) if it.api_key == PRODUCE.key else it for it in self._ranges
+        )
 
     @property
     def listener_name(self) -> str:
@@ -111,7 +151,7 @@ class KafkaApis:
 
     @property
     def ranges(self) -> tuple[ApiRange, ...]:
-        """What is advertised, by API key."""
+        """What is taken, by API key. It is what is advertised, but for Produce."""
         return self._ranges
 
     def handle_request(self, connection: Connection, frame: memoryview) -> None:
@@ -167,7 +207,7 @@ class KafkaApis:
                     call.correlation_id,
                     call.version,
                     error=ErrorCode.NONE,
-                    ranges=self._ranges,
+                    ranges=self._advertised,
                     supported=SUPPORTED_FEATURES,
                     finalized=image.features.finalized,
                     finalized_epoch=image.offset,

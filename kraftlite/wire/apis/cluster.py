@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.broker.handlers.admin import elect_leaders, unregister_broker, update_features
 from kraftlite.broker.handlers.quorum import describe_quorum
@@ -27,9 +27,8 @@ from kraftlite.wire.primitives import milliseconds
 async def _elect_leaders(call: Call, request: Any) -> Mapping[str, Any]:
     partitions: tuple[PartitionName, ...] | None = None
     if request.topic_partitions is not None:
-        partitions = tuple(
-            PartitionName(topic=topic.topic, partition=index) for topic in request.topic_partitions for index in topic.partitions
-        )
+        named = (PartitionName(topic=it.topic, partition=index) for it in request.topic_partitions for index in it.partitions)
+        partitions = tuple(dict.fromkeys(named))  # a partition that is named twice is elected once, as in Kafka
     try:
         response = await elect_leaders(
             call.ctx,
@@ -61,6 +60,11 @@ def _by_topic(results: Sequence[ElectLeadersResult]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partition_result": found} for topic, found in topics.items()]
 
 
+_REFUSED: Final = (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST)
+"""Errors of one update, as opposed to those of the whole call; one is enough to refuse all."""
+_ALL_FAILED: Final = "The update failed for all features since the following feature had an error"
+
+
 async def _update_features(call: Call, request: Any) -> Mapping[str, Any]:
     updates = tuple(
         FeatureUpdate(name=update.feature, level=update.max_version_level, upgrade_type=_upgrade_type(update))
@@ -76,13 +80,14 @@ async def _update_features(call: Call, request: Any) -> Mapping[str, Any]:
             ),
         )
     except ApiError as error:
-        return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "results": []}
+        told = f"{_ALL_FAILED}: {error.message}" if error.code in _REFUSED else error.message
+        return {"throttle_time": 0, "error_code": error.code, "error_message": told, "results": []}
     failed = next((result for result in response.results if result.error is not ErrorCode.NONE), None)
     top_level = failed if call.version >= 2 else None  # v2 has no results: one refusal speaks for all
     return {
         "throttle_time": 0,
         "error_code": ErrorCode.NONE if top_level is None else top_level.error,
-        "error_message": None if top_level is None else top_level.message,
+        "error_message": None if top_level is None else f"{_ALL_FAILED}: {top_level.message}",
         "results": [
             {"feature": result.name, "error_code": result.error, "error_message": result.message} for result in response.results
         ],

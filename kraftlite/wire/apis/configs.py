@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraftlite.broker.handlers.admin import alter_configs
+from kraftlite.broker.handlers.config_resources import list_config_resources
 from kraftlite.broker.handlers.configs import ConfigEntry, ConfigQuery, describe_configs
+from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     ConfigChange,
     ConfigPair,
     ConfigResourceChange,
+    ConfigResourceType,
     IncrementalAlterConfigsRequest,
     LegacyConfigResource,
 )
@@ -119,6 +122,21 @@ def _altered(response: AlterConfigsResponse) -> Mapping[str, Any]:
     }
 
 
+async def _list(call: Call, request: Any) -> Mapping[str, Any]:
+    """Version 0 was ListClientMetricsResources."""
+    types = request.resource_types if call.version >= 1 else (int(ConfigResourceType.CLIENT_METRICS),)
+    try:
+        found = list_config_resources(call.ctx, call.listener, types)
+    except ApiError as error:
+        return {"throttle_time": 0, "error_code": error.code, "config_resources": []}
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "config_resources": [{"resource_type": kind, "resource_name": name} for kind, name in found],
+    }
+
+
+LIST_CONFIG_RESOURCES = cold(74, "ListConfigResources", versions=(0, 1), flexible_from=0, adapt=_list)
 DESCRIBE_CONFIGS = cold(32, "DescribeConfigs", versions=(1, 4), flexible_from=4, adapt=_describe)
 ALTER_CONFIGS = cold(33, "AlterConfigs", versions=(0, 2), flexible_from=2, adapt=_alter)
 INCREMENTAL_ALTER_CONFIGS = cold(44, "IncrementalAlterConfigs", versions=(0, 1), flexible_from=1, adapt=_incremental_alter)

@@ -24,7 +24,9 @@ from kraftlite.wire.fetch_codec import (
 from kraftlite.wire.hot_codec import Node
 
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 FOLLOWER_FETCH_FROM = 11
+FETCH_ZSTD_FROM = 10
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -32,6 +34,9 @@ def _handle(call: Call) -> None:
     request = parse_fetch(call.frame, call.pos, call.version)
     call.frame = memoryview(b"")
     found = plan(call.ctx, _domain(call, request))
+    if found.entries and request.isolation_level not in ISOLATION_LEVELS:
+        _refuse(call, request)
+        return
     results = call.ctx.replicas.fetch_now(found.params, found.entries) if found.entries else []
     if must_wait(found, results):
         call.connection.own(call.ctx.ports.tasks.spawn(_wait(call, found), name="kafka-fetch"))
@@ -74,7 +79,22 @@ def _domain(call: Call, request: FetchRequest) -> FetchCall:
         ],
         rack_id=request.rack_id,
         leader_only=call.version < FOLLOWER_FETCH_FROM,
+        zstd_allowed=call.version >= FETCH_ZSTD_FROM,
     )
+
+
+def _refuse(call: Call, request: FetchRequest) -> None:
+    """What Kafka answers to a request that makes no sense to it."""
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    topics = [
+        FetchedTopic(
+            topic.name,
+            topic.topic_id,
+            [FetchedPartition(it.partition, error, -1, -1, -1, None, -1, b"", None, None) for it in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    call.send(encode_fetch(call.correlation_id, call.version, topics, error=error, session_id=0, nodes=()))
 
 
 def _send(call: Call, found: FetchAnswer) -> None:

@@ -9,6 +9,7 @@ from kraftlite.broker.handlers.coordinators import group_coordinator
 from kraftlite.coordinator.api import GroupDescription
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.wire.apis.call import Call, cold
+from kraftlite.wire.operations import GROUP_OPERATIONS
 
 NOT_FOUND_FROM: Final = 6
 """DescribeGroups says that there is no such group from this version on; before, that it is Dead."""
@@ -16,19 +17,31 @@ DEAD: Final = "Dead"
 
 
 async def _describe_groups(call: Call, request: Any) -> Mapping[str, Any]:
-    return {"throttle_time": 0, "groups": [_describe(call, group_id) for group_id in request.groups]}
+    groups = [_describe(call, group_id) for group_id in request.groups]
+    return {"throttle_time": 0, "groups": with_operations(groups, request)}
+
+
+def with_operations(groups: list[dict[str, Any]], request: Any) -> list[dict[str, Any]]:
+    """Descriptions that say what the client may do with its groups, if it asks (KIP-430)."""
+    if getattr(request, "include_authorized_operations", False):
+        for group in groups:
+            if group["error_code"] is ErrorCode.NONE:
+                group["authorized_operations"] = GROUP_OPERATIONS
+    return groups
 
 
 def _describe(call: Call, group_id: str) -> dict[str, Any]:
     try:
         found = group_coordinator(call.ctx).describe(group_id)
+        if found is not None:
+            return _described(found)
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     except ApiError as error:
-        return _nothing(group_id, error.code, error.message, "")
-    if found is not None:
-        return _described(found)
-    if call.version >= NOT_FOUND_FROM:
-        return _nothing(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", DEAD)
-    return _nothing(group_id, ErrorCode.NONE, None, DEAD)
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            return _nothing(group_id, error.code, error.message, "")
+        if call.version >= NOT_FOUND_FROM:
+            return _nothing(group_id, error.code, error.message, DEAD)
+        return _nothing(group_id, ErrorCode.NONE, None, DEAD)
 
 
 def _nothing(group_id: str, error: ErrorCode, message: str | None, state: str) -> dict[str, Any]:
@@ -91,7 +104,7 @@ async def _list_groups(call: Call, request: Any) -> Mapping[str, Any]:
 
 async def _delete_groups(call: Call, request: Any) -> Mapping[str, Any]:
     results = []
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
         error = ErrorCode.NONE
         try:
             await group_coordinator(call.ctx).delete_group(group_id)

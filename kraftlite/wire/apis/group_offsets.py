@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kraftlite.broker.handlers.group_offsets import (
     FetchedTopic,
+    GroupMember,
     PartitionCommit,
     TopicRef,
     commit_offsets,
@@ -25,6 +26,8 @@ TOPIC_IDS_FROM: Final = 10
 GROUPS_FROM: Final = 8
 """OffsetFetch asks for several groups at once from this version on."""
 GROUP_ID_NOT_FOUND_FROM: Final = 9
+MEMBER_EPOCH_FROM: Final = 9
+"""Of both: members of groups of the new protocol say their epoch from this version on."""
 
 
 def _ref(topic: Any, version: int) -> TopicRef:
@@ -47,6 +50,7 @@ async def _offset_commit(call: Call, request: Any) -> Mapping[str, Any]:
         group_must_exist_error=(
             ErrorCode.GROUP_ID_NOT_FOUND if call.version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
         ),
+        knows_member_epochs=call.version >= MEMBER_EPOCH_FROM,
     )
     commits = [_commit(_ref(topic, call.version), partition) for topic in request.topics for partition in topic.partitions]
     errors = iter(await commit_offsets(call.ctx, base, commits))
@@ -78,14 +82,15 @@ async def _offset_fetch(call: Call, request: Any) -> Mapping[str, Any]:
     stable = getattr(request, "require_stable", False)
     if call.version >= GROUPS_FROM:
         return {"throttle_time": 0, "groups": [_group(call, group, stable) for group in request.groups]}
-    error, topics = _fetch(call, request.group_id, request.topics, stable)
+    error, topics = _fetch(call, request.group_id, request.topics, stable, None, -1)
     if error is not ErrorCode.NONE and call.version < 2:  # there is no place for an error but in the partitions
         topics = _refused(request.topics or (), error)
     return {"throttle_time": 0, "error_code": error, "topics": [_topic(topic, call.version) for topic in topics]}
 
 
 def _group(call: Call, group: Any, stable: bool) -> dict[str, Any]:
-    error, topics = _fetch(call, group.group_id, group.topics, stable)
+    member_id = getattr(group, "member_id", None)
+    error, topics = _fetch(call, group.group_id, group.topics, stable, member_id, getattr(group, "member_epoch", -1))
     return {
         "group_id": group.group_id,
         "error_code": error,
@@ -93,11 +98,15 @@ def _group(call: Call, group: Any, stable: bool) -> dict[str, Any]:
     }
 
 
-def _fetch(call: Call, group_id: str, topics: Any, stable: bool) -> tuple[ErrorCode, list[FetchedTopic]]:
+def _fetch(
+    call: Call, group_id: str, topics: Any, stable: bool, member_id: str | None, member_epoch: int
+) -> tuple[ErrorCode, list[FetchedTopic]]:
     wanted = None if topics is None else [(_ref(topic, call.version), topic.partition_indexes) for topic in topics]
     by_id = call.version >= TOPIC_IDS_FROM
     try:
-        return ErrorCode.NONE, fetch_offsets(call.ctx, group_id, wanted, require_stable=stable, by_id=by_id)
+        member = GroupMember(member_id, member_epoch)
+        found = fetch_offsets(call.ctx, group_id, wanted, require_stable=stable, by_id=by_id, member=member)
+        return ErrorCode.NONE, found
     except ApiError as error:
         return error.code, []
 

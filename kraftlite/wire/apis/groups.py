@@ -28,6 +28,8 @@ MEMBER_ID_REQUIRED_FROM: Final = 4
 PROTOCOL_TYPE_FROM: Final = 7
 """JoinGroup tells the protocol type, and may have no protocol at all, from this version on."""
 SKIP_ASSIGNMENT_FROM: Final = 9
+SYNC_NAMES_PROTOCOL: Final = 5
+"""SyncGroup must name the protocol and its type from this version on."""
 
 
 # --- FindCoordinator -----------------------------------------------------------------------------------------------------
@@ -100,6 +102,8 @@ async def _join_group(call: Call, request: Any) -> Mapping[str, Any]:
 
 
 async def _sync_group(call: Call, request: Any) -> Mapping[str, Any]:
+    if call.version >= SYNC_NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
+        return _sync_response(SyncResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     try:
         result = await group_coordinator(call.ctx).sync(
             SyncRequest(
@@ -114,6 +118,10 @@ async def _sync_group(call: Call, request: Any) -> Mapping[str, Any]:
         )
     except ApiError as error:
         result = SyncResult(error=error.code)
+    return _sync_response(result)
+
+
+def _sync_response(result: SyncResult) -> dict[str, Any]:
     return {
         "throttle_time": 0,
         "error_code": result.error,

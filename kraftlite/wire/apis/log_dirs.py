@@ -37,8 +37,8 @@ def _directory(found: LogDirDescription) -> dict[str, Any]:
         "error_code": found.error,
         "log_dir": found.path,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
-        "total_bytes": -1,
-        "usable_bytes": -1,
+        "total_bytes": found.total_bytes,
+        "usable_bytes": found.usable_bytes,
         "is_cordoned": False,
     }
 

@@ -22,12 +22,12 @@ from kraftlite.wire.metadata_codec import (
     METADATA_FLEXIBLE,
     METADATA_MAX,
     METADATA_MIN,
-    OPERATIONS_NOT_ASKED,
     encode_brokers,
     encode_metadata,
     encode_topic,
     parse_metadata,
 )
+from kraftlite.wire.operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS
 
 
 class EncodedTopics:
@@ -36,7 +36,7 @@ class EncodedTopics:
 
     def __init__(self) -> None:
         self._image = MetadataImage.EMPTY
-        self._topics: dict[tuple[int, str], bytes] = {}
+        self._topics: dict[tuple[int, str, int], bytes] = {}
         self._brokers: dict[int, bytes] = {}
 
     def _at(self, image: MetadataImage) -> None:
@@ -54,13 +54,13 @@ class EncodedTopics:
             found = self._brokers[call.version] = encode_brokers(cache.alive_brokers(call.listener), call.version)
         return found
 
-    def topic(self, call: Call, topic: TopicImage) -> bytes:
+    def topic(self, call: Call, topic: TopicImage, operations: int) -> bytes:
         cache, version = call.ctx.metadata, call.version
         self._at(cache.image)
-        found = self._topics.get((version, topic.name))
+        found = self._topics.get((version, topic.name, operations))
         if found is None:
             view = cache.topic_metadata(topic, call.listener, listener_errors=version >= 6, filter_unavailable=version == 0)
-            found = self._topics[version, topic.name] = encode_topic(view, version)
+            found = self._topics[version, topic.name, operations] = encode_topic(view, version, operations)
         return found
 
 
@@ -82,13 +82,14 @@ def _metadata(call: Call, encoded: EncodedTopics) -> None:
     version = call.version
     request = parse_metadata(call.frame, call.pos, version)
     queries = None if request.topics is None else [TopicQuery(topic.name, topic.topic_id) for topic in request.topics]
+    operations = TOPIC_OPERATIONS if request.topic_operations else OPERATIONS_NOT_ASKED
     error = ErrorCode.NONE
     if queries is not None and version < 12:
         error = _names_only(queries)
     if error is ErrorCode.NONE:
         found = find_topics(call.ctx, queries, allow_auto_creation=request.allow_auto_topic_creation)
-        topics = [encode_topic(unknown, version) for unknown in found.unknown]
-        topics += [encoded.topic(call, topic) for topic in found.known]
+        topics = [encode_topic(unknown, version, operations) for unknown in found.unknown]
+        topics += [encoded.topic(call, topic, operations) for topic in found.known]
     else:
         topics = [
             encode_topic(TopicMetadata(error=error, name=query.name), version)
@@ -105,6 +106,7 @@ def _metadata(call: Call, encoded: EncodedTopics) -> None:
                 cluster_id=call.ctx.metadata.cluster_id,
                 controller_id=-1 if controller_id is None else controller_id,
                 topics=topics,
+                operations=CLUSTER_OPERATIONS if request.cluster_operations else OPERATIONS_NOT_ASKED,
             ),
         )
     )
@@ -130,6 +132,8 @@ async def _describe_cluster(call: Call, request: Any) -> Mapping[str, Any]:
         "brokers": [],
         "cluster_authorized_operations": OPERATIONS_NOT_ASKED,
     }
+    if request.include_cluster_authorized_operations:
+        answer["cluster_authorized_operations"] = CLUSTER_OPERATIONS
     try:
         found = describe_cluster(call.ctx, call.listener, endpoint_type=endpoint_type, include_fenced=include_fenced)
     except ApiError as error:
@@ -193,7 +197,7 @@ def _described(topic: TopicMetadata) -> dict[str, Any]:
             }
             for partition in topic.partitions
         ],
-        "topic_authorized_operations": OPERATIONS_NOT_ASKED,
+        "topic_authorized_operations": TOPIC_OPERATIONS,
     }
 
 

@@ -35,6 +35,9 @@ def _list_offsets(call: Call) -> None:
         listed: list[ListedOffset] = []
         for partition in partitions:
             tp = TopicPartition(name, partition.partition)
+            if request.isolation_level not in (0, 1):
+                listed.append(ListedOffset(partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1))
+                continue
             found = list_offset(
                 call.ctx,
                 OffsetQuery(tp, partition.timestamp, _epoch(partition.current_leader_epoch)),

@@ -275,3 +275,33 @@ def test_log_directories() -> None:
     assert config.all_log_dirs == ("/m", "/a", "/b")
     assert built(BROKER).metadata_log_dir == "/tmp/kafka-logs"
     assert built(BROKER, log_dirs="/a,/b").all_log_dirs == ("/a", "/b")
+
+
+QUICKSTART = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+}
+"""As in the server.properties that Kafka 4 comes with."""
+
+
+def test_kafkas_own_server_properties_is_a_quorum_of_one() -> None:
+    found = built(QUICKSTART)
+    assert found.quorum_voters == (QuorumVoter(node_id=NodeId(1), endpoint=Endpoint("localhost", 9093)),)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"controller.quorum.bootstrap.servers": "localhost:9099"},
+        {"controller.quorum.bootstrap.servers": "localhost:9093,other:9093"},
+        {"process.roles": "broker"},
+    ],
+)
+def test_others_of_a_dynamic_quorum_are_not_guessed(change: dict[str, str]) -> None:
+    assert "controller.quorum.voters is not set" in problems(QUICKSTART | change)

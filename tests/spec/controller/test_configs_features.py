@@ -101,7 +101,7 @@ def test_cm_50_legacy_alter_replaces_the_whole_set(world: World) -> None:
 
 def test_cm_51_broker_keys_that_cannot_change_are_refused(world: World) -> None:
     assert change(world, BROKER, "1", ("node.id", SET, "5")) is ErrorCode.INVALID_REQUEST
-    assert change(world, BROKER, "1", ("log.retention.ms", SET, "soon")) is ErrorCode.INVALID_CONFIG
+    assert change(world, BROKER, "1", ("log.retention.ms", SET, "soon")) is ErrorCode.INVALID_REQUEST
     from kraftlite.model.broker_configs import BROKER_CONFIGS
 
     per_broker = [key.name for key in BROKER_CONFIGS.values() if key.dynamic == "per-broker"]
@@ -150,7 +150,7 @@ def at_level(level: int) -> World:
         (20, METADATA_VERSION, 16, SAFE, ErrorCode.INVALID_UPDATE_VERSION),
         (20, METADATA_VERSION, 16, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
         (20, METADATA_VERSION, 21, SAFE, ErrorCode.INVALID_UPDATE_VERSION),
-        (20, METADATA_VERSION, 21, 0, ErrorCode.INVALID_REQUEST),
+        (20, METADATA_VERSION, 21, 0, ErrorCode.INVALID_UPDATE_VERSION),
         (20, "no.such.feature", 1, UP, ErrorCode.INVALID_UPDATE_VERSION),
     ],
 )

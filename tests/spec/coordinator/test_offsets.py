@@ -299,5 +299,5 @@ def test_a_record_that_cannot_be_read_is_not_passed_over() -> None:
         w.shard.replay(b"\x00\x01\x00\x05abc", b"", wall_ms=0)
     with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
         w.shard.replay(None, b"", wall_ms=0)
-    w.shard.replay(b"\x00\x03whatever a newer coordinator wrote", b"", wall_ms=0)
+    w.shard.replay(b"\x00\x63whatever a newer coordinator wrote", b"", wall_ms=0)
     assert TopicPartition("t", 0) not in [f.tp for f in w.shard.fetch_offsets("g", None, require_stable=False)]

@@ -87,7 +87,8 @@ def test_lg_12_timestamps_out_of_bounds_name_the_records() -> None:
     only_after = open_log(config=replace(config, message_timestamp_before_max_ms=2**63 - 1))
     refused(only_after, ErrorCode.INVALID_TIMESTAMP, batch("a", ts=NOW + 501))
     append(only_after, "old", ts=1)
-    append(open_log(), "by default everything goes", ts=NOW * 2)
+    append(open_log(), "by default an hour of the future goes, and all of the past", "b", ts=NOW + 3_600_000, deltas=(0, -NOW))
+    refused(open_log(), ErrorCode.INVALID_TIMESTAMP, batch("a", ts=NOW + 3_600_001))
     refused(open_log(), ErrorCode.INVALID_TIMESTAMP, patched(batch("a"), ">h", 21, 0x08))
 
 

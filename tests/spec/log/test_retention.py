@@ -97,7 +97,7 @@ def test_lg_37_an_active_segment_with_a_young_record_stays() -> None:
 
 
 def test_lg_37_a_record_from_the_future_holds_its_segment() -> None:
-    log = filled(LogConfig(retention_ms=HOUR), times=[NOW + 10 * HOUR, NOW - 5 * HOUR])
+    log = filled(LogConfig(retention_ms=HOUR, message_timestamp_after_max_ms=20 * HOUR), times=[NOW + 10 * HOUR, NOW - 5 * HOUR])
     assert apply_retention(log, NOW + 2 * HOUR) == 0
     assert apply_retention(log, NOW + 12 * HOUR) == 2
 

@@ -11,7 +11,7 @@ import pytest
 
 from kraftlite.config.server import ServerConfig, load
 from kraftlite.metadata.codec import MetadataSerde
-from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION
+from kraftlite.metadata.features import GROUP_VERSION, LATEST_METADATA_VERSION, METADATA_VERSION
 from kraftlite.metadata.records import FeatureLevelRecord
 from kraftlite.model.ids import random_uuid, uuid_from_str, uuid_to_str
 from kraftlite.node import storage
@@ -95,7 +95,10 @@ def test_to_02_formatting_survives_a_crash_right_after_it(tmp_path: Path) -> Non
     disk, server = MemDisk(), config(tmp_path)
     formatted(disk, server)
     disk.crash()
-    assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),)
+    assert storage.verify(disk, server).bootstrap == (
+        FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),
+        FeatureLevelRecord(name=GROUP_VERSION, level=1),
+    )
 
 
 def test_to_02_a_broker_has_no_bootstrap_snapshot(tmp_path: Path) -> None:
@@ -246,7 +249,21 @@ def test_to_02_an_older_bootstrap_file_is_read_too(tmp_path: Path) -> None:
     disk, server = MemDisk(), config(tmp_path)
     formatted(disk, server, release_version="4.0")
     disk.rename(BOOTSTRAP, "/m/bootstrap.checkpoint")
-    assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=25),)
+    assert storage.verify(disk, server).bootstrap == (
+        FeatureLevelRecord(name=METADATA_VERSION, level=25),
+        FeatureLevelRecord(name=GROUP_VERSION, level=1),
+    )
+
+
+def test_kip_848_groups_of_the_new_protocol_since_4_0(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server, release_version="3.9")
+    assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=21),)
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server, features={"group.version": 0})
+    assert storage.verify(disk, server).bootstrap == (
+        FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),
+    )
 
 
 def test_to_02_a_torn_bootstrap_snapshot_is_refused(tmp_path: Path) -> None:

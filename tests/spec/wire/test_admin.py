@@ -14,9 +14,11 @@ from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import methods as m
 from kraftlite.model.messages.raft import DescribeQuorumResponse, QuorumReplica
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import DiskSpace
 from tests.harness.wire_fakes import FakeLog, Harness, partition, topic_uuid
 
 E = ErrorCode
+ALL_FAILED = "The update failed for all features since the following feature had an error"
 N = NodeId
 
 
@@ -240,7 +242,7 @@ async def test_cm_47_incremental_alter_configs(version: int) -> None:
         h.controller.answers[m.INCREMENTAL_ALTER_CONFIGS] = lambda _request: c.AlterConfigsResponse(
             resources=(
                 c.AlterConfigsResult(resource_type=2, resource_name="a", error=E.NONE, message=None),
-                c.AlterConfigsResult(resource_type=4, resource_name="x", error=E.INVALID_REQUEST, message="no number"),
+                c.AlterConfigsResult(resource_type=4, resource_name="1", error=E.INVALID_REQUEST, message="no"),
             )
         )
         changes = [
@@ -252,20 +254,42 @@ async def test_cm_47_incremental_alter_configs(version: int) -> None:
         values = {
             "resources": [
                 {"resource_type": 2, "resource_name": "a", "configs": changes},
-                {"resource_type": 4, "resource_name": "x", "configs": []},
+                {"resource_type": 4, "resource_name": "1", "configs": []},
             ],
             "validate_only": True,
         }
         answer = await (await h.client()).call(44, version, values)
         assert [(one.resource_type, one.resource_name, one.error_code.value, one.error_message) for one in answer.responses] == [
             (2, "a", 0, None),
-            (4, "x", E.INVALID_REQUEST, "no number"),
+            (4, "1", E.INVALID_REQUEST, "no"),
         ]
         request = h.controller.calls[0][1]
         assert request.validate_only is True
         assert request.resources[0].changes == tuple(
             c.ConfigChange(name=one["name"], op=one["config_operation"], value=one["value"]) for one in changes
         )
+
+
+async def test_cm_47_a_broker_takes_its_own_configs_only() -> None:
+    """As Kafka's ConfigAdminManager: clients send a broker's configs to that broker."""
+    async with Harness() as h:
+        h.controller.answers[m.INCREMENTAL_ALTER_CONFIGS] = lambda request: c.AlterConfigsResponse(
+            resources=tuple(
+                c.AlterConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name, error=E.NONE, message=None)
+                for one in request.resources
+            )
+        )
+        change = {"name": "log.cleaner.threads", "config_operation": 0, "value": "2"}
+        names = ("2", "", "x", "1")
+        resources = [{"resource_type": 4, "resource_name": name, "configs": [change]} for name in names]
+        answer = await (await h.client()).call(44, 1, {"resources": resources, "validate_only": False})
+        assert [(one.resource_name, one.error_code.value, one.error_message) for one in answer.responses] == [
+            ("2", E.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 2"),
+            ("", E.NONE, None),
+            ("x", E.INVALID_REQUEST, "Node id must be an integer, but it is: x"),
+            ("1", E.NONE, None),
+        ]
+        assert [one.resource_name for one in h.controller.calls[0][1].resources] == ["", "1"]
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -308,7 +332,7 @@ async def test_cm_53_update_features(version: int) -> None:
         assert [one.upgrade_type for one in request.updates] == ([1, 3] if version >= 1 else [1, 2])
         assert request.validate_only is (version >= 1)
         if version >= 2:
-            assert (answer.error_code.value, answer.error_message) == (E.INVALID_UPDATE_VERSION, "too high")
+            assert (answer.error_code.value, answer.error_message) == (E.INVALID_UPDATE_VERSION, f"{ALL_FAILED}: too high")
         else:
             assert [(one.feature, one.error_code.value) for one in answer.results] == [("a", 0), ("b", E.INVALID_UPDATE_VERSION)]
 
@@ -317,7 +341,14 @@ async def test_cm_53_update_features(version: int) -> None:
 
         h.controller.answers[m.UPDATE_FEATURES] = refuse
         answer = await client.call(57, version, values)
-        assert (answer.error_code.value, answer.error_message) == (E.INVALID_REQUEST, "no")
+        assert (answer.error_code.value, answer.error_message) == (E.INVALID_REQUEST, f"{ALL_FAILED}: no")
+
+        def lost(_request: Any) -> Any:
+            raise ApiError(E.NOT_CONTROLLER, "elsewhere")
+
+        h.controller.answers[m.UPDATE_FEATURES] = lost
+        answer = await client.call(57, version, values)
+        assert (answer.error_code.value, answer.error_message) == (E.NOT_CONTROLLER, "elsewhere")
 
 
 async def test_cm_12_unregister_broker() -> None:
@@ -343,6 +374,8 @@ EMPTY_REQUESTS: dict[int, dict[str, Any]] = {
     44: {"resources": [], "validate_only": False},
     43: {"election_type": 0, "topic_partitions": []},
     57: {"feature_updates": []},
+    45: {"topics": []},
+    49: {"entries": [], "validate_only": False},
 }
 
 
@@ -367,6 +400,14 @@ NO_CONTROLLER: dict[int, dict[str, Any]] = {
     43: {"election_type": 0, "topic_partitions": [{"topic": "a", "partitions": [0]}]},
     57: {"feature_updates": [{"feature": "a", "max_version_level": 3, "upgrade_type": 1}]},
     64: {"broker_id": 3},
+    45: {"topics": [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [1]}]}], "timeout": 100},
+    46: {"topics": None, "timeout": 100},
+    49: {
+        "entries": [
+            {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": [{"key": "k", "value": 1.0, "remove": False}]}
+        ],
+        "validate_only": False,
+    },
     55: {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
 }
 
@@ -474,8 +515,27 @@ async def test_cm_49_precedence_and_the_synonym_chain() -> None:
         assert (found["segment.bytes"].value, found["segment.bytes"].config_source) == ("20", 2)
         assert (found["index.interval.bytes"].value, found["index.interval.bytes"].config_source) == ("30", 3)
         assert (found["flush.messages"].value, found["flush.messages"].config_source) == ("40", 4)
-        assert (found["retention.ms"].value, found["retention.ms"].config_source) == (str(24 * 3_600_000), 4)
+        # What Kafka shows of a key that is set in another unit: the value, but not where it is from.
+        hours = found["retention.ms"]
+        assert (hours.value, hours.config_source, hours.synonyms) == (str(24 * 3_600_000), 5, ())
         assert (found["cleanup.policy"].value, found["cleanup.policy"].config_source) == ("delete", 5)
+
+
+async def test_cm_49_synonyms_begin_with_the_key_itself() -> None:
+    """As Kafka's ConfigHelper: weaker names follow the key that is described, and are not told without it."""
+    static = {"log.roll.hours": "9", "log.retention.minutes": "7", "log.retention.hours": "8"}
+    async with Harness(configs={(2, "events"): {"retention.ms": "5"}}, config=static) as h:
+        topic = by_name(await describe(h, 2, "events"))
+        assert [(one.name, one.source) for one in topic["retention.ms"].synonyms] == [("retention.ms", 1)]
+        for name in ("flush.ms", "segment.ms", "remote.storage.enable", "leader.replication.throttled.replicas"):
+            assert (topic[name].config_source, topic[name].synonyms) == (5, ()), name
+        broker = by_name(await describe(h, 4, "1"))
+        assert [(one.name, one.value, one.source) for one in broker["log.retention.minutes"].synonyms] == [
+            ("log.retention.minutes", "7", 4),
+            ("log.retention.hours", "8", 4),
+            ("log.retention.hours", "168", 5),
+        ]
+        assert broker["log.retention.ms"].synonyms == ()
 
 
 @pytest.mark.parametrize("version", range(1, 5))
@@ -556,6 +616,7 @@ async def test_cp_14_describe_log_dirs(version: int) -> None:
             "/data/1": [FakeLog(tp=TopicPartition("a", at), size_bytes=100 + at, hw=1, leo=9) for at in (1, 0)],
         }
         h.log_dirs.offline = ["/data/0"]
+        h.log_dirs.space = {"/data/1": DiskSpace(total=1000, usable=400)}
         client = await h.client()
         answer = await client.call(35, version, {"topics": None})
         assert [
@@ -574,6 +635,8 @@ async def test_cp_14_describe_log_dirs(version: int) -> None:
             ("/data/2", 0, [("b", 0, 7, 2, False)]),
             ("/data/0", E.KAFKA_STORAGE_ERROR, []),
         ]
+        if version >= 4:
+            assert [(one.total_bytes, one.usable_bytes) for one in answer.results] == [(1000, 400), (-1, -1), (-1, -1)]
         answer = await client.call(35, version, {"topics": [{"topic": "a", "partitions": [1, 7]}]})
         assert [[topic.name for topic in one.topics] for one in answer.results] == [["a"], [], []]
 

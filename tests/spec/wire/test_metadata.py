@@ -225,6 +225,8 @@ async def test_cp_11_encoded_topics_are_thrown_away_with_their_image() -> None:
                 cluster=h.metadata.image.cluster,
                 topics=old.topics,
                 configs=old.configs,
+                client_quotas=old.client_quotas,
+                scram=old.scram,
                 producer_ids=old.producer_ids,
             )
         )
@@ -292,3 +294,20 @@ async def test_cp_12_describe_topic_partitions_by_name() -> None:
         values["cursor"] = {"topic_name": "missing", "partition_index": 0}
         refused = await client.call(75, 0, values)
         assert {topic.error_code.value for topic in refused.topics} == {E.INVALID_REQUEST}
+
+
+@pytest.mark.parametrize("version", [8, 9, 10, 12, 13])
+async def test_kip_430_operations_are_told_to_those_who_ask(version: int) -> None:
+    """Without an authorizer everybody may do everything that a topic or the cluster has: the bits of a Kafka broker."""
+    async with Harness() as h:
+        client = await h.client()
+        for asked in (False, True, False):
+            flags = {"include_cluster_authorized_operations": asked, "include_topic_authorized_operations": asked}
+            topic = {"name": "events", "topic_id": None}
+            answer = await client.call(3, version, {"topics": [topic], "allow_auto_topic_creation": False, **flags})
+            assert [one.topic_authorized_operations for one in answer.topics] == [3576 if asked else -(2**31)]
+            if version <= 10:
+                assert answer.cluster_authorized_operations == (8096 if asked else -(2**31))
+            values = {"include_cluster_authorized_operations": asked, "endpoint_type": 1, "include_fenced_brokers": False}
+            described = await client.call(60, 2, values)
+            assert described.cluster_authorized_operations == (8096 if asked else -(2**31))

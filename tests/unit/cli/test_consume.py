@@ -50,7 +50,7 @@ class FakeConsumer:
 
 
 def read(consumer: FakeConsumer, timeout: float) -> int:
-    return _loop(consumer, lambda message: message.value() or b"", None, timeout, (0, 1), consumer.clock)
+    return _loop(consumer, lambda message: message.value() or b"", None, timeout, {0, 1}, consumer.clock)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_to_28_files(tmp_path: Path) -> None:
 
 
 def test_to_27_assignments() -> None:
-    assert assignment_text([("orders", 0), ("orders", 2), ("payments", 1)]) == "orders(0,2), payments(1)"
+    assert assignment_text([("orders", 0), ("orders", 2), ("payments", 1)]) == "orders:0,2;payments:1"
     assert assignment_text([]) is None
 
 

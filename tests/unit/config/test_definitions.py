@@ -62,6 +62,11 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(kind: ConfigType, text:
     assert f"some.key={text}" in str(caught.value)
 
 
+def test_what_kafka_takes_is_taken() -> None:
+    """An empty policy neither deletes nor compacts, and any negative size is no limit."""
+    validate_topic_configs({"cleanup.policy": "", "retention.bytes": "-2"})
+
+
 def test_limits_say_what_is_allowed() -> None:
     with pytest.raises(ValueError, match="allowed is a value of at least 3"):
         ConfigKey(name="k", type=ConfigType.INT, default=None, allowed=at_least(3)).parse("2")
@@ -82,7 +87,6 @@ def test_a_sensitive_value_is_not_in_the_message() -> None:
         {"no.such.key": "1"},
         {"min.insync.replicas": "0"},
         {"cleanup.policy": "shred"},
-        {"cleanup.policy": ""},
         {"compression.type": "rar"},
         {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"},
         {"remote.storage.enable": "true"},

@@ -42,7 +42,7 @@ def test_a_value_starts_with_frame_version_type_and_version() -> None:
     ("data", "message"),
     [
         (bytes((2, 2, 0)), "frame version 2, type 2, version 0"),
-        (bytes((1, 11, 0)), "frame version 1, type 11, version 0"),
+        (bytes((1, 13, 0)), "frame version 1, type 13, version 0"),
         (bytes((1, 2, 1)), "frame version 1, type 2, version 1"),
         (bytes((1, 0x80, 2, 0)), "frame version 1, type 256, version 0"),
         (b"", "frame version 0"),

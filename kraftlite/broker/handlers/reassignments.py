@@ -1,0 +1,37 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: asked at any broker, answered by the active controller.
+
+Source: KIP-455, KIP-860; CM-41 to CM-46.
+"""
+
+from __future__ import annotations
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.model.messages.controller import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kraftlite.model.messages.methods import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+
+
+async def alter_reassignments(
+    ctx: BrokerContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Raises ApiError when the request as a whole is refused."""
+    if not request.partitions:
+        return AlterPartitionReassignmentsResponse(results=())
+    response: AlterPartitionReassignmentsResponse = await ctx.controller.call(
+        ALTER_PARTITION_REASSIGNMENTS, request, max(request.timeout_ms, 0)
+    )
+    return response
+
+
+async def list_reassignments(
+    ctx: BrokerContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Raises ApiError when the request as a whole is refused."""
+    response: ListPartitionReassignmentsResponse = await ctx.controller.call(
+        LIST_PARTITION_REASSIGNMENTS, request, max(request.timeout_ms, 0)
+    )
+    return response

@@ -1,0 +1,64 @@
+"""AlterUserScramCredentials, which the active controller decides, and DescribeUserScramCredentials, which any broker knows.
+
+Source: KIP-554; CM-59.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.messages.methods import ALTER_USER_SCRAM_CREDENTIALS
+from kraftlite.model.messages.security import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramResult,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramUser:
+    """`credentials`: (mechanism, iterations)."""
+
+    user: str
+    error: ErrorCode
+    message: str | None
+    credentials: tuple[tuple[int, int], ...] = ()
+
+
+async def alter_scram(ctx: BrokerContext, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    if not request.deletions and not request.upsertions:
+        return AlterUserScramCredentialsResponse(results=())
+    try:
+        response: AlterUserScramCredentialsResponse = await ctx.controller.call(
+            ALTER_USER_SCRAM_CREDENTIALS, request, request.timeout_ms
+        )
+    except ApiError as error:
+        users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
+        return AlterUserScramCredentialsResponse(
+            results=tuple(ScramResult(user=user, error=error.code, message=error.message) for user in users)
+        )
+    return response
+
+
+def describe_scram(ctx: BrokerContext, users: Sequence[str] | None) -> list[ScramUser]:
+    """All users that have credentials for None or none."""
+    by_user: dict[str, list[tuple[int, int]]] = {}
+    credentials = ctx.metadata.image.scram.credentials
+    for name, mechanism in credentials:
+        by_user.setdefault(name, []).append((mechanism, credentials[name, mechanism].iterations))
+    count = Counter(users or ())
+    found = []
+    for user in dict.fromkeys(users) if users else by_user:
+        if count[user] > 1:
+            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            found.append(ScramUser(user=user, error=ErrorCode.DUPLICATE_RESOURCE, message=message))
+        elif user not in by_user:
+            message = f"Attempt to describe a user credential that does not exist: {user}"
+            found.append(ScramUser(user=user, error=ErrorCode.RESOURCE_NOT_FOUND, message=message))
+        else:
+            found.append(ScramUser(user=user, error=ErrorCode.NONE, message=None, credentials=tuple(by_user[user])))
+    return found

@@ -1,0 +1,221 @@
+"""Admin requests that several commands make, on a `ClusterClient`."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kraftlite.cli.wire import ClusterClient, check, code_of
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+
+Partition = tuple[str, int]
+INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    8: "DYNAMIC_GROUP_CONFIG",
+}
+"""`ConfigSource` of a DescribeConfigs response, as Kafka's tools call them."""
+
+
+def describe_configs(cluster: ClusterClient, kind: int, name: str) -> list[Any]:
+    """The entries of one resource, sorted by name, with synonyms. A broker is asked itself. Raises RequestRefused."""
+    own = kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and name.isdigit()
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    values = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
+    (answer,) = cluster.call(32, 4, values, broker=int(name) if own else None).results
+    return sorted(check(answer).configs, key=lambda entry: str(entry.name))
+
+
+def alter_configs(cluster: ClusterClient, kind: int, name: str, changes: Sequence[tuple[str, AlterConfigOp, str | None]]) -> None:
+    """IncrementalAlterConfigs of one resource. Raises RequestRefused."""
+    configs = [{"name": key, "config_operation": int(op), "value": value} for key, op, value in changes]
+    resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+    own = kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and name.isdigit()
+    values = {"resources": [resource], "validate_only": False}
+    (answer,) = cluster.call(44, 1, values, broker=int(name) if own else None).responses
+    check(answer)
+
+
+def list_resources(cluster: ClusterClient, kind: int) -> list[str]:
+    """ListConfigResources of one type, sorted."""
+    found = check(cluster.call(74, 1, {"resource_types": [kind]}))
+    return sorted(str(one.resource_name) for one in found.config_resources)
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found
+
+
+def list_offsets(
+    cluster: ClusterClient, wanted: Mapping[Partition, int], leaders: Mapping[Partition, int | None], *, committed: bool = False
+) -> dict[Partition, tuple[ErrorCode, int, int]]:
+    """(error, offset, timestamp) at a timestamp or one of Kafka's negative ones, each asked at its leader."""
+    found: dict[Partition, tuple[ErrorCode, int, int]] = {}
+    by_leader: dict[int, list[Partition]] = {}
+    for partition in wanted:
+        leader = leaders.get(partition)
+        if leader is None:
+            found[partition] = (ErrorCode.LEADER_NOT_AVAILABLE, -1, -1)
+        else:
+            by_leader.setdefault(leader, []).append(partition)
+    for leader, partitions in sorted(by_leader.items()):
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": at, "current_leader_epoch": -1, "timestamp": wanted[topic, at]} for at in indexes
+                ],
+            }
+            for topic, indexes in by_topic(partitions).items()
+        ]
+        values = {"replica_id": -1, "isolation_level": 1 if committed else 0, "topics": topics, "timeout": 30_000}
+        answer = cluster.call(2, 10, values, broker=leader)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                key = (str(topic.name), int(part.partition_index))
+                found[key] = (code_of(part), int(part.offset), timestamp_of(part.timestamp))
+    return found
+
+
+def timestamp_of(value: Any) -> int:
+    """kio gives an int or a moment."""
+    return int(value) if not hasattr(value, "timestamp") else round(value.timestamp() * 1000)
+
+
+def elect_leaders(
+    cluster: ClusterClient, election_type: int, partitions: Sequence[Partition] | None
+) -> dict[Partition, tuple[ErrorCode, str | None]]:
+    """Raises RequestRefused when the request as a whole is refused."""
+    topics = None
+    if partitions is not None:
+        topics = [{"topic": topic, "partitions": indexes} for topic, indexes in by_topic(partitions).items()]
+    values = {"election_type": election_type, "topic_partitions": topics, "timeout": 30_000}
+    answer = check(cluster.call(43, 2, values))
+    return {
+        (str(topic.topic), int(one.partition_id)): (code_of(one), one.error_message)
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+    }
+
+
+def alter_reassignments(
+    cluster: ClusterClient, wanted: Mapping[Partition, Sequence[int] | None]
+) -> dict[Partition, tuple[ErrorCode, str | None]]:
+    """None cancels. Raises RequestRefused when the request as a whole is refused."""
+    topics = [
+        {"name": topic, "partitions": [{"partition_index": at, "replicas": wanted[topic, at]} for at in indexes]}
+        for topic, indexes in by_topic(wanted).items()
+    ]
+    answer = check(cluster.call(45, 0, {"timeout": 30_000, "topics": topics}))
+    return {
+        (str(topic.name), int(one.partition_index)): (code_of(one), one.error_message)
+        for topic in answer.responses
+        for one in topic.partitions
+    }
+
+
+def list_reassignments(cluster: ClusterClient, partitions: Iterable[Partition] | None = None) -> dict[Partition, Any]:
+    """What is under way: kio's entry with replicas, adding_replicas and removing_replicas."""
+    topics = None
+    if partitions is not None:
+        topics = [{"name": topic, "partition_indexes": indexes} for topic, indexes in by_topic(partitions).items()]
+    answer = check(cluster.call(46, 0, {"timeout": 30_000, "topics": topics}))
+    return {(str(topic.name), int(one.partition_index)): one for topic in answer.topics for one in topic.partitions}
+
+
+def describe_quotas(
+    cluster: ClusterClient, components: Sequence[tuple[str, int, str | None]], *, strict: bool
+) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+    """(entity, quotas) by filter: type, match type (0 exact, 1 default, 2 any), name. Raises RequestRefused."""
+    asked = [{"entity_type": kind, "match_type": match, "match": name} for kind, match, name in components]
+    answer = check(cluster.call(48, 1, {"components": asked, "strict": strict}))
+    return [
+        (
+            {str(part.entity_type): part.entity_name for part in entry.entity},
+            {str(value.key): float(value.value) for value in entry.values},
+        )
+        for entry in answer.entries or ()
+    ]
+
+
+def alter_quotas(cluster: ClusterClient, entity: Mapping[str, str | None], ops: Mapping[str, float | None]) -> None:
+    """None removes. Raises RequestRefused."""
+    entry = {
+        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
+        "ops": [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in ops.items()],
+    }
+    (found,) = cluster.call(49, 1, {"entries": [entry], "validate_only": False}).entries
+    check(found)
+
+
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+
+def describe_scram(cluster: ClusterClient, users: Sequence[str] | None) -> dict[str, list[tuple[int, int]]]:
+    """User to (mechanism, iterations). None: all that have credentials; users that have none are left out."""
+    wanted = None if users is None else [{"name": user} for user in users]
+    answer = check(cluster.call(50, 0, {"users": wanted}))
+    return {
+        str(one.user): [(int(info.mechanism), int(info.iterations)) for info in check(one).credential_infos]
+        for one in answer.results
+        if code_of(one) is not ErrorCode.RESOURCE_NOT_FOUND
+    }
+
+
+def alter_scram(cluster: ClusterClient, user: str, deleted: Sequence[int], added: Mapping[int, tuple[int, str]]) -> None:
+    """`added`: mechanism to iterations and password, of which only the salted one leaves this process. Raises RequestRefused."""
+    upsertions = []
+    for mechanism, (iterations, password) in added.items():
+        salt = secrets.token_bytes(16)
+        algorithm = "sha256" if mechanism == 1 else "sha512"
+        salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, max(iterations, 1))
+        upsertions.append(
+            {"name": user, "mechanism": mechanism, "iterations": iterations, "salt": salt, "salted_password": salted}
+        )
+    values = {"deletions": [{"name": user, "mechanism": one} for one in deleted], "upsertions": upsertions}
+    for result in cluster.call(51, 0, values).results:
+        check(result)
+
+
+def describe_log_dirs(cluster: ClusterClient, broker: int, partitions: Iterable[Partition] | None = None) -> list[dict[str, Any]]:
+    """The log directories of a broker, as kafka-log-dirs prints them, with their sizes."""
+    topics = None
+    if partitions is not None:
+        topics = [{"topic": topic, "partitions": indexes} for topic, indexes in by_topic(partitions).items()]
+    answer = check(cluster.call(35, 4, {"topics": topics}, broker=broker))
+    found = []
+    for directory in answer.results:
+        code = code_of(directory)
+        replicas = [
+            {
+                "partition": f"{topic.name}-{part.partition_index}",
+                "size": int(part.partition_size),
+                "offsetLag": int(part.offset_lag),
+                "isFuture": bool(part.is_future_key),
+            }
+            for topic in directory.topics
+            for part in topic.partitions
+        ]
+        found.append(
+            {
+                "logDir": str(directory.log_dir),
+                "error": None if code is ErrorCode.NONE else code.name,
+                "totalBytes": int(directory.total_bytes),
+                "usableBytes": int(directory.usable_bytes),
+                "partitions": replicas,
+            }
+        )
+    return found

@@ -1,0 +1,74 @@
+"""client-metrics list|describe|alter|delete: the subscriptions of KIP-714, which are stored and not yet asked of clients."""
+
+from __future__ import annotations
+
+import click
+
+from kraftlite.cli.admin_calls import alter_configs, describe_configs, list_resources
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
+from kraftlite.cli.wire import ClusterClient
+from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+
+_KIND = ConfigResourceType.CLIENT_METRICS
+_SUBSCRIPTION_SOURCE = 7
+
+
+@click.command("list")
+@bootstrap_option
+@output_option
+def list_command(bootstrap_server: str | None, output: str) -> None:
+    """Names of all subscriptions, one on a line."""
+    names = list_resources(ClusterClient(bootstrap_of(bootstrap_server)), _KIND)
+    if output == "json":
+        print_json(names)
+        return
+    for name in names:
+        click.echo(name)
+
+
+@click.command("describe")
+@click.argument("name", nargs=-1)
+@bootstrap_option
+@output_option
+def describe_command(name: tuple[str, ...], bootstrap_server: str | None, output: str) -> None:
+    """The subscriptions NAME…, or all."""
+    cluster = ClusterClient(bootstrap_of(bootstrap_server))
+    names = list(name) or list_resources(cluster, _KIND)
+    found = {one: {str(entry.name): entry.value for entry in describe_configs(cluster, _KIND, one)} for one in names}
+    if output == "json":
+        print_json(found)
+        return
+    for one, values in found.items():
+        click.echo(f"Client metrics configs for {one} are:")
+        for key, value in values.items():
+            click.echo(f"  {key}={value}")
+
+
+@click.command("alter")
+@click.argument("name")
+@click.option("--set", "set_", multiple=True, metavar="KEY=VALUE", help="metrics, interval.ms or match.")
+@click.option("--delete", multiple=True, metavar="KEY", help="Back to the default.")
+@bootstrap_option
+def alter_command(name: str, set_: tuple[str, ...], delete: tuple[str, ...], bootstrap_server: str | None) -> None:
+    """Create or change the subscription NAME."""
+    changes: list[tuple[str, AlterConfigOp, str | None]] = []
+    changes += [(key, AlterConfigOp.SET, value) for key, value in pairs(set_, "--set").items()]
+    changes += [(key, AlterConfigOp.DELETE, None) for key in delete]
+    if not changes:
+        raise click.UsageError("nothing to do: give --set or --delete")
+    alter_configs(ClusterClient(bootstrap_of(bootstrap_server)), _KIND, name, changes)
+    click.echo(f"Altered client metrics config for {name}.")
+
+
+@click.command("delete")
+@click.argument("name")
+@bootstrap_option
+def delete_command(name: str, bootstrap_server: str | None) -> None:
+    """Delete the subscription NAME."""
+    cluster = ClusterClient(bootstrap_of(bootstrap_server))
+    entries = describe_configs(cluster, _KIND, name)
+    present = [str(one.name) for one in entries if int(one.config_source) == _SUBSCRIPTION_SOURCE]
+    if not present:
+        raise click.ClickException(f"there is no subscription {name}")
+    alter_configs(cluster, _KIND, name, [(key, AlterConfigOp.DELETE, None) for key in present])
+    click.echo(f"Deleted client metrics config for {name}.")

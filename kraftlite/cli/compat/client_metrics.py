@@ -1,0 +1,70 @@
+"""kafka-client-metrics. Source: KIP-714; Kafka's ClientMetricsCommand."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Sequence
+
+import click
+
+from kraftlite.cli.admin_calls import alter_configs, describe_configs, list_resources
+from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap, exactly_one
+from kraftlite.cli.wire import ClusterClient
+from kraftlite.model.ids import random_uuid, uuid_to_str
+from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+
+KIND = ConfigResourceType.CLIENT_METRICS
+
+
+def run(arguments: Sequence[str]) -> int:
+    parser = Parser("kafka-client-metrics", "This tool helps to manipulate and describe client metrics configurations.")
+    parser.connection()
+    for name in ("alter", "delete", "describe", "list", "generate-name"):
+        parser.add_argument(f"--{name}", action="store_true")
+    for name in ("name", "interval", "metrics", "match"):
+        parser.add_argument(f"--{name}")
+    options = parser.read(arguments)
+    message = "Command must include exactly one action: --alter, --delete, --describe or --list."
+    action = exactly_one(options, ("alter", "delete", "describe", "list"), message)
+    cluster = ClusterClient(bootstrap(options))
+    if action == "list":
+        click.echo("\n".join(list_resources(cluster, KIND)))
+    elif action == "describe":
+        for name in [options.name] if options.name else list_resources(cluster, KIND):
+            describe(cluster, name)
+    elif action == "delete":
+        if not options.name:
+            raise UsageError("A client metrics resource name must be specified with --delete")
+        delete(cluster, options.name)
+    else:
+        _alter(cluster, options)
+    return 0
+
+
+def describe(cluster: ClusterClient, name: str) -> None:
+    click.echo(f"Client metrics configs for {name} are:")
+    for entry in describe_configs(cluster, KIND, name):
+        click.echo(f"  {entry.name}={entry.value}")
+
+
+def delete(cluster: ClusterClient, name: str) -> None:
+    present = [str(one.name) for one in describe_configs(cluster, KIND, name) if int(one.config_source) == 7]
+    alter_configs(cluster, KIND, name, [(key, AlterConfigOp.DELETE, None) for key in present])
+    click.echo(f"Deleted client metrics config for {name}.")
+
+
+def _alter(cluster: ClusterClient, options: argparse.Namespace) -> None:
+    if bool(options.name) == options.generate_name:
+        raise UsageError("One of --name or --generate-name must be specified with --alter")
+    name = options.name or uuid_to_str(random_uuid(random.SystemRandom()))
+    given = {"interval.ms": options.interval, "metrics": options.metrics, "match": options.match}
+    changes = [
+        (key, AlterConfigOp.SET if value else AlterConfigOp.DELETE, value or None)
+        for key, value in given.items()
+        if value is not None
+    ]
+    if not changes:
+        raise UsageError("One of --interval, --metrics or --match must be specified with --alter")
+    alter_configs(cluster, KIND, name, changes)
+    click.echo(f"Altered client metrics config for {name}.")

@@ -1,0 +1,102 @@
+"""Properties of Kafka's Java clients as librdkafka's, for the tools that produce and consume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kraftlite.cli.compat.tool import UsageError, check_properties, key_values
+from kraftlite.local.client import client_config
+
+_RENAMED: Final = {
+    "delivery.timeout.ms": "message.timeout.ms",
+    "max.in.flight.requests.per.connection": "max.in.flight.requests.per.connection",
+    "buffer.memory": None,
+    "max.block.ms": None,
+    "metadata.max.age.ms": "metadata.max.age.ms",
+    "connections.max.idle.ms": "connections.max.idle.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "max.request.size": "message.max.bytes",
+    "request.timeout.ms": None,
+    "default.api.timeout.ms": None,
+    "max.poll.records": None,
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.partition.fetch.bytes": "max.partition.fetch.bytes",
+    "key.serializer": None,
+    "value.serializer": None,
+    "key.deserializer": None,
+    "value.deserializer": None,
+    "partitioner.class": None,
+    "interceptor.classes": None,
+    "metric.reporters": None,
+    "enable.metrics.push": None,
+    "retries": "retries",
+    "exclude.internal.topics": None,
+    "share.acknowledgement.mode": None,
+}
+"""Java's name to librdkafka's; None for what has no meaning here."""
+
+_ASSIGNORS: Final = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def translated(values: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if key == "partition.assignment.strategy":
+            found[key] = ",".join(assignor(one) for one in value.split(","))
+            continue
+        name = _RENAMED.get(key, key)
+        if name is not None:
+            found[name] = value
+    return found
+
+
+def assignor(name: str) -> str:
+    """librdkafka's name of a Java assignor."""
+    found = _ASSIGNORS.get(name.strip())
+    if found is None:
+        raise UsageError(f"partition.assignment.strategy={name.strip()} is not supported; allowed are {', '.join(_ASSIGNORS)}")
+    return found
+
+
+def properties(files: Sequence[tuple[str | None, str]], items: Sequence[tuple[Sequence[str], str]]) -> dict[str, Any]:
+    """The properties of files, then those given one by one, as librdkafka's. (value, option) each."""
+    found: dict[str, str] = {}
+    for path, option in files:
+        found.update(check_properties(path, option))
+    for given, option in items:
+        found.update(key_values(given, option))
+    found.pop("bootstrap.servers", None)
+    return translated(found)
+
+
+def producer(bootstrap: str, values: Mapping[str, Any]) -> Any:
+    """A librdkafka producer that hashes keys as Java's does. UsageError for properties that it does not take."""
+    from confluent_kafka import Producer
+
+    config: dict[str, Any] = {**client_config(bootstrap), "partitioner": "murmur2_random", **values}
+    if str(values.get("acks", "all")) in ("all", "-1") and "retries" not in values:
+        config.setdefault("enable.idempotence", True)  # as Java's producer by default
+    return _made(Producer, config)
+
+
+def consumer(bootstrap: str, values: Mapping[str, Any]) -> Any:
+    from confluent_kafka import Consumer
+
+    return _made(Consumer, {**client_config(bootstrap), **values})
+
+
+def _made(make: Any, config: dict[str, Any]) -> Any:
+    from confluent_kafka import KafkaException
+
+    from kraftlite.cli.kafka import kafka_message
+
+    try:
+        return make(config)
+    except KafkaException as error:
+        raise UsageError(kafka_message(error)) from None

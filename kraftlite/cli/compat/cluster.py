@@ -1,0 +1,63 @@
+"""kafka-cluster. Source: TO-36; Kafka's ClusterTool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, check_properties
+from kraftlite.cli.wire import ClusterClient, RequestRefused, check
+from kraftlite.model.errors import ErrorCode
+
+
+def run(arguments: Sequence[str]) -> int:
+    parser = Parser("kafka-cluster", "The Kafka cluster tool.")
+    actions = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name in ("cluster-id", "unregister", "list-endpoints"):
+        action = actions.add_parser(name, tool=f"kafka-cluster {name}")
+        action.add_argument("--bootstrap-server", "-b")
+        action.add_argument("--bootstrap-controller", "-C")
+        action.add_argument("--config", "-c", metavar="FILE")
+        if name == "unregister":
+            action.add_argument("--id", "-i", type=int)
+        if name == "list-endpoints":
+            action.add_argument("--include-fenced-brokers", action="store_true")
+    options = parser.read(arguments)
+    if options.command is None:
+        raise UsageError("too few arguments: one of cluster-id, unregister, list-endpoints")
+    check_properties(options.config, "--config")
+    cluster = ClusterClient(bootstrap(options))
+    if options.command == "cluster-id":
+        cluster.brokers()
+        click.echo(f"Cluster ID: {cluster.cluster_id}")
+    elif options.command == "unregister":
+        if options.id is None:
+            raise UsageError("argument --id is required")
+        _unregister(cluster, options.id)
+    else:
+        _endpoints(cluster, fenced=options.include_fenced_brokers)
+    return 0
+
+
+def _unregister(cluster: ClusterClient, broker_id: int) -> None:
+    try:
+        check(cluster.call(64, 0, {"broker_id": broker_id}))
+    except RequestRefused as error:
+        if error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
+            raise
+        raise ToolError(f"{error.reason}") from None
+    click.echo(f"Broker {broker_id} is no longer registered.")
+
+
+def _endpoints(cluster: ClusterClient, *, fenced: bool) -> None:
+    values = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": fenced}
+    brokers = sorted(check(cluster.call(60, 2, values)).brokers, key=lambda one: int(one.broker_id))
+    rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]
+    for one in brokers:
+        state = "fenced" if one.is_fenced else "unfenced"
+        rows.append([str(one.broker_id), str(one.host), str(one.port), one.rack or "null", state, "broker"])
+    least = (10, 4, 10, 10, 10, 15)
+    widths = [max(least[at], *(len(row[at]) for row in rows)) for at in range(len(rows[0]))]
+    for row in rows:
+        click.echo(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,48 @@
+"""kafka-dump-log. Source: TO-23, TO-24; Kafka's DumpLogSegments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError
+
+_DECODERS = ("cluster-metadata-decoder", "offsets-decoder", "transaction-log-decoder", "share-group-state-decoder")
+_KNOWN_DECODERS = ("kafka.serializer.StringDecoder", "org.apache.kafka.tools.api.StringDecoder")
+
+
+def run(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        "kafka-dump-log",
+        "This tool helps to parse a log file and dump its contents to the console, useful for debugging a seemingly corrupt log "
+        "segment.",
+    )
+    parser.add_argument("--files", metavar="FILE,…")
+    for name in ("print-data-log", "deep-iteration", "index-sanity-check", "verify-index-only", "skip-record-metadata"):
+        parser.add_argument(f"--{name}", action="store_true")
+    for name in _DECODERS:
+        parser.add_argument(f"--{name}", action="store_true")
+    for name in ("max-message-size", "max-bytes"):
+        parser.add_argument(f"--{name}", type=int)
+    for name in ("key-decoder-class", "value-decoder-class"):
+        parser.add_argument(f"--{name}")
+    options = parser.read(arguments)
+    if not options.files:
+        raise UsageError('Missing required argument "[files]"')
+    for name in ("key_decoder_class", "value_decoder_class"):
+        value = getattr(options, name)
+        if value is not None and value not in _KNOWN_DECODERS:
+            raise ToolError(f"--{name.replace('_', '-')} {value} is not supported; allowed is {_KNOWN_DECODERS[-1]}")
+    from kraftlite.cli.dump import PLAIN, SUFFIXES, Report, dump_file
+
+    decoded = any(getattr(options, name.replace("-", "_")) for name in _DECODERS)
+    shown = options.print_data_log or options.deep_iteration or decoded
+    report = Report(as_json=False, batches_only=not shown)
+    for item in options.files.split(","):
+        path = Path(item.strip())
+        if not path.exists():
+            raise ToolError(f"{path}: No such file or directory")
+        if path.suffix not in SUFFIXES and path.name not in PLAIN:
+            raise ToolError(f"Ignoring unknown file {path}")
+        dump_file(path, report, options.max_bytes)
+    return 0

@@ -1,0 +1,146 @@
+"""kafka-producer-perf-test. Source: TO-32; Kafka's ProducerPerformance."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kraftlite.cli.compat import clients
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, check_properties, key_values
+
+_WINDOW_S = 5.0
+_POLL_EVERY = 200
+_MIB = 1024.0 * 1024.0
+
+
+def _parser() -> Parser:
+    parser = Parser("kafka-producer-perf-test", "This tool is used to verify the producer performance.")
+    parser.connection()
+    for name in ("num-records", "record-size", "throughput", "warmup-records", "transaction-duration-ms"):
+        parser.add_argument(f"--{name}", type=int)
+    for name in ("topic", "payload-file", "payload-delimiter", "transactional-id", "reporting-interval"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--payload-monotonic", action="store_true")
+    parser.add_argument("--print-metrics", action="store_true")
+    parser.add_argument("--producer-props", "--command-property", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--producer.config", dest="producer_config", metavar="FILE")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    options = _parser().read(arguments)
+    for name in ("topic", "num_records", "throughput"):
+        if getattr(options, name) is None:
+            raise UsageError(f"argument --{name.replace('_', '-')} is required")
+    if sum((options.record_size is not None, options.payload_file is not None, options.payload_monotonic)) != 1:
+        raise UsageError("one of the arguments --record-size --payload-file --payload-monotonic is required")
+    for name in ("print_metrics", "transactional_id", "transaction_duration_ms", "warmup_records"):
+        if getattr(options, name):
+            raise UsageError(f"--{name.replace('_', '-')} is not supported")
+    values = check_properties(options.producer_config, "--producer.config")
+    values.update(check_properties(options.command_config, "--command-config"))
+    values.update(key_values(options.producer_props, "--producer-props"))
+    options.bootstrap_server = options.bootstrap_server or values.get("bootstrap.servers")
+    options.command_config = None
+    brokers = bootstrap(options)
+    values.pop("bootstrap.servers", None)
+    Run(clients.producer(brokers, clients.translated(values)), options).go()
+    return 0
+
+
+class Run:
+    """One measurement: latencies in ms from the call to the acknowledgement."""
+
+    def __init__(self, producer: Any, options: argparse.Namespace) -> None:
+        self._producer = producer
+        self._options = options
+        self._payloads = self._read()
+        self._latencies: list[float] = []
+        self._window: list[float] = []
+        self._window_began = time.monotonic()
+        self._bytes = self._window_bytes = 0
+        self._failed = 0
+
+    def _read(self) -> list[bytes]:
+        if self._options.record_size is not None:
+            if self._options.record_size <= 0:
+                raise UsageError("--record-size should be greater than zero")
+            return [bytes(random.randrange(65, 91) for _ in range(self._options.record_size))]
+        if self._options.payload_file is None:
+            return []
+        delimiter = (self._options.payload_delimiter or "\\n").replace("\\n", "\n")
+        found = [line.encode() for line in Path(self._options.payload_file).read_text().split(delimiter) if line]
+        if not found:
+            raise ToolError("Payload file contains no records")
+        return found
+
+    def go(self) -> None:
+        options = self._options
+        began = time.monotonic()
+        for number in range(options.num_records):
+            payload = random.choice(self._payloads) if self._payloads else str(number).encode()
+            self._send(payload)
+            if number % _POLL_EVERY == 0:
+                self._producer.poll(0)
+                self._report_window()
+            if options.throughput >= 0:
+                due = began + (number + 1) / max(options.throughput, 1)
+                while time.monotonic() < due:
+                    self._producer.poll(min(0.01, max(0.0, due - time.monotonic())))
+        while self._producer.flush(0.5):
+            self._report_window()
+        self._total(time.monotonic() - began)
+        if self._failed:
+            raise ToolError(f"{self._failed} of {options.num_records} records were not acknowledged")
+
+    def _send(self, payload: bytes) -> None:
+        sent = time.monotonic()
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                self._failed += 1
+                return
+            latency = (time.monotonic() - sent) * 1000
+            self._latencies.append(latency)
+            self._window.append(latency)
+            self._bytes += len(payload)
+            self._window_bytes += len(payload)
+
+        while True:
+            try:
+                self._producer.produce(self._options.topic, value=payload, on_delivery=delivered)
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+
+    def _report_window(self) -> None:
+        now = time.monotonic()
+        seconds = now - self._window_began
+        if seconds < _WINDOW_S:
+            return
+        count = len(self._window)
+        average, worst = (sum(self._window) / count, max(self._window)) if count else (0.0, 0.0)
+        click.echo(
+            f"{count} records sent, {count / seconds:.1f} records/sec ({self._window_bytes / seconds / _MIB:.2f} MB/sec), "
+            f"{average:.1f} ms avg latency, {worst:.1f} ms max latency."
+        )
+        self._window, self._window_bytes, self._window_began = [], 0, now
+
+    def _total(self, seconds: float) -> None:
+        found = sorted(self._latencies) or [0.0]
+        count = len(self._latencies)
+
+        def at(share: float) -> int:
+            return round(found[min(len(found) - 1, int(share * len(found)))])
+
+        click.echo(
+            f"{count} records sent, {count / seconds:.6f} records/sec ({self._bytes / seconds / _MIB:.2f} MB/sec), "
+            f"{sum(found) / len(found):.2f} ms avg latency, {found[-1]:.2f} ms max latency, {at(0.5)} ms 50th, "
+            f"{at(0.95)} ms 95th, {at(0.99)} ms 99th, {at(0.999)} ms 99.9th."
+        )

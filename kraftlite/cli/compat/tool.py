@@ -1,0 +1,197 @@
+"""What the tools share: how options are read, and how a tool ends.
+
+Options are read as Kafka's tools read them: `--name value` or `--name=value`, and a name may be shortened while it is unique. An
+option that a tool does not have is an error that names it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from kraftlite.cli.common import bootstrap_of
+from kraftlite.model.errors import ErrorCode
+
+
+class UsageError(Exception):
+    """Wrong options: the message and the usage on standard error, status 1."""
+
+
+class ToolError(Exception):
+    """What the cluster or the user's data refused. The message is what Kafka's exception says."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An option parser whose errors are UsageError."""
+
+    def __init__(self, tool: str, about: str = "", **more: Any) -> None:
+        more.pop("prog", None)  # argparse's idea of what a subcommand is called
+        super().__init__(prog=tool, description=about or None, formatter_class=argparse.RawDescriptionHelpFormatter, **more)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Raises UsageError; SystemExit(0) for --help and --version."""
+        if "--version" in arguments:
+            click.echo(kafka_version())
+            raise SystemExit(0)
+        found, rest = self.parse_known_args(list(arguments))
+        for item in rest:
+            if item.startswith("-"):
+                raise UsageError(f"{item.partition('=')[0].lstrip('-')} is not a recognized option")
+            raise UsageError(f"{item} is not expected here")
+        return found
+
+    def connection(self, *, controller: bool = False) -> None:
+        """`--bootstrap-server` and `--command-config`."""
+        self.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED: the brokers to connect to.")
+        if controller:
+            self.add_argument("--bootstrap-controller", metavar="HOST:PORT,…", help="Not supported: controllers speak gRPC here.")
+        self.add_argument("--command-config", metavar="FILE", help="Properties of the admin client.")
+
+
+def kafka_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"4.1.0 (kraftlite {version('kraftlite')})"
+    except PackageNotFoundError:
+        return "4.1.0 (kraftlite)"
+
+
+def bootstrap(options: argparse.Namespace, *, name: str = "--bootstrap-server") -> str:
+    """The brokers to ask. Unlike Kafka's tools this takes the local cluster when nothing is named."""
+    if getattr(options, "bootstrap_controller", None):
+        raise UsageError("--bootstrap-controller: controllers speak gRPC here and have no Kafka port; give --bootstrap-server")
+    check_properties(getattr(options, "command_config", None), "--command-config")
+    given = getattr(options, "bootstrap_server", None)
+    try:
+        return bootstrap_of(given)
+    except click.UsageError as error:
+        raise UsageError(error.message) from None
+    except click.ClickException as error:
+        raise UsageError(f'Missing required argument "[{name.lstrip("-")}]" ({error.message})') from None
+
+
+def check_properties(path: str | None, option: str) -> dict[str, str]:
+    """The properties of a client's file. What the connection cannot do is refused, the rest is the caller's."""
+    if path is None:
+        return {}
+    values = read_properties(path, option)
+    protocol = values.get("security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise UsageError(f"{option} {path}: security.protocol={protocol} is not supported; allowed is PLAINTEXT")
+    return values
+
+
+def read_properties(path: str, option: str) -> dict[str, str]:
+    from kraftlite.config.properties import parse_properties
+
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror or error}") from None
+    return {item.key: item.value for item in parse_properties(text)}
+
+
+def key_values(items: Sequence[str], option: str) -> dict[str, str]:
+    """`k=v` arguments as a dict."""
+    found = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{option} {item}: allowed is key=value")
+        found[key.strip()] = value
+    return found
+
+
+def exactly_one(options: argparse.Namespace, names: Sequence[str], message: str) -> str:
+    chosen = [name for name in names if getattr(options, name.replace("-", "_")) not in (None, False)]
+    if len(chosen) != 1:
+        raise UsageError(message)
+    return chosen[0]
+
+
+def finish(tool: str, run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
+    """Run a tool; its errors become Kafka's lines and status 1."""
+    from kraftlite.local.state import LocalError
+
+    try:
+        return run(arguments)
+    except UsageError as error:
+        click.echo(f"{error}\n(see {tool} --help)", err=True)
+    except (ToolError, LocalError) as error:
+        click.echo(f"Error: {error}", err=True)
+    except click.ClickException as error:
+        click.echo(f"Error: {error.format_message()}", err=True)
+    except SystemExit as ended:
+        return int(ended.code) if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except OSError as error:
+        click.echo(f"Error: {error}", err=True)
+    except Exception as error:
+        if "confluent_kafka" not in sys.modules:
+            raise
+        from confluent_kafka import KafkaException
+
+        from kraftlite.cli.kafka import kafka_message
+
+        if not isinstance(error, KafkaException):
+            raise
+        click.echo(f"Error: {kafka_message(error)}", err=True)
+    return 1
+
+
+_CLASSES: Final = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: "TopicExistsException",
+    ErrorCode.NON_EMPTY_GROUP: "GroupNotEmptyException",
+    ErrorCode.INVALID_CONFIG: "InvalidConfigurationException",
+    ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
+    ErrorCode.MESSAGE_TOO_LARGE: "RecordTooLargeException",
+    ErrorCode.INVALID_PARTITIONS: "InvalidPartitionsException",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
+}
+_TEXTS: Final = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (
+        "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it."
+    ),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+    ErrorCode.LEADER_NOT_AVAILABLE: (
+        "There is no leader for this topic-partition as we are in the middle of a leadership election."
+    ),
+    ErrorCode.OFFSET_OUT_OF_RANGE: "The requested offset is not within the range of offsets maintained by the server.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+}
+
+
+def java_exception(code: ErrorCode, message: str | None = None) -> str:
+    """What an exception of Kafka's client looks like: `org.apache.kafka.common.errors.GroupNotEmptyException: The group …`."""
+    name = _CLASSES.get(code)
+    if name is None:
+        words = "".join(part.capitalize() for part in code.name.split("_"))
+        name = words if words.endswith("Exception") else f"{words}Exception"
+    return f"org.apache.kafka.common.errors.{name}: {message or _TEXTS.get(code, code.name)}"
+
+
+def java_double(value: float) -> str:
+    """A double as Java prints it: 1024.0, 1.048576E7."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    text = repr(float(value))
+    if text in ("inf", "-inf", "nan"):
+        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[text]
+    mantissa, exponent = f"{value:.17e}".split("e")
+    for digits in range(1, 18):
+        mantissa, exponent = f"{value:.{digits}e}".split("e")
+        if float(f"{mantissa}e{exponent}") == value:
+            break
+    return f"{mantissa}E{int(exponent)}"

@@ -1,0 +1,115 @@
+"""kafka-verifiable-producer: numbered records, and a JSON line for each acknowledgement. Source: TO-29; VerifiableProducer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from kraftlite.cli.compat import clients
+from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap
+
+
+def say(name: str, **facts: Any) -> None:
+    """One event, as the verifiable tools print it."""
+    click.echo(json.dumps({"timestamp": int(time.time() * 1000), "name": name, **facts}, separators=(",", ":")))
+
+
+def run(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        "kafka-verifiable-producer", "This tool produces increasing integers and prints JSON for each acknowledgement."
+    )
+    parser.connection()
+    parser.add_argument("--topic")
+    parser.add_argument("--max-messages", type=int, default=-1)
+    parser.add_argument("--throughput", type=int, default=-1)
+    parser.add_argument("--acks", type=int, choices=(0, 1, -1), default=-1)
+    parser.add_argument("--producer.config", dest="producer_config", metavar="FILE")
+    parser.add_argument("--message-create-time", type=int, default=-1)
+    parser.add_argument("--value-prefix", type=int)
+    parser.add_argument("--repeating-keys", type=int)
+    options = parser.read(arguments)
+    if not options.topic:
+        raise UsageError("argument --topic is required")
+    files = [(options.command_config, "--command-config"), (options.producer_config, "--producer.config")]
+    config = {"acks": options.acks, "retries": 0, "enable.idempotence": False, "linger.ms": 0, **clients.properties(files, [])}
+    Writer(clients.producer(bootstrap(options), config), options).go()
+    return 0
+
+
+class Writer:
+    """Sends until it has sent enough or is told to stop, then tells how much was acknowledged."""
+
+    def __init__(self, producer: Any, options: argparse.Namespace) -> None:
+        self._producer = producer
+        self._options = options
+        self._stopping = False
+        self._sent = self._acked = 0
+
+    def go(self) -> None:
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for number in before:
+                signal.signal(number, self._stop)
+        except ValueError:
+            before = {}  # not the main thread: nobody sends it signals
+        began = time.monotonic()
+        say("startup_complete")
+        try:
+            self._send_all(began)
+            self._producer.flush()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        say("shutdown_complete")
+        rate = self._acked / max(time.monotonic() - began, 1e-3)
+        say(
+            "tool_data",
+            sent=self._sent,
+            acked=self._acked,
+            target_throughput=self._options.throughput,
+            avg_throughput=rate,
+        )
+
+    def _stop(self, _number: int, _frame: object) -> None:
+        self._stopping = True
+
+    def _send_all(self, began: float) -> None:
+        options = self._options
+        while not self._stopping and (options.max_messages < 0 or self._sent < options.max_messages):
+            self._send(self._sent)
+            self._producer.poll(0)
+            if options.throughput > 0:
+                due = began + self._sent / options.throughput
+                while not self._stopping and time.monotonic() < due:
+                    self._producer.poll(min(0.05, max(0.0, due - time.monotonic())))
+
+    def _send(self, number: int) -> None:
+        options = self._options
+        value = str(number) if options.value_prefix is None else f"{options.value_prefix}.{number}"
+        key = None if options.repeating_keys is None else str(number % options.repeating_keys)
+        arguments: dict[str, Any] = {"value": value.encode(), "key": None if key is None else key.encode()}
+        if options.message_create_time >= 0:
+            arguments["timestamp"] = options.message_create_time + number
+
+        def delivered(error: Any, message: Any) -> None:
+            facts = {"key": key, "value": value}
+            if error is not None:
+                say("producer_send_error", topic=options.topic, exception=error.name(), message=error.str(), **facts)
+                return
+            self._acked += 1
+            offset, partition = message.offset(), message.partition()
+            say("producer_send_success", **facts, offset=offset, topic=options.topic, partition=partition)
+
+        while True:
+            try:
+                self._producer.produce(options.topic, on_delivery=delivered, **arguments)
+                break
+            except BufferError:
+                self._producer.poll(0.05)
+        self._sent += 1

@@ -1,0 +1,177 @@
+"""feature describe|upgrade|downgrade|disable, in the layout of kafka-features (TO-25)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
+from kraftlite.cli.wire import ClusterClient, check, code_of
+from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSIONS
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.messages.controller import FeatureUpgradeType
+
+Update = tuple[str, int]
+_VERB = {
+    FeatureUpgradeType.UPGRADE: ("upgrade", "upgraded"),
+    FeatureUpgradeType.SAFE_DOWNGRADE: ("downgrade", "downgraded"),
+    FeatureUpgradeType.UNSAFE_DOWNGRADE: ("downgrade", "downgraded"),
+}
+
+
+@dataclass(frozen=True)
+class Feature:
+    """As a broker tells it in ApiVersions. `finalized` 0: not finalized."""
+
+    name: str
+    min_level: int
+    max_level: int
+    finalized: int
+
+
+def fetch_features(cluster: ClusterClient) -> tuple[list[Feature], int]:
+    """Supported features by name, and the epoch of the finalized ones; -1 when it is not known."""
+    values = {"client_software_name": "kraftlite", "client_software_version": "1"}
+    found = check(cluster.call(18, 4, values))
+    finalized = {str(one.name): int(one.max_version_level) for one in found.finalized_features}
+    features = [
+        Feature(str(one.name), int(one.min_version), int(one.max_version), finalized.pop(str(one.name), 0))
+        for one in found.supported_features
+    ]
+    features += [Feature(name, level, level, level) for name, level in finalized.items()]
+    return sorted(features, key=lambda feature: feature.name), int(found.finalized_features_epoch)
+
+
+def level_text(name: str, level: int) -> str:
+    """`metadata.version` has names for its levels."""
+    known = METADATA_VERSIONS.get(level) if name == METADATA_VERSION else None
+    return str(level) if known is None else known.name
+
+
+def level_of(name: str, text: str) -> int:
+    """A number, or for `metadata.version` the name of a version or of a release. ValueError for what there is not."""
+    if text.isdigit():
+        return int(text)
+    if name == METADATA_VERSION:
+        found = [level for level, version in METADATA_VERSIONS.items() if text in (version.name, version.release)]
+        if found:
+            return max(found)
+        names = ", ".join(version.name for version in METADATA_VERSIONS.values())
+        raise ValueError(f"Unknown metadata.version {text}. Supported metadata.version are {names}")
+    raise ValueError(f"Can't parse feature=level string {name}={text}: level is not a number")
+
+
+def feature_lines(features: Sequence[Feature], epoch: int) -> list[str]:
+    return [
+        f"Feature: {one.name:<42}SupportedMinVersion: {level_text(one.name, one.min_level):<17}"
+        f"SupportedMaxVersion: {level_text(one.name, one.max_level):<17}"
+        f"FinalizedVersionLevel: {level_text(one.name, one.finalized):<17}Epoch: {epoch if epoch >= 0 else '-'}"
+        for one in features
+    ]
+
+
+def update_features(
+    cluster: ClusterClient, updates: Sequence[Update], kind: FeatureUpgradeType, *, dry_run: bool
+) -> tuple[list[str], int]:
+    """The line for each update, and how many were refused: all of them when one was."""
+    values = {
+        "timeout": 30_000,
+        "feature_updates": [{"feature": name, "max_version_level": level, "upgrade_type": int(kind)} for name, level in updates],
+        "validate_only": dry_run,
+    }
+    answer = cluster.call(57, 2, values)
+    code = code_of(answer)
+    verb, done = _VERB[kind]
+    lines = []
+    for name, level in updates:
+        do, did = ("disable", "disabled") if level == 0 else (verb, done)
+        to = "" if level == 0 else f" to {level}"
+        if code is ErrorCode.NONE:
+            lines.append(f"{name} can be {did}{to}." if dry_run else f"{name} was {did}{to}.")
+        else:
+            reason = answer.error_message or code.name
+            lines.append(f"{'Can not' if dry_run else 'Could not'} {do} {name}{to}. {reason}")
+    return lines, 0 if code is ErrorCode.NONE else len(updates)
+
+
+@click.command("describe")
+@bootstrap_option
+@output_option
+def describe_features(bootstrap_server: str | None, output: str) -> None:
+    """The features of the cluster: what its brokers support and what is finalized."""
+    features, epoch = fetch_features(ClusterClient(bootstrap_of(bootstrap_server)))
+    if output == "json":
+        print_json({"epoch": epoch, "features": [one.__dict__ for one in features]})
+        return
+    for line in feature_lines(features, epoch):
+        click.echo(line)
+
+
+def _updates(feature: Sequence[str], metadata: str | None) -> list[Update]:
+    found: list[Update] = []
+    try:
+        if metadata is not None:
+            found.append((METADATA_VERSION, level_of(METADATA_VERSION, metadata)))
+        for item in feature:
+            name, equals, text = item.partition("=")
+            if not equals:
+                raise click.UsageError(f"--feature {item}: allowed is name=level")
+            found.append((name.strip(), level_of(name.strip(), text.strip())))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return found
+
+
+def _run(bootstrap: str, updates: list[Update], kind: FeatureUpgradeType, *, dry_run: bool) -> None:
+    lines, failed = update_features(ClusterClient(bootstrap), updates, kind, dry_run=dry_run)
+    for line in lines:
+        click.echo(line)
+    if failed:
+        raise click.ClickException(f"{failed} out of {len(updates)} operation(s) failed.")
+
+
+_FEATURE = click.option("--feature", multiple=True, metavar="NAME=LEVEL", help="A feature; repeatable.")
+_METADATA = click.option("--metadata", metavar="V", help="The level of metadata.version, for example 4.1-IV0 or 4.1.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say whether it could be done.")
+_UNSAFE = click.option("--unsafe", is_flag=True, help="Even when metadata may be lost.")
+
+
+@click.command("upgrade")
+@_FEATURE
+@_METADATA
+@_DRY_RUN
+@bootstrap_option
+def upgrade_features(feature: tuple[str, ...], metadata: str | None, dry_run: bool, bootstrap_server: str | None) -> None:
+    """Finalize features at higher levels; without any, metadata.version at the latest."""
+    updates = _updates(feature, metadata) or [(METADATA_VERSION, LATEST_METADATA_VERSION)]
+    _run(bootstrap_of(bootstrap_server), updates, FeatureUpgradeType.UPGRADE, dry_run=dry_run)
+
+
+@click.command("downgrade")
+@_FEATURE
+@_METADATA
+@_UNSAFE
+@_DRY_RUN
+@bootstrap_option
+def downgrade_features(
+    feature: tuple[str, ...], metadata: str | None, unsafe: bool, dry_run: bool, bootstrap_server: str | None
+) -> None:
+    """Finalize features at lower levels."""
+    updates = _updates(feature, metadata)
+    if not updates:
+        raise click.UsageError("nothing to do: give --feature or --metadata")
+    kind = FeatureUpgradeType.UNSAFE_DOWNGRADE if unsafe else FeatureUpgradeType.SAFE_DOWNGRADE
+    _run(bootstrap_of(bootstrap_server), updates, kind, dry_run=dry_run)
+
+
+@click.command("disable")
+@click.option("--feature", multiple=True, required=True, metavar="NAME", help="A feature; repeatable.")
+@_UNSAFE
+@_DRY_RUN
+@bootstrap_option
+def disable_features(feature: tuple[str, ...], unsafe: bool, dry_run: bool, bootstrap_server: str | None) -> None:
+    """Finalize features no more."""
+    kind = FeatureUpgradeType.UNSAFE_DOWNGRADE if unsafe else FeatureUpgradeType.SAFE_DOWNGRADE
+    _run(bootstrap_of(bootstrap_server), [(name, 0) for name in feature], kind, dry_run=dry_run)

@@ -1,0 +1,69 @@
+"""quota describe|alter: client quotas, which are stored and not applied (KIP-546)."""
+
+from __future__ import annotations
+
+import click
+
+from kraftlite.cli.admin_calls import alter_quotas, describe_quotas
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
+from kraftlite.cli.wire import ClusterClient
+
+_USER = click.option("--user", metavar="NAME", help="A user; <default> is the default of all users.")
+_CLIENT = click.option("--client-id", metavar="NAME", help="A client id; <default> is the default of all client ids.")
+_IP = click.option("--ip", metavar="ADDRESS", help="An address; <default> is the default of all addresses.")
+_DEFAULT = "<default>"
+
+
+def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str | None]:
+    given = {"user": user, "client-id": client_id, "ip": ip}
+    return {kind: None if name == _DEFAULT else name for kind, name in given.items() if name is not None}
+
+
+@click.command("describe")
+@_USER
+@_CLIENT
+@_IP
+@bootstrap_option
+@output_option
+def describe_command(user: str | None, client_id: str | None, ip: str | None, bootstrap_server: str | None, output: str) -> None:
+    """All quotas, or those of an entity."""
+    entity = _entity(user, client_id, ip)
+    asked = [(kind, 1 if name is None else 0, name) for kind, name in entity.items()]
+    found = describe_quotas(ClusterClient(bootstrap_of(bootstrap_server)), asked, strict=bool(entity))
+    if output == "json":
+        print_json([{"entity": whom, "quotas": values} for whom, values in found])
+        return
+    for whom, values in found:
+        said = ", ".join(f"{kind} {_DEFAULT if name is None else name}" for kind, name in whom.items())
+        click.echo(f"{said}: {', '.join(f'{key}={value:g}' for key, value in values.items())}")
+
+
+@click.command("alter")
+@_USER
+@_CLIENT
+@_IP
+@click.option("--set", "set_", multiple=True, metavar="KEY=NUMBER", help="Set a quota.")
+@click.option("--delete", multiple=True, metavar="KEY", help="Remove a quota.")
+@bootstrap_option
+def alter_command(
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    set_: tuple[str, ...],
+    delete: tuple[str, ...],
+    bootstrap_server: str | None,
+) -> None:
+    """Set and remove quotas of a user, a client id, both together, or an address."""
+    entity = _entity(user, client_id, ip)
+    if not entity:
+        raise click.UsageError("say whose: --user, --client-id or --ip")
+    ops: dict[str, float | None] = dict.fromkeys(delete)
+    for key, text in pairs(set_, "--set").items():
+        try:
+            ops[key] = float(text)
+        except ValueError:
+            raise click.UsageError(f"--set {key}={text}: allowed is a number") from None
+    if not ops:
+        raise click.UsageError("nothing to do: give --set or --delete")
+    alter_quotas(ClusterClient(bootstrap_of(bootstrap_server)), entity, ops)
+    click.echo("Completed updating quotas.")

@@ -1,0 +1,190 @@
+"""Server-side assignors: who gets which partitions. Pure functions, deterministic in the order of members and topics given.
+
+Source: KIP-848, "Server Side Assignors"; `UniformAssignor` and `RangeAssignor` of Kafka 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from kraftlite.coordinator.modern.member import Parts
+
+UNIFORM: Final = "uniform"
+RANGE: Final = "range"
+
+Place = tuple[UUID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A member as an assignor sees it: the ids of existing topics, in a stable order, and what it was meant to have so far."""
+
+    topics: tuple[UUID, ...]
+    previous: Parts
+
+
+Subscribers = Mapping[str, Subscriber]
+Sizes = Mapping[UUID, int]
+"""Partitions of every subscribed topic."""
+Assignor = Callable[[Subscribers, Sizes], dict[str, Parts]]
+
+
+def uniform(members: Subscribers, sizes: Sizes) -> dict[str, Parts]:
+    """Every partition of a subscribed topic to one subscriber; as equal as subscriptions allow, then as little moved as possible.
+
+    With equal subscriptions sizes differ by one at most.
+    """
+    if not members:
+        return {}
+    shares = _Shares(members, sizes)
+    subscriptions = [subscriber.topics for subscriber in members.values()]
+    if all(topics == subscriptions[0] for topics in subscriptions):
+        _share_equally(shares)
+    else:
+        _share_fairly(shares)
+    return shares.result()
+
+
+class _Shares:
+    """An assignment under construction, which begins with what members have and may keep."""
+
+    def __init__(self, members: Subscribers, sizes: Sizes) -> None:
+        self.members = members
+        self.sizes = sizes
+        self.subscribers: dict[UUID, list[str]] = {}
+        for member, subscriber in members.items():
+            for topic_id in subscriber.topics:
+                self.subscribers.setdefault(topic_id, []).append(member)
+        self.owned: dict[str, dict[Place, None]] = {member: {} for member in members}
+        self.owner: dict[Place, str] = {}
+        for member, subscriber in members.items():
+            for topic_id in subscriber.topics:
+                for index in sorted(subscriber.previous.get(topic_id, ())):
+                    if index < sizes[topic_id] and (topic_id, index) not in self.owner:
+                        self.give(member, (topic_id, index))
+
+    def give(self, member: str, place: Place) -> None:
+        former = self.owner.get(place)
+        if former is not None:
+            del self.owned[former][place]
+        self.owner[place] = member
+        self.owned[member][place] = None
+
+    def take(self, member: str) -> Place:
+        """The last that it got."""
+        place = next(reversed(self.owned[member]))
+        del self.owned[member][place]
+        del self.owner[place]
+        return place
+
+    def load(self, member: str) -> int:
+        return len(self.owned[member])
+
+    def places(self) -> list[Place]:
+        return [(topic_id, index) for topic_id in self.subscribers for index in range(self.sizes[topic_id])]
+
+    def free(self) -> list[Place]:
+        return [place for place in self.places() if place not in self.owner]
+
+    def result(self) -> dict[str, Parts]:
+        found: dict[str, Parts] = {}
+        for member, places in self.owned.items():
+            parts: dict[UUID, set[int]] = {}
+            for topic_id, index in places:
+                parts.setdefault(topic_id, set()).add(index)
+            found[member] = {topic_id: frozenset(indexes) for topic_id, indexes in parts.items()}
+        return found
+
+
+def _share_equally(shares: _Shares) -> None:
+    """Everybody has the same choice: a quota each, and one more for as many as the division leaves; those who have it keep it."""
+    quota, extra = divmod(len(shares.places()), len(shares.members))
+    limits: dict[str, int] = {}
+    for member in shares.members:
+        if shares.load(member) > quota and extra:
+            limits[member] = quota + 1
+            extra -= 1
+    for member in shares.members:
+        if member not in limits:
+            limits[member] = quota + (1 if extra else 0)
+            extra -= 1 if extra else 0
+    for member, limit in limits.items():
+        while shares.load(member) > limit:
+            shares.take(member)
+    free = iter(shares.free())
+    for member, limit in limits.items():
+        while shares.load(member) < limit:
+            shares.give(member, next(free))
+
+
+def _share_fairly(shares: _Shares) -> None:
+    """Different choices: free partitions to whoever has least, those with few takers first; then moves while they even out."""
+    order = list(shares.members)
+    rank = {member: position for position, member in enumerate(order)}
+
+    def least(topic_id: UUID) -> str:
+        return min(shares.subscribers[topic_id], key=lambda member: (shares.load(member), rank[member]))
+
+    def contested(place: Place) -> tuple[int, int]:
+        return (len(shares.subscribers[place[0]]), place[1])
+
+    for place in sorted(shares.free(), key=contested):
+        shares.give(least(place[0]), place)
+    moved = True
+    while moved:
+        moved = False
+        for place in sorted(shares.places(), key=contested):
+            poorest = least(place[0])
+            if shares.load(shares.owner[place]) > shares.load(poorest) + 1:
+                shares.give(poorest, place)
+                moved = True
+
+
+def range_(members: Subscribers, sizes: Sizes) -> dict[str, Parts]:
+    """Per topic: ranges of partitions, equal but for one, in the order of members; what a member has it keeps within its share.
+
+    Topics with as many partitions and the same subscribers are cut alike, so that equal keys meet at one member.
+    """
+    subscribers: dict[UUID, list[str]] = {}
+    for member, subscriber in members.items():
+        for topic_id in subscriber.topics:
+            subscribers.setdefault(topic_id, []).append(member)
+    found: dict[str, dict[UUID, frozenset[int]]] = {member: {} for member in members}
+    for topic_id, takers in subscribers.items():
+        previous = {member: members[member].previous.get(topic_id, frozenset()) for member in takers}
+        for member, indexes in _cut(takers, previous, sizes[topic_id]).items():
+            if indexes:
+                found[member][topic_id] = indexes
+    return dict(found)
+
+
+def _cut(takers: Sequence[str], previous: Mapping[str, frozenset[int]], size: int) -> dict[str, frozenset[int]]:
+    quota, extra = divmod(size, len(takers))
+    kept: dict[str, list[int]] = {}
+    limits: dict[str, int] = {}
+    taken: set[int] = set()
+    for member in takers:
+        mine = [index for index in sorted(previous[member]) if index < size and index not in taken]
+        limit = quota
+        if len(mine) > quota and extra:
+            limit, extra = quota + 1, extra - 1
+            limits[member] = limit
+        kept[member] = mine[:limit]
+        taken.update(kept[member])
+    free = iter([index for index in range(size) if index not in taken])
+    found: dict[str, frozenset[int]] = {}
+    for member in takers:
+        if member in limits:
+            limit = limits[member]
+        else:
+            limit = quota + (1 if extra else 0)
+            extra -= 1 if extra else 0
+        missing = [next(free) for _ in range(limit - len(kept[member]))]
+        found[member] = frozenset(kept[member] + missing)
+    return found
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {UNIFORM: uniform, RANGE: range_}

@@ -1,0 +1,48 @@
+"""What a shard knows of the cluster: its topics, and the configs of groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.metadata.image import MetadataImage, TopicsImage
+from kraftlite.model.group_configs import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+
+GROUP_RESOURCE: Final = 32
+"""`ConfigResource.Type.GROUP`."""
+
+
+class Cluster:
+    """The newest metadata this broker has applied. `topics_created_at`: the metadata offset up to which topics that match a
+    regular expression may have come."""
+
+    def __init__(self, config: GroupConfig, image: MetadataImage = MetadataImage.EMPTY) -> None:
+        self._config = config
+        self.image = image
+        self.topics_created_at = image.offset
+
+    @property
+    def topics(self) -> TopicsImage:
+        return self.image.topics
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """The group's own, within what the broker allows; else the broker's."""
+        config = self._config
+        own = self._own(group_id, SESSION_TIMEOUT, config.consumer_session_timeout_ms)
+        return min(max(own, config.consumer_min_session_timeout_ms), config.consumer_max_session_timeout_ms)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """As the session timeout."""
+        config = self._config
+        own = self._own(group_id, HEARTBEAT_INTERVAL, config.consumer_heartbeat_interval_ms)
+        return min(max(own, config.consumer_min_heartbeat_interval_ms), config.consumer_max_heartbeat_interval_ms)
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """How long a target assignment lasts at least (KIP-1263). As the session timeout."""
+        config = self._config
+        own = self._own(group_id, ASSIGNMENT_INTERVAL, config.consumer_assignment_interval_ms)
+        return min(max(own, config.consumer_min_assignment_interval_ms), config.consumer_max_assignment_interval_ms)
+
+    def _own(self, group_id: str, key: str, default: int) -> int:
+        value = self.image.configs.get(GROUP_RESOURCE, group_id).get(key)
+        return int(value) if value is not None and value.isdecimal() else default

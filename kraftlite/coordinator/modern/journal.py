@@ -1,0 +1,82 @@
+"""Writing what changes in consumer groups: a change is replayed as it is made, and answered when it is committed.
+
+Source: KIP-848; `CoordinatorRuntime` of Kafka 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kraftlite.coordinator.effects import Effects, Then
+from kraftlite.coordinator.modern.group import ConsumerGroup
+from kraftlite.coordinator.modern.records import ConsumerKey, ConsumerValue, record_of
+from kraftlite.coordinator.records import CoordinatorRecord, group_tombstone
+from kraftlite.model.errors import ErrorCode
+
+
+class Change:
+    """Records of one group, under way. What is refused must be refused before the first of them."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.group = group
+        self.records: dict[ConsumerKey | None, CoordinatorRecord] = {}
+        """By key, in the order of their last writing. None: the tombstone of the classic group that this was."""
+
+    def emit(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
+        self.group.replay(key, value)
+        self.records.pop(key, None)
+        self.records[key] = record_of(key, value)
+
+    def adopt(self, records: Iterable[tuple[ConsumerKey, ConsumerValue]]) -> None:
+        """Records that the group has replayed already, as it takes the place of a classic group."""
+        self.records[None] = group_tombstone(self.group.group_id)
+        for key, value in records:
+            self.records[key] = record_of(key, value)
+
+
+class Journal:
+    """Appends changes. The state in memory is ahead of the log; nobody is told of it before it is committed (KIP-848).
+
+    What could not be written is written again, as it is by then, with the group's next change: after an error of the log that
+    leaves this broker the leader, log and memory agree again. Departs: Kafka takes the change back.
+    """
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._last: dict[str, list[Then]] = {}
+        """Per group with a write under way: what waits for the last of them."""
+        self._unwritten: dict[str, dict[ConsumerKey | None, None]] = {}
+
+    def write(self, change: Change, then: Then) -> None:
+        """`then` learns the fate of the change; without records, that of the group's last change before it."""
+        group, group_id = change.group, change.group.group_id
+        records = dict(change.records)
+        for key in self._unwritten.pop(group_id, {}):
+            if key not in records:
+                records[key] = group_tombstone(group_id) if key is None else record_of(key, group.value_of(key))
+        if not records:
+            waiting = self._last.get(group_id)
+            if waiting is None:
+                then(ErrorCode.NONE)
+            else:
+                waiting.append(then)
+            return
+        waiting = self._last[group_id] = [then]
+
+        def written(error: ErrorCode) -> None:
+            if self._last.get(group_id) is waiting:
+                del self._last[group_id]
+            if error is not ErrorCode.NONE:
+                self.failed(group_id, records)
+            for one in waiting:
+                one(error)
+
+        self._effects.append(list(records.values()), written)
+
+    def failed(self, group_id: str, keys: Iterable[ConsumerKey | None]) -> None:
+        """The records with these keys are to be written again."""
+        self._unwritten.setdefault(group_id, {}).update(dict.fromkeys(keys))
+
+    def forget(self, group_id: str) -> None:
+        """The group is gone."""
+        self._unwritten.pop(group_id, None)

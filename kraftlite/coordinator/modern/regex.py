@@ -1,0 +1,59 @@
+"""Subscriptions by regular expression: what is one, and which topics match.
+
+A client sends the expression and every broker's loop runs it, so nothing may be exponential: RE2 itself, whose language is that
+of re2j, which Kafka uses. Source: KIP-848, "Regular Expressions"; `TopicRegexResolver` of Kafka 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+import re2
+
+from kraftlite.model.errors import ApiError, ErrorCode
+
+MAX_REGEX_LENGTH: Final = 1_000
+MAX_COMPILED_BYTES: Final = 1 << 20
+"""Of memory that one expression may take."""
+
+
+def check(pattern: str) -> None:
+    """ApiError(INVALID_REGULAR_EXPRESSION) when it is none."""
+    if len(pattern) > MAX_REGEX_LENGTH:
+        raise _refusal(pattern, f"longer than {MAX_REGEX_LENGTH} characters")
+    try:
+        _compiled(pattern)
+    except re2.error as error:
+        raise _refusal(pattern, _reason(error)) from error
+
+
+def matching(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
+    """The topics whose whole name matches, in the order given. Of an expression that is none, as older software may have taken
+    it, nothing does."""
+    try:
+        found = _compiled(pattern)
+    except re2.error:
+        return ()
+    return tuple(topic for topic in topics if found.fullmatch(topic) is not None)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_COMPILED_BYTES
+    return re2.compile(pattern, options)
+
+
+def _reason(error: Exception) -> str:
+    (text,) = error.args
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+
+
+def _refusal(pattern: str, reason: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex `{pattern[:MAX_REGEX_LENGTH]}` is not a valid regular expression: {reason}.",
+    )

@@ -1,0 +1,67 @@
+"""AlterClientQuotas and DescribeClientQuotas on the wire. Values are doubles there, and their shortest text elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kraftlite.broker.handlers.quotas import QuotaFilter, alter_quotas, describe_quotas
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.messages.security import (
+    AlterClientQuotasRequest,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOp,
+)
+from kraftlite.wire.apis.call import Call, cold
+
+
+def _entity(parts: Sequence[QuotaEntityPart]) -> list[dict[str, Any]]:
+    return [{"entity_type": part.type, "entity_name": part.name} for part in parts]
+
+
+async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
+    response = await alter_quotas(
+        call.ctx,
+        AlterClientQuotasRequest(
+            entries=tuple(
+                QuotaAlteration(
+                    entity=tuple(QuotaEntityPart(type=part.entity_type, name=part.entity_name) for part in entry.entity),
+                    ops=tuple(QuotaOp(key=op.key, value=None if op.remove else repr(float(op.value))) for op in entry.ops),
+                )
+                for entry in request.entries
+            ),
+            validate_only=request.validate_only,
+            timeout_ms=call.ctx.settings.request_timeout_ms,
+        ),
+    )
+    return {
+        "throttle_time": 0,
+        "entries": [
+            {"error_code": one.error, "error_message": one.message, "entity": _entity(one.entity)} for one in response.entries
+        ],
+    }
+
+
+async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+    filters = [QuotaFilter(type=one.entity_type, match_type=one.match_type, match=one.match) for one in request.components]
+    try:
+        found = describe_quotas(call.ctx, filters, strict=request.strict)
+    except ApiError as error:
+        return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "entries": None}
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "entries": [
+            {
+                "entity": _entity(entry.entity),
+                "values": [{"key": key, "value": float(entry.values[key])} for key in entry.values],
+            }
+            for entry in found
+        ],
+    }
+
+
+DESCRIBE_CLIENT_QUOTAS = cold(48, "DescribeClientQuotas", versions=(0, 1), flexible_from=1, adapt=_describe)
+ALTER_CLIENT_QUOTAS = cold(49, "AlterClientQuotas", versions=(0, 1), flexible_from=1, adapt=_alter)

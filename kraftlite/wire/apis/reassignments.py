@@ -1,0 +1,84 @@
+"""AlterPartitionReassignments and ListPartitionReassignments on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kraftlite.broker.handlers.reassignments import alter_reassignments, list_reassignments
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    PartitionName,
+    ReassignablePartition,
+)
+from kraftlite.wire.apis.call import Call, cold
+from kraftlite.wire.primitives import milliseconds
+
+
+async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
+    partitions = tuple(
+        ReassignablePartition(
+            topic=topic.name,
+            partition=one.partition_index,
+            replicas=None if one.replicas is None else tuple(NodeId(node) for node in one.replicas),
+        )
+        for topic in request.topics
+        for one in topic.partitions
+    )
+    allowed = getattr(request, "allow_replication_factor_change", True)
+    values: dict[str, Any] = {"throttle_time": 0, "allow_replication_factor_change": allowed, "error_message": None}
+    try:
+        response = await alter_reassignments(
+            call.ctx,
+            AlterPartitionReassignmentsRequest(
+                partitions=partitions, allow_replication_factor_change=allowed, timeout_ms=milliseconds(request.timeout)
+            ),
+        )
+    except ApiError as error:
+        return values | {"error_code": error.code, "error_message": error.message, "responses": []}
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for result in response.results:
+        topics.setdefault(result.topic, []).append(
+            {"partition_index": result.partition, "error_code": result.error, "error_message": result.message}
+        )
+    return values | {
+        "error_code": ErrorCode.NONE,
+        "responses": [{"name": name, "partitions": found} for name, found in topics.items()],
+    }
+
+
+async def _list(call: Call, request: Any) -> Mapping[str, Any]:
+    partitions = None
+    if request.topics is not None:
+        partitions = tuple(
+            PartitionName(topic=topic.name, partition=index) for topic in request.topics for index in topic.partition_indexes
+        )
+    try:
+        response = await list_reassignments(
+            call.ctx, ListPartitionReassignmentsRequest(partitions=partitions, timeout_ms=milliseconds(request.timeout))
+        )
+    except ApiError as error:
+        return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "topics": []}
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for one in response.reassignments:
+        topics.setdefault(one.topic, []).append(
+            {
+                "partition_index": one.partition,
+                "replicas": one.replicas,
+                "adding_replicas": one.adding,
+                "removing_replicas": one.removing,
+            }
+        )
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "topics": [{"name": name, "partitions": found} for name, found in topics.items()],
+    }
+
+
+ALTER_PARTITION_REASSIGNMENTS = cold(45, "AlterPartitionReassignments", versions=(0, 1), flexible_from=0, adapt=_alter)
+LIST_PARTITION_REASSIGNMENTS = cold(46, "ListPartitionReassignments", versions=(0, 0), flexible_from=0, adapt=_list)

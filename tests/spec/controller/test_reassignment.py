@@ -1,0 +1,149 @@
+"""CM-41 to CM-46: moving partitions to other brokers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages import controller as m
+from tests.harness.controller_world import World
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.start_brokers(1, 2, 3, 4, 5)
+    world.create_many(world.topic("t", assignments=[[1, 2, 3]]))
+    return world
+
+
+def move(world: World, *replicas: int, topic: str = "t", index: int = 0, factor_change: bool = True) -> ErrorCode:
+    return _alter(world, tuple(NodeId(node) for node in replicas), topic, index, factor_change)
+
+
+def cancel(world: World, index: int = 0) -> ErrorCode:
+    return _alter(world, None, "t", index, True)
+
+
+def _alter(world: World, replicas: tuple[NodeId, ...] | None, topic: str, index: int, factor_change: bool) -> ErrorCode:
+    request = m.AlterPartitionReassignmentsRequest(
+        partitions=(m.ReassignablePartition(topic=topic, partition=index, replicas=replicas),),
+        allow_replication_factor_change=factor_change,
+        timeout_ms=1000,
+    )
+    answer = world.submit("test", lambda _now: world.state.reassignments.alter(request))
+    world.settle()
+    code: ErrorCode = answer.value.results[0].error
+    return code
+
+
+def listed(world: World, *partitions: tuple[str, int]) -> list[tuple[str, int, tuple[int, ...], tuple[int, ...]]]:
+    wanted = tuple(m.PartitionName(topic=topic, partition=index) for topic, index in partitions) or None
+    request = m.ListPartitionReassignmentsRequest(partitions=wanted, timeout_ms=1000)
+    answer = world.submit("test", lambda _now: world.state.reassignments.list(request))
+    world.settle()
+    return [(one.topic, one.partition, one.adding, one.removing) for one in answer.value.reassignments]
+
+
+def test_cm_41_start_keeps_leader_and_isr(world: World) -> None:
+    before = world.partition()
+    assert move(world, 4, 5, 1) is ErrorCode.NONE
+    after = world.partition()
+    assert after.replicas == (4, 5, 1, 2, 3)
+    assert (after.adding_replicas, after.removing_replicas) == ((4, 5), (2, 3))
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+    assert sorted(after.isr) == [1, 2, 3]
+    assert after.partition_epoch == before.partition_epoch + 1
+    assert listed(world) == [("t", 0, (4, 5), (2, 3))]
+    world.check()
+
+
+def test_cm_42_completes_when_every_target_replica_is_in_the_isr(world: World) -> None:
+    assert move(world, 4, 5, 1) is ErrorCode.NONE
+    world.alter_partition([1, 2, 3, 4])
+    assert world.partition().replicas == (4, 5, 1, 2, 3)
+    before = world.partition()
+    world.alter_partition([1, 2, 3, 4, 5])
+    after = world.partition()
+    assert (after.replicas, after.isr, after.adding_replicas, after.removing_replicas) == ((4, 5, 1), (4, 5, 1), (), ())
+    assert after.leader == 1
+    assert after.leader_epoch == before.leader_epoch + 1, "the replica set lost members"
+    assert listed(world) == []
+    world.check()
+
+
+def test_cm_42_a_kept_replica_that_is_not_in_sync_holds_the_completion_up(world: World) -> None:
+    world.alter_partition([1, 2])
+    assert move(world, 1, 3) is ErrorCode.NONE
+    assert world.partition().removing_replicas == (2,)
+    assert world.partition().replicas == (1, 3, 2)
+    world.alter_partition([1, 2, 3])
+    assert (world.partition().replicas, world.partition().isr) == ((1, 3), (1, 3))
+
+
+def test_cm_42_the_leader_moves_when_it_was_removed(world: World) -> None:
+    assert move(world, 4, 5) is ErrorCode.NONE
+    world.alter_partition([1, 2, 3, 4, 5])
+    assert (world.partition().leader, world.partition().replicas) == (4, (4, 5))
+
+
+def test_cm_43_reorder_and_pure_removal_complete_at_once(world: World) -> None:
+    assert move(world, 3, 2, 1) is ErrorCode.NONE
+    assert (world.partition().replicas, world.partition().leader, listed(world)) == ((3, 2, 1), 1, [])
+    assert move(world, 3, 2) is ErrorCode.NONE
+    assert (world.partition().replicas, world.partition().isr, listed(world)) == ((3, 2), (3, 2), [])
+    assert world.partition().leader == 3
+
+
+@pytest.mark.parametrize("replicas", [(), (1, 1), (1, 9)])
+def test_cm_43_targets_that_are_not_allowed(world: World, replicas: tuple[int, ...]) -> None:
+    before = world.partition()
+    assert move(world, *replicas) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert world.partition() == before
+
+
+def test_unknown_topics_and_partitions(world: World) -> None:
+    assert move(world, 1, topic="no") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(world, 1, index=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert listed(world, ("no", 0), ("t", 9), ("t", 0)) == [], "CM-46: unknown ones are left out"
+
+
+def test_cm_44_cancel(world: World) -> None:
+    assert cancel(world) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert move(world, 4, 5, 1) is ErrorCode.NONE
+    world.alter_partition([1, 2, 3, 4])
+    assert cancel(world) is ErrorCode.NONE
+    after = world.partition()
+    assert sorted(after.replicas) == [1, 2, 3] and sorted(after.isr) == [1, 2, 3]
+    assert (after.adding_replicas, after.removing_replicas, after.leader) == ((), (), 1)
+    world.check()
+
+
+def test_cm_44_cancel_needs_a_member_of_the_old_set_in_sync(world: World) -> None:
+    assert move(world, 4, 5, 1) is ErrorCode.NONE
+    world.alter_partition([1, 4])
+    world.fence(1)
+    assert world.partition().leader == 4
+    assert cancel(world) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    world.set_config(2, "t", ("unclean.leader.election.enable", 0, "true"))
+    assert cancel(world) is ErrorCode.NONE
+    after = world.partition()
+    assert set(after.replicas) == {1, 2, 3} and after.leader in (2, 3) and after.recovering
+    world.check()
+
+
+def test_cm_45_a_new_target_replaces_the_old_one(world: World) -> None:
+    assert move(world, 4, 1, 2) is ErrorCode.NONE
+    assert move(world, 5, 1, 2) is ErrorCode.NONE
+    after = world.partition()
+    assert (after.replicas, after.adding_replicas, after.removing_replicas) == ((5, 1, 2, 3), (5,), (3,))
+    world.alter_partition([1, 2, 3, 5])
+    assert (world.partition().replicas, world.partition().removing_replicas) == ((5, 1, 2), ())
+    world.check()
+
+
+def test_cm_45_a_request_may_forbid_another_factor(world: World) -> None:
+    assert move(world, 4, 5, factor_change=False) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert move(world, 4, 1, 2, factor_change=False) is ErrorCode.NONE
+    assert move(world, 5, 1, 2, factor_change=False) is ErrorCode.NONE, "counted from before the first move"
