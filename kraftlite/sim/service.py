@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kraftlite.broker.handlers import admin
+from kraftlite.broker.handlers import admin, reassignments
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.produce import ProduceCall, ProduceItem, produce
 from kraftlite.broker.handlers.producer_ids import init_producer_id
@@ -79,7 +79,7 @@ class MetadataAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AdminAsk:
-    """`kind` names a function of `broker.handlers.admin`."""
+    """`kind` names a function of `broker.handlers.admin` or `reassignments`."""
 
     kind: str
     request: Any
@@ -163,4 +163,5 @@ class _Service:
         return MetadataAnswer(image.offset, brokers, leaders, topic_ids, configs)
 
     async def admin(self, ask: AdminAsk) -> AdminAnswer:
-        return AdminAnswer(await getattr(admin, ask.kind)(self._ctx, ask.request))
+        module = reassignments if ask.kind == "alter_reassignments" else admin
+        return AdminAnswer(await getattr(module, ask.kind)(self._ctx, ask.request))

@@ -9,6 +9,7 @@ from typing import Any, Final
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import (
     AlterConfigOp,
+    AlterPartitionReassignmentsRequest,
     ConfigChange,
     ConfigPair,
     ConfigResourceChange,
@@ -21,6 +22,7 @@ from kraftlite.model.messages.controller import (
     ElectionType,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    ReassignablePartition,
     TopicSelector,
 )
 from kraftlite.model.topic_partition import TopicPartition
@@ -140,6 +142,8 @@ class Workload:
                     election_type=int(ElectionType.PREFERRED), partitions=None, timeout_ms=TIMEOUT_MS
                 )
                 await admin.do("elect_leaders", request_all, {})
+            elif at == 10:
+                await self._reassign()
             else:
                 await admin.refresh()
 
@@ -156,6 +160,19 @@ class Workload:
         topics.append(name)
         partitions[name] = plan.partitions
         await self.admin.do("create_topics", create(plan), {"topic": name, "partitions": plan.partitions, "config": plan.config})
+
+    async def _reassign(self) -> None:
+        """Other brokers for a partition; or, now and then, no longer."""
+        rng = self.admin.rng
+        tp = rng.choice(self.partitions)
+        brokers = [node.node_id for node in self.cluster.brokers]
+        factor = next(topic.replication for topic in self.cluster.shape.topics if topic.name == tp.topic)
+        wanted = None if rng.randrange(6) == 0 else tuple(rng.sample(brokers, factor))
+        move = ReassignablePartition(topic=tp.topic, partition=tp.partition, replicas=wanted)
+        request = AlterPartitionReassignmentsRequest(
+            partitions=(move,), allow_replication_factor_change=True, timeout_ms=TIMEOUT_MS
+        )
+        await self.admin.do("alter_reassignments", request, {"partition": str(tp)})
 
     async def _configure(self, topics: list[str]) -> None:
         rng = self.admin.rng

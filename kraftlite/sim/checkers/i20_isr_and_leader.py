@@ -12,7 +12,7 @@ from kraftlite.model.messages.controller import ElectionType, ElectLeadersReques
 from kraftlite.model.messages.methods import ELECT_LEADERS
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import BROKER, MetadataState
+from kraftlite.sim.checkers.model import BROKER, MetadataState, completes_a_move
 from kraftlite.sim.checkers.views import Entry
 
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -59,7 +59,7 @@ class IsrAndLeader(MetadataChecker):
     def _election(
         self, old: PartitionRegistration, new: PartitionRegistration, topic: str, index: int, before: MetadataState
     ) -> str | None:
-        if new.leader is None or new.leader == old.leader or new.leader in (*old.isr, *old.elr):
+        if new.leader is None or new.leader == old.leader or new.leader in (*old.isr, *old.elr) or completes_a_move(old, new):
             return None
         if new.isr != (new.leader,) or not new.recovering:
             return "led by a replica that was not in sync, without saying so"

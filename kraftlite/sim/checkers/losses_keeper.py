@@ -17,7 +17,7 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.log import LogRestarted, LogTruncated
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.checkers.model import MetadataState, completes_a_move
 from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaFacts, replica_facts
 from kraftlite.sim.checkers.views import Entry
 
@@ -130,7 +130,7 @@ class LossesKeeper(MetadataChecker):
         leader = new.leader
         tainted = self.world.losses.tainted.get(tp, set())
         if leader is not None and new.leader_epoch > old.leader_epoch:
-            if leader not in old.isr or (new.recovering and not old.recovering):
+            if not (leader in old.isr or completes_a_move(old, new)) or (new.recovering and not old.recovering):
                 self._check_allowed(tp, old, new, state, offset)
                 self._excuse(key, tp, new, f"unclean election of node {leader} at metadata offset {offset}")
             elif leader in tainted and self._is_reborn(tp, leader, state):

@@ -58,6 +58,13 @@ class MetadataState:
         return own if own is not None else self.configs.get((BROKER, ""), {}).get(key)
 
 
+def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> bool:
+    """Whether the change ends a reassignment whose last replica its leader has found in sync: who leads is chosen among those
+    that are in sync then, and the former leader may be none of them any more (CM-42, CM-43)."""
+    moved = bool(old.adding_replicas or old.removing_replicas) and not (new.adding_replicas or new.removing_replicas)
+    return moved and not new.recovering and len(new.isr) == len(new.replicas)
+
+
 def changed_partition(before: PartitionRegistration, change: r.PartitionChangeRecord) -> PartitionRegistration:
     """CM-26: the partition epoch always grows by one; the leader epoch when a leader is named or a replica is lost."""
     values: dict[str, Any] = {}
