@@ -37,8 +37,8 @@ class Injector:
         self.log: list[tuple[int, str]] = []
         self.disk_victims: set[NodeId] = set()
         """Nodes whose disk failed at some time: they may end themselves."""
-        self.stopping: dict[Incarnation, None] = {}
-        """Those that were told to stop and have not ended: whatever else is over, they will."""
+        self.stopping: dict[Incarnation, RoomNode] = {}
+        """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
         self.over = False
 
     def schedule(self, faults: Sequence[FaultPlan]) -> None:
@@ -101,7 +101,7 @@ class Injector:
 
     def _boot_later(self, node: RoomNode, delay_ms: int) -> None:
         def boot() -> None:
-            if not node.running:
+            if not node.running and node not in self.stopping.values():
                 self._note(f"boot {node.node_id}")
                 node.boot()
 
@@ -156,7 +156,7 @@ class Injector:
         assert before is not None
         if before in self.stopping:
             return
-        self.stopping[before] = None
+        self.stopping[before] = node
         loop = self.cluster.loop
 
         def watch() -> None:
@@ -373,5 +373,5 @@ class Injector:
 
     def revive(self) -> None:
         for node in self.cluster.nodes.values():
-            if not node.running:
+            if not node.running and node not in self.stopping.values():
                 node.boot()

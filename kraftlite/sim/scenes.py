@@ -97,8 +97,8 @@ def late_requests(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
         late_ms += behind_ms
     # Refused, not cut: it comes back at once when it can, and not when it has given up on what was lost.
     found = [FaultPlan(at_ms=at_ms, kind="refuse", target=follower, other=it, for_ms=behind_ms) for it in away]
-    links = ((partition, "controller"), ("controller", partition), (follower, "controller"), (follower, partition))
-    for source, target in [it for it in links if rng.randrange(2)] or links[:1]:
+    links = ((partition, "controller"), (follower, "controller"), (follower, partition))
+    for source, target in [it for it in links if rng.randrange(2)] or [rng.choice(links)]:
         found.append(FaultPlan(at_ms=late_at_ms, kind="late", target=source, other=target, for_ms=late_ms, amount=late_us))
     how = rng.choice(("kill", "kill", "power", "wipe", "stop"))
     for _ in range(rng.choice((1, 1, 2))):
@@ -157,14 +157,17 @@ def refused_member(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
 def busy_start(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A broker loads its logs for seconds, and the metadata goes on meanwhile."""
     brokers = _ids(shape, "broker")
-    who, down_ms, slow_ms = rng.choice(brokers), rng.randint(20, 2500), rng.randint(500, 4000)
+    who, down_ms, slow_ms = rng.choice(brokers), rng.randint(20, 2500), rng.randint(1000, 5000)
+    how = rng.choice(("kill", "power", "stop", "stop"))
+    if how != "stop":  # it is not registered again before the session of its former self is over
+        slow_ms += max(0, _ms(shape, "broker.session.timeout.ms", 9_000) - down_ms)
     found = [
-        FaultPlan(at_ms=at_ms, kind=rng.choice(("kill", "kill", "power", "stop")), target=who, for_ms=down_ms),
+        FaultPlan(at_ms=at_ms, kind=how, target=who, for_ms=down_ms),
         FaultPlan(
             at_ms=at_ms + down_ms, kind="disk-slow", target=who, for_ms=slow_ms, amount=rng.choice((100_000, 400_000, 1_000_000))
         ),
     ]
-    if rng.randrange(2):
+    if rng.randrange(4):
         found.append(FaultPlan(at_ms=at_ms + down_ms, kind="churn", for_ms=slow_ms, amount=rng.choice((50, 200))))
     for _ in range(rng.randint(0, 3)):
         when = at_ms + down_ms + rng.randint(0, slow_ms)

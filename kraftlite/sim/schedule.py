@@ -14,7 +14,7 @@ from kraftlite.sim.shape import Shape
 def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     """A mix of faults for this seed: which kinds at all, how dense, and when. Times from the start of the safety phase.
 
-    Half of the seeds are such a mix only, a quarter scenes only, and a quarter both.
+    A quarter of the seeds are such a mix only, a quarter scenes only, and half of them both.
     """
     found = _mix(rng, shape, duration_ms)
     scenes = draw_scenes(rng, shape, duration_ms)
@@ -22,9 +22,9 @@ def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
         case 0:
             return scenes or found
         case 1:
-            return sorted(found + scenes, key=lambda it: it.at_ms)
-        case _:
             return found
+        case _:
+            return sorted(found + scenes, key=lambda it: it.at_ms)
 
 
 def _mix(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:

@@ -124,7 +124,7 @@ class Workload:
             await admin.pause(rng.randint(1, 2 * (self._churn_gap_us if churning else mean_gap_us)))
             at = rng.choice((0, 9)) if churning else rng.randrange(12)
             if at < 3 and len(topics) < 6:
-                await self._create(topics, partitions)
+                await self._create(topics, partitions, everywhere=churning)
             elif at in (3, 9) and topics:
                 name = topics.pop(rng.randrange(len(topics)))
                 request = DeleteTopicsRequest(topics=(TopicSelector(name=name, topic_id=None),), timeout_ms=TIMEOUT_MS)
@@ -147,14 +147,16 @@ class Workload:
             else:
                 await admin.refresh()
 
-    async def _create(self, topics: list[str], partitions: dict[str, int]) -> None:
+    async def _create(self, topics: list[str], partitions: dict[str, int], *, everywhere: bool) -> None:
+        """`everywhere`: with as many replicas as there can be, also on brokers that are only just coming."""
         rng = self.admin.rng
+        most = min(3, len(self.cluster.brokers))
         self._made += 1
         name = f"a{self._made}"
         plan = TopicPlan(
             name=name,
             partitions=rng.randint(1, 3),
-            replication=rng.randint(1, min(3, len(self.cluster.brokers))),
+            replication=most if everywhere else rng.randint(1, most),
             config={RETENTION: str(RETENTION_MS + self._made)},
         )
         topics.append(name)
