@@ -1,6 +1,6 @@
 # The inner loop is `make` (under a minute). `make help` lists the rest.
 .DEFAULT_GOAL := quick
-.PHONY: quick test run format proto scenarios swarm mutants cluster bench containers clean help
+.PHONY: quick test run format proto scenarios swarm mutants cluster clients bench containers clean help
 
 quick: ## checks and all tests that start no process
 	@scripts/test quick
@@ -25,6 +25,9 @@ swarm: ## simulated clusters with faults, SEEDS=500 of them
 
 mutants: ## mistakes put into the protocol: each must be caught; SEEDS=200 at most for each, writes docs/TESTING.md
 	@$$(scripts/venv dev flights) -m tests.sim.mutants --seeds $(or $(SEEDS),200)
+
+clients: ## every client that this machine can run, and a table of what they can do: docs/CLIENTS.md
+	@scripts/clients
 
 cluster: ## only the tests that start real processes
 	@$$(scripts/venv dev flights) -m pytest -m "cluster and not slow" tests

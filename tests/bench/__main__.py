@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.host.memory import tune_malloc
-from tests.bench import bench_controller, failover, throughput
+from tests.bench import bench_controller, failover, peers, throughput
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cold_start": failover.cold_start,
@@ -20,6 +20,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "controller": bench_controller.controller,
     "single_broker": throughput.single_broker,
     "replicated": throughput.replicated,
+    "peers": peers.peers,
 }
 
 

@@ -1,25 +1,46 @@
 """One cluster for all clients, and a capability that each of them is put through.
 
 The cluster runs in this process: what a client says and hears is the same. Those tests that are about bytes on the wire, and a
-few others, use `processes`, whose nodes run on uvloop.
+few others, use `processes`, whose nodes run on uvloop. With `--kafka-external BOOTSTRAP` it is that cluster, and what needs nodes
+of its own is skipped: `scripts/apache-kafka --nodes 3 -- …` runs these tests against a real Apache Kafka.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from secrets import token_hex
 
 import pytest
 
 from tests.harness.embedded import embedded
+from tests.harness.external import External
 from tests.harness.local import CALM, Cluster, running
 
+pytest.register_assert_rewrite("tests.clients.capabilities", "tests.clients.programs", "tests.clients.raw")
 _NUMBERS = count(1)
 
 
+def _external(config: pytest.Config) -> str | None:
+    found: str | None = config.getoption("--kafka-external")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _own_nodes(request: pytest.FixtureRequest) -> None:
+    if _external(request.config) is not None and {"processes", "breakable"} & set(request.fixturenames):
+        pytest.skip("--kafka-external: this needs nodes of its own")
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    with embedded(controllers=1, brokers=3) as cluster:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    external = _external(request.config)
+    if external is not None:
+        yield External(external)
+        return
+    # A machine that stands still for a second must not cause a failover.
+    calm = {"broker.session.timeout.ms": "6000", "replica.lag.time.max.ms": "10000"}
+    with embedded(controllers=1, brokers=3, config=calm) as cluster:
         yield cluster
 
 
@@ -29,6 +50,12 @@ def processes() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def _run_name(request: pytest.FixtureRequest) -> str:
+    """Tells the topics of one run from those of others, on a cluster that stays."""
+    return "topic" if _external(request.config) is None else f"topic-{token_hex(4)}"
+
+
 @pytest.fixture
-def topic() -> str:
-    return f"topic-{next(_NUMBERS)}"
+def topic(_run_name: str) -> str:
+    return f"{_run_name}-{next(_NUMBERS)}"

@@ -41,9 +41,7 @@ def test_to_20_status() -> None:
         "MaxFollowerLag:         4",
         "MaxFollowerLagTimeMs:   100",
     ]
-    assert lines[6].startswith(
-        'CurrentVoters:          [{"id": 1, "endpoints": ["CONTROLLER://c1:9093"]}, {"id": 2,'
-    )
+    assert lines[6].startswith('CurrentVoters:          [{"id": 1, "endpoints": ["CONTROLLER://c1:9093"]}, {"id": 2,')
     assert lines[7] == 'CurrentObservers:       [{"id": 4, "directoryId": "xAnarm01TwSKb6sp_r7iNQ"}]'
 
 

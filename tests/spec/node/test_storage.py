@@ -261,9 +261,7 @@ def test_kip_848_groups_of_the_new_protocol_since_4_0(tmp_path: Path) -> None:
     assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=21),)
     disk, server = MemDisk(), config(tmp_path)
     formatted(disk, server, features={"group.version": 0})
-    assert storage.verify(disk, server).bootstrap == (
-        FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),
-    )
+    assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),)
 
 
 def test_to_02_a_torn_bootstrap_snapshot_is_refused(tmp_path: Path) -> None:

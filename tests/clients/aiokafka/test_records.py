@@ -13,6 +13,7 @@ aiokafka: Any = pytest.importorskip("aiokafka")
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("clients")]
 
 
+@pytest.mark.capability("produce, acks=all")
 @pytest.mark.parametrize("idempotent", [False, True])
 async def test_round_trip(cluster: Cluster, topic: str, idempotent: bool) -> None:
     cluster.create_topic(topic)

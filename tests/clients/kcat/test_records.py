@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import subprocess
 
 import pytest
 
+from tests.clients.kcat.where import ENVIRONMENT, KCAT
 from tests.harness.local import Cluster
 
 pytestmark = [
     pytest.mark.clients,
     pytest.mark.xdist_group("clients"),
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed"),
+    pytest.mark.skipif(KCAT is None, reason="kcat is not installed"),
 ]
 
 
 def kcat(cluster: Cluster, *args: str, stdin: str | None = None) -> str:
     done = subprocess.run(
-        ["kcat", "-b", cluster.bootstrap, *args], input=stdin, capture_output=True, text=True, timeout=120, check=False
+        [str(KCAT), "-b", cluster.bootstrap, *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **ENVIRONMENT},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+@pytest.mark.capability("produce, acks=all")
 def test_produce_consume_list(processes: Cluster, topic: str) -> None:
     cluster = processes
     cluster.create_topic(topic)

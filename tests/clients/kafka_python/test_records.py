@@ -20,7 +20,7 @@ def servers(cluster: Cluster) -> list[str]:
 def test_round_trip(cluster: Cluster, topic: str, codec: str | None) -> None:
     if codec == "snappy":
         pytest.importorskip("snappy", reason="kafka-python needs python-snappy for this codec")
-    cluster.create_topic(topic)
+    cluster.create_topic(topic, config={"retention.ms": "-1"})
     producer = kafka.KafkaProducer(bootstrap_servers=servers(cluster), acks="all", compression_type=codec)
     sent = [producer.send(topic, f"{n}".encode(), key=b"k", headers=[("h", b"v")], timestamp_ms=5000 + n) for n in range(100)]
     assert [future.get(PATIENCE_S).offset for future in sent] == list(range(100))
@@ -44,6 +44,7 @@ def test_round_trip_through_processes(processes: Cluster, topic: str) -> None:
     test_round_trip(processes, topic, "gzip")
 
 
+@pytest.mark.capability("admin: topics")
 def test_admin(cluster: Cluster, topic: str) -> None:
     from kafka.admin import KafkaAdminClient, NewTopic
 

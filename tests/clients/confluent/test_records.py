@@ -21,10 +21,11 @@ def test_round_trip_through_processes(processes: Cluster, topic: str) -> None:
     test_round_trip_with_every_codec(processes, topic, "lz4")
 
 
+@pytest.mark.capability("headers, nulls, timestamps")
 def test_headers_nulls_and_timestamps(cluster: Cluster, topic: str) -> None:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
-    cluster.create_topic(topic)
+    cluster.create_topic(topic, config={"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     producer.produce(topic, value=None, key=b"k", headers=[("a", b"1"), ("b", None)], timestamp=1_000_000)
     producer.produce(topic, value=b"", key=None, timestamp=2_000_000)
@@ -38,10 +39,11 @@ def test_headers_nulls_and_timestamps(cluster: Cluster, topic: str) -> None:
     assert (second.key(), second.value()) == (None, b"")
 
 
+@pytest.mark.capability("seek by time")
 def test_lg_51_offsets_by_time_and_watermarks(cluster: Cluster, topic: str) -> None:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
-    cluster.create_topic(topic)
+    cluster.create_topic(topic, config={"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for n in range(10):
         producer.produce(topic, value=str(n).encode(), timestamp=1_000_000 + n * 1000)
@@ -56,6 +58,11 @@ def test_lg_51_offsets_by_time_and_watermarks(cluster: Cluster, topic: str) -> N
     assert none[0].offset == -1
 
 
+@pytest.mark.capability("admin: topics")
+@pytest.mark.capability("admin: configs")
+@pytest.mark.capability("admin: partitions")
+@pytest.mark.capability("admin: list offsets")
+@pytest.mark.capability("admin: describe cluster")
 def test_admin(cluster: Cluster, topic: str) -> None:
     from confluent_kafka.admin import (
         AlterConfigOpType,

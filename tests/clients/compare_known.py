@@ -1,0 +1,66 @@
+"""Differences that are on purpose: patterns of lines of `tests.clients.compare`, by the heading of docs/DIFFERENCES.md that
+explains them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+_OWN_FILE: Final = r"^DescribeConfigs\.(broker|group)\.configs\..*<its file's>"
+_FEATURES: Final = "eligible.leader.replicas|share|streams|transaction"
+
+KNOWN: Final[Mapping[str, Sequence[str]]] = {
+    "APIs that are not offered": (
+        r"^ApiVersions\.apis\.[^:]+: .* \| \(not there\)$",
+        r"^quorum and features: transactions list",
+        r"^quorum and features: metadata-quorum remove-controller",
+    ),
+    "Features": (
+        rf"^ApiVersions\.(supported|finalized)\.({_FEATURES})\.version: ",
+        r"^ApiVersions\.supported\.kraft\.version: 0 to 1 \| 0 to 0$",
+        rf"^quorum and features: features describe: (Feature: ({_FEATURES}|kraft)\.version[^|]*)+\|",
+        r"Local controller \d+ (only supports|does not support this feature)",
+    ),
+    "min.insync.replicas": (
+        r"^DescribeConfigs\..*\.min\.insync\.replicas: .* 3, .* \| ",
+        r"^kafka-topics and offsets: .*Configs: min\.insync\.replicas=1",
+        r"^kafka-configs: .*min\.insync\.replicas=1",
+    ),
+    "Configuration keys": (
+        _OWN_FILE,
+        r"^DescribeConfigs\.(broker|group)\.configs\.[^:]+: .* \| \(not there\)$",
+        r"^DescribeConfigs\.broker\.configs\.[^:]+: \(not there\) \| ",
+        r"^DescribeConfigs\.broker\.configs\.(broker\.id|controller\.quorum\.(bootstrap\.servers|voters)|metric\.reporters): ",
+        r"^DescribeConfigs\.broker\.configs\.(listeners|listener\.security\.protocol\.map|principal\.builder\.class|log\.dir): ",
+        r"^DescribeConfigs\.broker\.configs\.group\.coordinator\.rebalance\.protocols: ",
+        r"^IncrementalAlterConfigs\.default level: ",
+        r"^kafka-configs: configs --describe --entity-type broker-loggers",
+    ),
+    "Small segments": (r"^topic configs\.segment\.bytes\.",),
+    "Tiered storage": (r"^topic configs\.remote\.storage\.enable\.",),
+    "Words of errors": (
+        r"^Produce\.[^:]+: \['(\w+)', None, .* \| \['\1', '",
+        r"^Produce\.(null key, compacted|from tomorrow): \['(\w+)', .* \| \['\2', ",
+        r"^partitions\.[^:]+: .*'(\w+)', (None|'[^']*')\]\]+ \| .*'\1', (None|['\"].*['\"])\]\]+$",
+        r"^topic configs\.min\.cleanable\.dirty\.ratio\.'(2147483648|9223372036854775808)'",
+        r"^groups\.find",
+        r"^groups\.consumer heartbeat, unknown member: ",
+        r"^DescribeConfigs\.errors\.no such kind",
+        r"^IncrementalAlterConfigs\.(read only|no such operation): ",
+    ),
+    "Offsets topic of an embedded cluster": (r"^CreateTopics\.internal: ",),
+    "Of the run": (
+        r"^quorum and features: metadata-quorum describe --status: ",
+        r'^kafka-reassign-partitions: .*"log_dirs"',
+        r"get-offsets --topic t --time -7: .*UNSUPPORTED_VERSION",
+    ),
+}
+
+
+def reason(line: str) -> str | None:
+    """The heading under which this difference is explained; None: nowhere."""
+    for heading, patterns in KNOWN.items():
+        if any(re.search(pattern, line) for pattern in patterns):
+            return heading
+    return None

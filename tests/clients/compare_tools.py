@@ -1,0 +1,138 @@
+"""Tools of Kafka that are run against both clusters. A story is a sequence of commands and of what they printed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.clients.compare_sides import Side
+
+Step = tuple[str, list[str]]
+Steps = Callable[[Side], Iterator[Step]]
+
+
+def stories(only: Sequence[str]) -> Iterator[tuple[str, Steps]]:
+    for name, steps in STORIES.items():
+        if not only or any(part.lower() in name.lower() for part in only):
+            yield name, steps
+
+
+def _run(side: Side, command: str, *, ordered: bool = True) -> Step:
+    name, *args = command.split()
+    lines = side.tool(name, *args)
+    return command, lines if ordered else sorted(lines)
+
+
+def topics(side: Side) -> Iterator[Step]:
+    side.create("t", [[1, 2], [2, 3]], retention_ms="5")
+    for command in (
+        "topics --describe --topic t",
+        "topics --describe --topic nope",
+        "topics --describe --topic t --unavailable-partitions",
+        "topics --create --topic t --replica-assignment 1",
+        "topics --create --topic many --replication-factor 9",
+        "topics --create --topic ..",
+        "topics --alter --topic t --partitions 1",
+        "topics --alter --topic t --partitions 2",
+        "topics --delete --topic nope",
+        "get-offsets --topic t",
+        "get-offsets --topic t --time max-timestamp",
+        "get-offsets --topic t --time -7",
+        "leader-election --election-type preferred --topic t --partition 0",
+        "leader-election --election-type preferred --topic t --partition 9",
+        "leader-election --election-type unclean --topic nope --partition 0",
+    ):
+        yield _run(side, command)
+
+
+def groups(side: Side) -> Iterator[Step]:
+    side.create("g-topic", [[1, 2]])
+    side.tool("console-producer", "--topic", "g-topic", stdin="a\nb\nc\n")
+    yield _run(side, "console-consumer --topic g-topic --group tools --from-beginning --max-messages 3")
+    for command in (
+        "consumer-groups --describe --group tools",
+        "consumer-groups --describe --group tools --members --verbose",
+        "consumer-groups --describe --group nope",
+        "consumer-groups --reset-offsets --group tools --topic g-topic --to-offset 99 --execute",
+        "consumer-groups --reset-offsets --group tools --topic g-topic:7 --to-earliest --execute",
+        "consumer-groups --delete-offsets --group tools --topic nope",
+        "consumer-groups --delete-offsets --group nope --topic g-topic",
+        "consumer-groups --delete --group nope",
+        "groups --describe --group tools",
+    ):
+        yield _run(side, command)
+    yield _run(side, "consumer-groups --list --type", ordered=False)
+
+
+def configs(side: Side) -> Iterator[Step]:
+    side.create("c", retention_ms="5")
+    for command in (
+        "configs --describe --entity-type topics --entity-name c",
+        "configs --describe --entity-type topics --entity-name nope",
+        "configs --describe --entity-type brokers --entity-name 1",
+        "configs --describe --entity-type brokers --entity-name 9",
+        "configs --alter --entity-type brokers --entity-name 1 --add-config log.cleaner.threads=2",
+        "configs --alter --entity-type brokers --entity-name 1 --add-config log.retention.ms=abc",
+        "configs --alter --entity-type brokers --entity-default --add-config log.roll.ms=5000000",
+        "configs --alter --entity-type topics --entity-name c --add-config cleanup.policy=[compact,delete]",
+        "configs --alter --entity-type topics --entity-name c --add-config segment.ms=-5",
+        "configs --alter --entity-type topics --entity-name c --delete-config retention.ms",
+        "configs --alter --entity-type groups --entity-name g --add-config consumer.session.timeout.ms=50000",
+        "configs --alter --entity-type client-metrics --entity-name m --add-config interval.ms=1000,metrics=[a.,b.]",
+        "configs --describe --entity-type groups --entity-name nope",
+        "configs --describe --entity-type client-metrics --entity-name nope",
+        "configs --describe --entity-type users",
+        "configs --describe --entity-type ips",
+        "configs --alter --entity-type users --entity-name u --add-config producer_byte_rate=1000",
+        "configs --alter --entity-type users --entity-name u --add-config nope=1000",
+        "configs --describe --entity-type broker-loggers --entity-name 1",
+        "client-metrics --list",
+    ):
+        yield _run(side, command)
+
+
+def quorum(side: Side) -> Iterator[Step]:
+    for command in (
+        "metadata-quorum describe --status",
+        "metadata-quorum remove-controller --controller-id 1 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ",
+        "features describe",
+        "features upgrade --feature metadata.version=29 --dry-run",
+        "features downgrade --feature metadata.version=29 --dry-run",
+        "features upgrade --feature nope=2",
+        "features upgrade --feature metadata.version=99",
+        "features disable --feature group.version --dry-run",
+        "log-dirs --describe --broker-list 9",
+        "transactions list",
+    ):
+        yield _run(side, command)
+
+
+def moves(side: Side) -> Iterator[Step]:
+    side.create("m", [[1, 2]])
+    with tempfile.TemporaryDirectory() as folder:
+
+        def plan(topic: str, replicas: list[int]) -> str:
+            file = Path(folder) / f"{topic}-{'-'.join(map(str, replicas))}.json"
+            file.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]}))
+            return f"--reassignment-json-file {file}"
+
+        for what, command in (
+            ("list", "reassign-partitions --list"),
+            ("an unknown broker", f"reassign-partitions --execute {plan('m', [9])}"),
+            ("an unknown topic", f"reassign-partitions --execute {plan('nope', [1])}"),
+            ("cancel nothing", f"reassign-partitions --cancel {plan('m', [1, 2])}"),
+            ("verify", f"reassign-partitions --verify {plan('m', [1, 2])}"),
+        ):
+            yield what, _run(side, command)[1]
+
+
+STORIES: Final[Mapping[str, Steps]] = {
+    "kafka-topics and offsets": topics,
+    "kafka-consumer-groups": groups,
+    "kafka-configs": configs,
+    "quorum and features": quorum,
+    "kafka-reassign-partitions": moves,
+}

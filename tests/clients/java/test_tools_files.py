@@ -1,0 +1,111 @@
+"""kafka-dump-log on the files of a cluster of processes: the formats on disk are Kafka's (docs/ARCHITECTURE.md, "On disk")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.java import tools
+from tests.harness.local import Cluster, running, wait_for
+
+pytestmark = [pytest.mark.clients, pytest.mark.jvm, pytest.mark.slow, pytest.mark.xdist_group("clients")]
+capability = pytest.mark.capability
+RECORDS = 6000
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def dump(*files: Path, flags: tuple[str, ...] = ()) -> list[str]:
+    done = tools.kafka_tool("kafka-dump-log", "--files", ",".join(map(str, files)), *flags)
+    assert done.code == 0, done.err
+    # Kafka says this of its own files, too: it expects the first record of every segment at 0.
+    wrong = re.sub(r"Non-consecutive offsets in \S+\n  -1 is followed by \d+\n", "", done.err)
+    assert wrong == ""
+    return done.lines
+
+
+@pytest.fixture(scope="module")
+def data(java: None) -> Iterator[Path]:
+    """The directory of a cluster that was used and shut down: `filled`, with indexes; `mixed`, with every codec; a group `g`."""
+    with running(controllers=1, brokers=1, config={"log.index.interval.bytes": "4096"}) as cluster:
+        cluster.create_topic("filled", replication=1, config={"segment.bytes": str(1 << 20)})
+        assert (
+            cluster.produce("filled", [f"{n}-" + "y" * 300 for n in range(RECORDS)], **{"linger.ms": 0, "batch.size": 4000}) == []
+        )
+        cluster.create_topic("mixed", replication=1)
+        for codec in CODECS:
+            values = [f"{codec}-{n}-" + "y" * 50 for n in range(20)]
+            assert cluster.produce("mixed", values, **{"compression.type": codec, "enable.idempotence": True}) == []
+        read_in_a_group(cluster)
+        cluster.terminate(cluster.brokers[0])
+        cluster.wait_stopped(cluster.brokers[0])
+        yield cluster.data_dir
+
+
+def read_in_a_group(cluster: Cluster) -> None:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["mixed"])
+    wait_for("a record", lambda: (it := consumer.poll(0.2)) is not None and it.error() is None)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def of(data: Path, pattern: str) -> list[Path]:
+    found = sorted(data.glob(f"node-*/data/{pattern}"))
+    assert found, pattern
+    return found
+
+
+@capability("kafka-dump-log")
+def test_segments_and_indexes(data: Path) -> None:
+    logs = of(data, "filled-0/*.log")
+    assert len(logs) >= 2, "the segment was rolled"
+    lines = dump(*logs, *of(data, "filled-0/*index"), flags=("--index-sanity-check",))
+    assert sum("passed sanity check." in line for line in lines) + sum("is empty." in line for line in lines) == 2 * len(logs)
+    for flag in ("--verify-index-only", "--deep-iteration"):
+        lines = dump(*logs, *of(data, "filled-0/*index"), flags=(flag,))
+        wrong = [line for line in lines if re.search("Mismatch|out of order|Found|isvalid: false|Invalid", line)]
+        assert wrong == []
+    records = [line for line in lines if line.startswith("|")]
+    assert len(records) == RECORDS
+    entries = [line for line in dump(*of(data, "filled-0/*.index")) if line.startswith("offset: ")]
+    assert len(entries) > 100
+
+
+@capability("kafka-dump-log")
+def test_batches_of_every_codec_and_the_producers(data: Path) -> None:
+    lines = dump(*of(data, "mixed-0/*.log"), flags=("--deep-iteration", "--print-data-log"))
+    batches = [line for line in lines if line.startswith("baseOffset: ")]
+    assert {found[1] for line in batches if (found := re.search(r"compresscodec: (\w+)", line))} == set(CODECS)
+    assert all("isvalid: true" in line and "magic: 2" in line for line in batches)
+    payloads = [line.split("payload: ")[1] for line in lines if line.startswith("|")]
+    assert payloads == [f"{codec}-{n}-" + "y" * 50 for codec in CODECS for n in range(20)]
+    producers = [line for line in dump(*of(data, "mixed-0/*.snapshot")) if line.startswith("producerId: ")]
+    assert len(producers) == len(CODECS)
+    assert all(" lastSequence: 19 " in line for line in producers)
+
+
+@capability("kafka-dump-log")
+def test_offsets_of_a_group(data: Path) -> None:
+    logs = of(data, "__consumer_offsets-*/*.log")
+    lines = dump(*logs, flags=("--offsets-decoder",))
+    assert any('key: {"type":"2","data":{"group":"g"}}' in line and '"protocolType":"consumer"' in line for line in lines)
+    assert any('"group":"g","topic":"mixed","partition":0}} payload: {"version":"3","data":{"offset":' in line for line in lines)
+
+
+@capability("kafka-dump-log")
+def test_the_metadata_log(data: Path) -> None:
+    """Batches and control records are Kafka's; the records in them are protobuf (docs/adr/0002-metadata-records.md)."""
+    (log, *_others) = of(data, "__cluster_metadata-0/*.log")
+    lines = dump(log, flags=("--cluster-metadata-decoder",))
+    assert any('LeaderChange: {"version":0,"leaderId":1,"voters":[{"voterId":1}]' in line for line in lines)
+    batches = [line for line in lines if line.startswith("baseOffset: ")]
+    assert all("isvalid: true" in line for line in batches)
+    undecoded = [line for line in lines if line.startswith("|") and "payload: Error at" in line]
+    assert any("Failed to deserialize record with type 2" in line for line in undecoded), "types carry Kafka's numbers: a topic"
+    lines = dump(*of(data, "__cluster_metadata-0/*.checkpoint"), flags=("--cluster-metadata-decoder",))
+    assert any("SnapshotHeader" in line for line in lines) and any("SnapshotFooter" in line for line in lines)

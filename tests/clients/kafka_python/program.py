@@ -1,0 +1,189 @@
+"""Drives kafka-python by the job on standard input (the contract: tests/clients/programs.py)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import kafka
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+from tests.clients.program import Job, administer, main, named, raw, tell, tell_record
+
+DYNAMIC_TOPIC_CONFIG = 1
+POLL_MS = 400
+"""Not less: a poll whose time is up while it joins forgets the assignment that it is then given (see README.md)."""
+
+
+def produce(job: Job, _stopped: threading.Event) -> None:
+    codec = job.get("codec", "none")
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=job["bootstrap"].split(","),
+        acks=job["acks"] if job["acks"] == "all" else int(job["acks"]),
+        compression_type=None if codec == "none" else codec,
+        enable_idempotence=job.get("idempotent", False),
+        linger_ms=5,
+        retry_backoff_ms=50,
+        reconnect_backoff_ms=20,
+        reconnect_backoff_max_ms=200,
+        delivery_timeout_ms=120_000,
+        # Without sequence numbers one request in flight is what keeps the order.
+        max_in_flight_requests_per_connection=5 if job.get("idempotent") else 1,
+    )
+    for i, it in enumerate(job["records"]):
+        future = producer.send(
+            job["topic"],
+            value=raw(it.get("value")),
+            key=raw(it.get("key")),
+            headers=[(name, raw(value)) for name, value in it.get("headers", ())],
+            partition=it.get("partition"),
+            timestamp_ms=it.get("timestamp"),
+        )
+        future.add_callback(lambda done, i=i: tell("ack", i=i, partition=done.partition, offset=done.offset))
+        future.add_errback(lambda error, i=i: tell("fail", i=i, error=named(error)))
+        if job.get("pause_ms"):
+            time.sleep(job["pause_ms"] / 1000)
+    producer.flush(120)
+    producer.close()
+
+
+def consumer_of(job: Job, **config: Any) -> Any:
+    return kafka.KafkaConsumer(
+        bootstrap_servers=job["bootstrap"].split(","),
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        retry_backoff_ms=50,
+        reconnect_backoff_ms=20,
+        reconnect_backoff_max_ms=200,
+        **config,
+    )
+
+
+def poll(consumer: Any) -> int:
+    seen = 0
+    for tp, records in consumer.poll(timeout_ms=POLL_MS).items():
+        for it in records:
+            tell_record(tp.partition, it.offset, it.key, it.value, it.headers, it.timestamp)
+            seen += 1
+    return seen
+
+
+def read(job: Job, _stopped: threading.Event) -> None:
+    consumer = consumer_of(job, max_poll_records=1)
+    tp = kafka.TopicPartition(job["topic"], job["partition"])
+    consumer.assign([tp])
+    consumer.seek(tp, consumer.offsets_for_times({tp: job["time_ms"]})[tp].offset if "time_ms" in job else job.get("offset", 0))
+    seen = 0
+    while seen < job["count"]:
+        seen += poll(consumer)
+    consumer.close()
+
+
+class Listener(kafka.ConsumerRebalanceListener):
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        tell("revoked", partitions=[tp.partition for tp in revoked])
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        tell("assigned", partitions=[tp.partition for tp in assigned])
+
+
+def group(job: Job, stopped: threading.Event) -> None:
+    strategy = {"range": RangePartitionAssignor, "cooperative": CooperativeStickyAssignor}[job["protocol"]]
+    static = {"group_instance_id": job["instance"]} if "instance" in job else {}
+    consumer = consumer_of(
+        job,
+        group_id=job["group"],
+        session_timeout_ms=job["session_ms"],
+        heartbeat_interval_ms=200,
+        partition_assignment_strategy=[strategy],
+        **static,
+    )
+    consumer.subscribe([job["topic"]], listener=Listener())
+    seen = 0
+    while not stopped.is_set():
+        seen += poll(consumer)
+    if seen:
+        consumer.commit()
+    consumer.close()
+
+
+class Steps:
+    def __init__(self, job: Job) -> None:
+        self.admin = KafkaAdminClient(bootstrap_servers=job["bootstrap"].split(","), retry_backoff_ms=50)
+
+    def create_topic(self, step: Job) -> None:
+        options = {"num_partitions": step["partitions"], "replication_factor": step["replication_factor"]}
+        self.admin.create_topics({step["topic"]: {**options, "configs": step.get("config", {})}})
+
+    def delete_topic(self, step: Job) -> None:
+        self.admin.delete_topics([step["topic"]])
+
+    def list_topics(self, _step: Job) -> Any:
+        return sorted(self.admin.list_topics())
+
+    def describe_topic(self, step: Job) -> Any:
+        (found,) = self.admin.describe_topics([step["topic"]])
+        return {"partitions": len(found["partitions"]), "replicas": len(found["partitions"][0]["replica_nodes"])}
+
+    def describe_cluster(self, _step: Job) -> Any:
+        found = self.admin.describe_cluster()
+        return {
+            "brokers": [it["broker_id"] for it in found["brokers"] if not it.get("is_fenced")],
+            "cluster_id": found["cluster_id"],
+        }
+
+    def create_partitions(self, step: Job) -> None:
+        self.admin.create_partitions({step["topic"]: step["partitions"]})
+
+    def describe_configs(self, step: Job) -> Any:
+        resource = ConfigResource(ConfigResourceType.TOPIC, step["topic"])
+        found = self.admin.describe_configs([resource], config_filter="all")["topic"][step["topic"]]
+        return {key: {"value": it["value"], "default": source(it) != DYNAMIC_TOPIC_CONFIG} for key, it in found.items()}
+
+    def alter_configs(self, step: Job) -> None:
+        found = self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, step["topic"], step["config"])])
+        told = found["topic"][step["topic"]]
+        if "Error" in str(told):
+            raise RuntimeError(str(told))
+
+    def delete_records(self, step: Job) -> Any:
+        tp = kafka.TopicPartition(step["topic"], step["partition"])
+        return self.admin.delete_records({tp: step["offset"]})[tp]["low_watermark"]
+
+    def list_offset(self, step: Job) -> Any:
+        named = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
+        tp = kafka.TopicPartition(step["topic"], step["partition"])
+        spec = named[step["at"]] if step["at"] in named else int(step["at"])
+        return self.admin.list_partition_offsets({tp: spec})[tp].offset
+
+    def list_groups(self, _step: Job) -> Any:
+        return [it["group_id"] for it in self.admin.list_groups()]
+
+    def describe_group(self, step: Job) -> Any:
+        found = self.admin.describe_groups([step["group"]])[step["group"]]
+        return {"state": found["group_state"], "members": len(found["members"]), "type": found["protocol_type"]}
+
+    def committed(self, step: Job) -> Any:
+        found = self.admin.list_group_offsets(step["group"])[step["group"]]
+        return {str(tp.partition): it.offset for tp, it in found.items() if tp.topic == step["topic"]}
+
+    def delete_group(self, step: Job) -> None:
+        told = self.admin.delete_groups([step["group"]])[step["group"]]
+        if told != "OK":
+            raise RuntimeError(told)
+
+
+def source(entry: Any) -> int:
+    found = entry["config_source"]
+    return int(getattr(found, "value", 1 if str(found).upper() == "DYNAMIC_TOPIC_CONFIG" else 0))
+
+
+def admin(job: Job, _stopped: threading.Event) -> None:
+    administer(job["steps"], Steps(job))
+
+
+if __name__ == "__main__":
+    main(produce=produce, read=read, group=group, admin=admin)

@@ -1,0 +1,26 @@
+"""kafka-python: the capabilities that every client is put through."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from importlib.util import find_spec
+
+import pytest
+
+from tests.clients.capabilities import Capabilities
+from tests.clients.programs import Client, python_program
+
+pytest.importorskip("kafka")
+pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("clients")]
+
+
+class TestKafkaPython(Capabilities):
+    client = Client(
+        name="kafka-python",
+        version=lambda: version("kafka-python"),
+        prepare=lambda: python_program("kafka_python"),
+        lacks={
+            "group: KIP-848": "kafka-python has no consumer protocol",
+            **({} if find_spec("snappy") else {"codec snappy": "kafka-python needs python-snappy for this codec"}),
+        },
+    )

@@ -1,0 +1,231 @@
+// Drives one KafkaJS client by the job that stands in the first line of standard input, and tells what happens in lines of JSON.
+// The contract is that of tests/clients/programs.py. NODE_PATH says where the packages are.
+'use strict'
+
+const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, Partitioners, logLevel } = require('kafkajs')
+const readline = require('node:readline')
+
+// KafkaJS brings gzip; the others are left to packages of the user's choice.
+CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
+CompressionCodecs[CompressionTypes.LZ4] = () => {
+  const lz4 = require('lz4js')
+  return {
+    compress: async (encoder) => Buffer.from(lz4.compress(encoder.buffer)),
+    decompress: async (buffer) => Buffer.from(lz4.decompress(buffer)),
+  }
+}
+CompressionCodecs[CompressionTypes.ZSTD] = () => {
+  const simple = new Promise((resolve) => require('zstd-codec').ZstdCodec.run((zstd) => resolve(new zstd.Simple())))
+  return {
+    compress: async (encoder) => Buffer.from((await simple).compress(encoder.buffer)),
+    decompress: async (buffer) => Buffer.from((await simple).decompress(buffer)),
+  }
+}
+
+const tell = (event) => process.stdout.write(JSON.stringify(event) + '\n')
+const name = (error) =>
+  error.type ?? error.errors?.[0]?.type ?? error.groups?.[0]?.error?.type ?? error.partitions?.[0]?.error?.type ?? error.cause?.partitions?.[0]?.error?.type ?? error.cause?.type ?? error.message
+const text = (raw) => (raw === null || raw === undefined ? null : raw.toString())
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+
+const client = (job) =>
+  new Kafka({
+    brokers: job.bootstrap.split(','),
+    logLevel: logLevel.WARN,
+    retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 60 },
+  })
+
+const message = (record) => {
+  const headers = {}
+  for (const [key, value] of record.headers ?? []) {
+    headers[key] = key in headers ? [headers[key], value].flat() : value
+  }
+  const found = { key: record.key ?? null, value: record.value ?? null, headers }
+  if (record.partition !== undefined) found.partition = record.partition
+  if (record.timestamp) found.timestamp = String(record.timestamp)
+  return found
+}
+
+// A batch at a time: KafkaJS keeps the order of what is in one `send`, and of sends that are awaited.
+const produce = async (job) => {
+  const producer = client(job).producer({
+    idempotent: job.idempotent ?? false,
+    maxInFlightRequests: 1,
+    createPartitioner: Partitioners.DefaultPartitioner,
+  })
+  await producer.connect()
+  const codec = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }[job.codec ?? 'none']
+  const acks = { 0: 0, 1: 1, all: -1 }[job.acks]
+  const size = job.pause_ms ? 10 : 100
+  for (let start = 0; start < job.records.length; start += size) {
+    const records = job.records.slice(start, start + size)
+    const send = { topic: job.topic, acks, compression: CompressionTypes[codec], messages: records.map(message) }
+    try {
+      const told = await producer.send(send)
+      records.forEach((record, n) => {
+        const where = told.find((it) => it.partition === record.partition)
+        tell({ event: 'ack', i: start + n, ...(where && { partition: where.partition, offset: Number(where.baseOffset) + n }) })
+      })
+    } catch (error) {
+      records.forEach((_, n) => tell({ event: 'fail', i: start + n, error: name(error) }))
+    }
+    if (job.pause_ms) await pause(job.pause_ms * size)
+  }
+  await producer.disconnect()
+}
+
+const show = (partition, it) => {
+  const headers = Object.entries(it.headers ?? {}).flatMap(([key, value]) => [value].flat().map((one) => [key, text(one)]))
+  const { offset, timestamp } = it
+  tell({ event: 'record', partition, offset: Number(offset), key: text(it.key), value: text(it.value), headers, timestamp: Number(timestamp) })
+}
+
+// KafkaJS reads in groups only: this is a group of one, which seeks and never commits.
+const read = async (job) => {
+  const kafka = client(job)
+  let offset = job.offset ?? 0
+  if (job.time_ms !== undefined) {
+    const admin = kafka.admin()
+    await admin.connect()
+    const found = await admin.fetchTopicOffsetsByTimestamp(job.topic, job.time_ms)
+    offset = Number(found.find((it) => it.partition === job.partition).offset)
+    await admin.disconnect()
+  }
+  const consumer = kafka.consumer({ groupId: `read-${job.topic}-${process.pid}`, maxWaitTimeInMs: 100, retry: { retries: 60 } })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [job.topic], fromBeginning: true })
+  let seen = 0
+  await new Promise((resolve) => {
+    consumer.run({
+      autoCommit: false,
+      eachMessage: async ({ partition, message: it }) => {
+        if (partition !== job.partition || Number(it.offset) < offset) return
+        if (seen++ < job.count) show(partition, it)
+        if (seen >= job.count) resolve()
+      },
+    })
+    consumer.seek({ topic: job.topic, partition: job.partition, offset: String(offset) })
+  })
+  await consumer.disconnect()
+}
+
+const group = async (job, stopped) => {
+  const consumer = client(job).consumer({
+    groupId: job.group,
+    sessionTimeout: job.session_ms ?? 30000,
+    heartbeatInterval: 200,
+    maxWaitTimeInMs: 100,
+    rebalanceTimeout: 20000,
+    retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 8 }, // then it starts anew: it holds on to a broker that is dead
+  })
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) =>
+    tell({ event: 'assigned', incremental: false, partitions: payload.memberAssignment[job.topic] ?? [] }),
+  )
+  consumer.on(consumer.events.CRASH, ({ payload }) => tell({ event: 'warning', error: name(payload.error) }))
+  await consumer.connect()
+  await consumer.subscribe({ topics: [job.topic], fromBeginning: true })
+  const next = new Map()
+  await consumer.run({
+    autoCommit: false,
+    eachMessage: async ({ partition, message: it, heartbeat }) => {
+      show(partition, it)
+      next.set(partition, String(Number(it.offset) + 1))
+      await heartbeat()
+    },
+  })
+  await stopped
+  await consumer.commitOffsets([...next].map(([partition, offset]) => ({ topic: job.topic, partition, offset })))
+  await consumer.disconnect()
+}
+
+const STEPS = {
+  create_topic: async (admin, { topic, partitions, replication_factor, config }) => {
+    const configEntries = Object.entries(config ?? {}).map(([key, value]) => ({ name: key, value }))
+    const made = await admin.createTopics({
+      waitForLeaders: false,
+      topics: [{ topic, numPartitions: partitions, replicationFactor: replication_factor, configEntries }],
+    })
+    if (!made) throw new Error('TOPIC_ALREADY_EXISTS') // KafkaJS tells that by `false`
+  },
+  list_topics: (admin) => admin.listTopics(),
+  describe_topic: async (admin, { topic }) => {
+    const { topics } = await admin.fetchTopicMetadata({ topics: [topic] })
+    return { partitions: topics[0].partitions.length, replicas: topics[0].partitions[0].replicas.length }
+  },
+  delete_topic: (admin, { topic }) => admin.deleteTopics({ topics: [topic] }),
+  describe_cluster: async (admin) => {
+    const { brokers, clusterId } = await admin.describeCluster()
+    return { brokers: brokers.map((it) => it.nodeId), cluster_id: clusterId }
+  },
+  create_partitions: (admin, { topic, partitions }) => admin.createPartitions({ topicPartitions: [{ topic, count: partitions }] }),
+  describe_configs: async (admin, { topic }) => {
+    const resources = [{ type: ConfigResourceTypes.TOPIC, name: topic }]
+    const { resources: found } = await admin.describeConfigs({ resources, includeSynonyms: false })
+    return Object.fromEntries(
+      found[0].configEntries.map((it) => [it.configName, { value: it.configValue, default: it.configSource !== 1 }]),
+    )
+  },
+  alter_configs: async (admin, { topic, config }) => {
+    const configEntries = Object.entries(config).map(([key, value]) => ({ name: key, value }))
+    await admin.alterConfigs({ resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configEntries }] })
+  },
+  delete_records: async (admin, { topic, partition, offset }) => {
+    await admin.fetchTopicOffsets(topic) // without it: "Topic metadata not loaded"
+    await admin.deleteTopicRecords({ topic, partitions: [{ partition, offset: String(offset) }] })
+  },
+  list_offset: async (admin, { topic, partition, at }) => {
+    const timed = at !== 'earliest' && at !== 'latest'
+    const found = timed ? await admin.fetchTopicOffsetsByTimestamp(topic, Number(at)) : await admin.fetchTopicOffsets(topic)
+    const one = found.find((it) => it.partition === partition)
+    return Number(timed ? one.offset : at === 'earliest' ? one.low : one.high)
+  },
+  list_groups: async (admin) => (await admin.listGroups()).groups.map((it) => it.groupId),
+  describe_group: async (admin, { group }) => {
+    const { groups } = await admin.describeGroups([group])
+    return { state: groups[0].state, members: groups[0].members.length, type: groups[0].protocolType }
+  },
+  committed: async (admin, { group, topic }) => {
+    const [found] = await admin.fetchOffsets({ groupId: group, topics: [topic] })
+    return Object.fromEntries(found.partitions.map((it) => [it.partition, Number(it.offset)]))
+  },
+  delete_group: async (admin, { group }) => {
+    await admin.deleteGroups([group])
+  },
+}
+
+const administer = async (job) => {
+  const admin = new Kafka({ brokers: job.bootstrap.split(','), logLevel: logLevel.NOTHING }).admin({ retry: { retries: 3, initialRetryTime: 50, maxRetryTime: 200 } })
+  await admin.connect()
+  for (const step of job.steps) {
+    try {
+      const result = await STEPS[step.do](admin, step)
+      tell({ event: 'result', do: step.do, result: result ?? null })
+    } catch (error) {
+      tell({ event: 'result', do: step.do, error: name(error) })
+    }
+  }
+  await admin.disconnect()
+}
+
+const main = async () => {
+  const lines = readline.createInterface({ input: process.stdin })
+  let end
+  const stopped = new Promise((resolve) => (end = resolve))
+  const job = await new Promise((resolve) => {
+    let first = true
+    lines.on('line', (line) => {
+      if (!first) return end()
+      first = false
+      return resolve(JSON.parse(line))
+    })
+    lines.on('close', () => end())
+  })
+  await { produce, read, group, admin: administer }[job.op](job, stopped)
+  tell({ event: 'done' })
+  lines.close()
+}
+
+main().catch((error) => {
+  console.error(error)
+  process.exit(1)
+})

@@ -1,0 +1,35 @@
+"""KafkaJS: the capabilities that every client is put through."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.clients.capabilities import Capabilities
+from tests.clients.programs import BUILT, FOLDER, Client, npm_packages
+
+pytestmark = [pytest.mark.clients, pytest.mark.node, pytest.mark.slow, pytest.mark.xdist_group("clients")]
+HERE = FOLDER / "kafkajs"
+
+
+def version() -> str:
+    return str(json.loads((HERE / "package.json").read_text())["dependencies"]["kafkajs"])
+
+
+def prepare() -> list[str]:
+    return [npm_packages(HERE), str(HERE / "program.js")]
+
+
+class TestKafkaJs(Capabilities):
+    client = Client(
+        name="KafkaJS",
+        version=version,
+        prepare=prepare,
+        env={"NODE_PATH": str(BUILT / "kafkajs" / "node_modules")},
+        lacks={
+            "group: cooperative": "KafkaJS has no incremental rebalances",
+            "group: static members": "KafkaJS has no group.instance.id",
+            "group: KIP-848": "KafkaJS has no consumer protocol",
+        },
+    )

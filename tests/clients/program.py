@@ -1,0 +1,61 @@
+"""What the programs of clients in Python have in common: the job, the lines of events, and the word to stop."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+Job = dict[str, Any]
+_LOCK = threading.Lock()
+
+
+def tell(event: str, **values: Any) -> None:
+    line = json.dumps({"event": event, **values})
+    with _LOCK:
+        print(line, flush=True)
+
+
+def text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
+
+
+def raw(value: str | None) -> bytes | None:
+    return None if value is None else value.encode()
+
+
+def tell_record(partition: int, offset: int, key: bytes | None, value: bytes | None, headers: Any, timestamp: int) -> None:
+    shown = [[name, text(it)] for name, it in headers or ()]
+    tell("record", partition=partition, offset=offset, key=text(key), value=text(value), headers=shown, timestamp=timestamp)
+
+
+def administer(steps: list[Job], client: object) -> None:
+    """One event for each step, which is a method of `client`. What that raises is told by its type and text."""
+    for step in steps:
+        method = getattr(client, step["do"])
+        try:
+            result = method(step)
+        except Exception as error:  # noqa: BLE001 - whatever a client raises is what the test wants to see
+            tell("result", do=step["do"], error=named(error))
+        else:
+            tell("result", do=step["do"], result=result)
+
+
+def named(error: BaseException) -> str:
+    return f"{type(error).__name__} {error}"
+
+
+def main(**ops: Callable[[Job, threading.Event], None]) -> None:
+    """Read the job, do it, say that it is done."""
+    job = json.loads(sys.stdin.readline())
+    stopped = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        stopped.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    ops[job["op"]](job, stopped)
+    tell("done")
