@@ -413,8 +413,9 @@ class Administrator(Background):
 
 
 def _refused(verdict: str) -> bool:
-    """Errors that say that nothing was done."""
-    return verdict in ("INVALID_REPLICATION_FACTOR", "POLICY_VIOLATION", "INVALID_PARTITIONS")
+    """Errors that say that nothing was done. Not that brokers are missing: a broker asks again, and an earlier controller may
+    have done it already."""
+    return verdict in ("POLICY_VIOLATION", "INVALID_PARTITIONS")
 
 
 def _short(value: bytes) -> str:

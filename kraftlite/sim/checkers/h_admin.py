@@ -11,8 +11,11 @@ from kraftlite.sim.checkers.model import TOPIC, MetadataState
 from kraftlite.sim.checkers.replica_facts import replica_facts
 from kraftlite.sim.history import Admin, MetadataRead, Verdict
 
-_MAYBE_OURSELVES = ("TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_PARTITIONS")
-"""A broker passes a call on until the controller answers (CP-57): what is done already may have been done by the same call."""
+_MAYBE_OURSELVES = (
+    "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_PARTITIONS", "INVALID_REPLICATION_FACTOR",
+)  # fmt: skip
+"""A broker passes a call on until the controller answers (CP-57): what is done already may have been done by the same call; and
+what is refused now, because brokers are away, may have been written before, by a controller that answers nobody any more."""
 
 Happened = Callable[[MetadataState, MetadataState, Mapping[str, Any]], bool]
 
