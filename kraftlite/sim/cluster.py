@@ -29,6 +29,7 @@ CLEANING_INTERVAL_MS: Final = 1_500
 """How often a node looks for metadata that it may remove. Production does so once a minute, which is longer than most runs."""
 
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
+    "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump by hours, and clients have one of their own
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",

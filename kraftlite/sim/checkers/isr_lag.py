@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kraftlite.broker.core import BrokerState
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import REPLICA_FETCH
@@ -35,7 +36,7 @@ class _Watch:
 
 class IsrLag(ReplicaChecker):
     """A leader proposes to remove a member of its ISR that lacks records when no fetch of it can have arrived for one and a half
-    `replica.lag.time.max.ms`: it looks every half of it."""
+    `replica.lag.time.max.ms`: it looks every half of it, until it is on its way out."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -65,7 +66,7 @@ class IsrLag(ReplicaChecker):
             return
         self._looked_us[node.node_id] = now_us
         broker = None if node.node is None else node.node.broker
-        if broker is None or not node.started:
+        if broker is None or not node.started or broker.lifecycle.state is BrokerState.SHUTTING_DOWN:
             return
         for partition in broker.replicas.partitions():
             key = (node.node_id, node.boots, partition.tp)
