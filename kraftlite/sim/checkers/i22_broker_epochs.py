@@ -1,4 +1,4 @@
-"""Invariant 22: broker epochs strictly increase per broker, and only one incarnation of a broker is registered: its latest."""
+"""Invariant 22: broker epochs strictly increase per broker, and at most one incarnation of a broker is alive."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ class BrokerEpochs(MetadataChecker):
         newest_boot, newest_epoch = self._newest.get(record.broker_id, (0, -1))
         if record.broker_epoch != offset or record.broker_epoch <= newest_epoch:
             self.fail(f"{where}; its last epoch was {newest_epoch}")
-        if boot[1] < newest_boot:
+        if boot[1] < newest_boot and known is not None and not known.fenced:
+            # Nobody can tell that a request is of an incarnation that has died meanwhile: where no session keeps it out, it is
+            # registered, and fenced for as long as its own session lasts. It must not displace one that is alive.
             self.fail(f"{where}: incarnation {boot[1]}, after incarnation {newest_boot} was registered")
         self._newest[record.broker_id] = (boot[1], record.broker_epoch)
 
