@@ -45,6 +45,8 @@ class SingleWriter(MetadataChecker):
 
     def _on_record_written(self, view: NodeView, event: RecordAppended) -> None:
         claim, state = view.active_controller.claim_epoch, view.raft.state
+        if isinstance(state, Resigned) and state.epoch == claim and view.raft.metalog.leo <= event.offset:
+            return  # it resigned over this append, and threw it away
         if not isinstance(state, Leader) or state.epoch != claim:
             self.fail(
                 f"controller {view.node_id} writes {event.record} at {event.offset} for epoch {claim}; "
