@@ -197,6 +197,7 @@ class BrokerLifecycleCore:
         self._shutdown_deadline_ms: int | None = None
         self._begun_shutdown_ms = 0
         self._last_contact_ms: int | None = None
+        self._refused: str | None = None
         self._out: list[Action] = []
 
     @property
@@ -275,6 +276,7 @@ class BrokerLifecycleCore:
     def _on_registration_failed(self, reason: str, now_ms: int) -> None:
         self._in_flight = False
         self._immediate = False
+        self._refused = reason
         delay = min(REGISTRATION_BACKOFF_MS << min(self._attempts, 20), self._config.session_timeout_ms)
         self._attempts += 1
         spread = delay // 5
@@ -361,8 +363,9 @@ class BrokerLifecycleCore:
     def _run_due(self, now_ms: int) -> None:
         if self._registration_deadline_ms is not None and now_ms >= self._registration_deadline_ms:
             waited = self._config.initial_registration_timeout_ms
+            last = f"; the last attempt: {self._refused}" if self._refused is not None else ""
             self._give_up(
-                f"could not register with the controller quorum within {waited} ms (initial.broker.registration.timeout.ms)"
+                f"could not register with the controller quorum within {waited} ms (initial.broker.registration.timeout.ms){last}"
             )
         for directory_id, deadline in self._offline.items():
             if deadline is not None and now_ms >= deadline:

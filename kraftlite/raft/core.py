@@ -92,6 +92,7 @@ class RaftCore:
             wall_ms=wall_ms,
             entropy=entropy,
             tracer=tracer,
+            stored_epoch=stored.epoch if stored is not None else None,
         )
         self.metalog = metalog
         self._ctx = RaftContext(

@@ -10,7 +10,10 @@ What was flushed decides: a power cut may spoil the first of several batches tha
 any torn end, though intact ones are behind it. Only where no mark says how far that came, an intact batch behind a bad spot is
 damage.
 
-Source: RF-31, RF-46. Departs: Kafka cuts such a log off.
+A node among others, and a broker, fetches again what recovery cuts off. What recovery cannot see, because no CRC covers it, is a
+leader epoch that is not what the leader wrote: a log with a later epoch than the quorum's never hears from its leader again.
+
+Source: RF-31, RF-46. Departs: Kafka cuts such a log off, and believes every epoch in it.
 """
 
 from __future__ import annotations
@@ -71,6 +74,35 @@ def check_only_copy(disk: Disk, directory: str) -> None:
             "and this controller has the only copy of the metadata. Restore its .log files; "
             f"to go on without the records, remove {FLUSH_MARK}"
         )
+
+
+def wrong_epoch_from(disk: Disk, directory: str, latest_epoch: int | None) -> int | None:
+    """The offset from which on the epochs in this log cannot be what its leaders wrote; None when all of them can.
+
+    A new epoch begins with its leader's control batch, epochs do not go back, and none is later than `latest_epoch` (None: not
+    known), which a node writes to `quorum-state` before it takes a record of it. Looks at headers only.
+    """
+    if disk.stat(directory) is None:
+        return None
+    last: BatchHeader | None = None
+    began: int | None = None
+    for base in sorted(int(name[:-4]) for name in disk.listdir(directory) if name.endswith(".log") and name[:-4].isdecimal()):
+        data = memoryview(disk.read_file(f"{directory}/{base:020d}.log"))
+        position = 0
+        while len(data) - position >= HEADER_BYTES:
+            header = parse_header(data, position)
+            if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
+                return None  # recovery ends the log here, if not before
+            epoch = header.partition_leader_epoch
+            if latest_epoch is not None and epoch > latest_epoch:
+                return header.base_offset
+            if not _follows(header, last.partition_leader_epoch if last is not None else None):
+                # Of two that contradict each other, a first batch of an epoch that nothing confirms may be the wrong one.
+                return began if began is not None else header.base_offset
+            began = header.base_offset if last is None or epoch > last.partition_leader_epoch else None
+            last = header
+            position += header.size_bytes
+    return None
 
 
 def _walk(data: memoryview, expected: int, epoch: int | None) -> tuple[int, int | None, int]:

@@ -15,7 +15,7 @@ from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RecordSerde
 from kraftlite.raft.config import QuorumConfig
-from kraftlite.raft.damage import check_only_copy
+from kraftlite.raft.damage import check_only_copy, wrong_epoch_from
 from kraftlite.raft.flush_mark import FlushMark
 from kraftlite.raft.snapshots import PartialSnapshot, SnapshotReader, SnapshotStore
 from kraftlite.runtime.ports import Disk, Tracer
@@ -40,7 +40,9 @@ class MetadataLog:
         wall_ms: int,
         entropy: random.Random,
         tracer: Tracer,
+        stored_epoch: int | None = None,
     ) -> None:
+        """`stored_epoch`: that of `quorum-state`; None when there is none."""
         self._disk = disk
         self._config = config
         self._serde = serde
@@ -52,6 +54,10 @@ class MetadataLog:
             self._mark = mark
         else:
             mark.remove()
+        # A voter with a later epoch than the quorum's raises that by an election (RF-12). An observer cannot, and without the
+        # file, which was there before the first record, nothing vouches for its log.
+        latest_epoch = None if config.is_voter else stored_epoch or 0
+        wrong_from = wrong_epoch_from(disk, config.metadata_dir, latest_epoch)
         self.log = Log.open(
             disk=disk,
             directory=config.metadata_dir,
@@ -65,6 +71,8 @@ class MetadataLog:
             entropy=entropy,
             tracer=tracer,
         )
+        if wrong_from is not None:
+            self.log.truncate_to(max(wrong_from, self.log.log_start_offset))
         self.snapshots = SnapshotStore(disk, config.metadata_dir)
         self.snapshots.load()
         self._reconcile()

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from kraftlite.log.batch import iter_batches
+
 Damage = Callable[[Path], None]
 PAGE = 4096
 
@@ -15,6 +17,14 @@ def flip(path: Path, at: float = 0.5) -> None:
     """One bit, at this fraction of the file."""
     data = bytearray(path.read_bytes())
     data[min(int(len(data) * at), len(data) - 1)] ^= 0x10
+    path.write_bytes(data)
+
+
+def raise_last_epoch(path: Path) -> None:
+    """A bit of the last batch's leader epoch, which no CRC covers."""
+    data = bytearray(path.read_bytes())
+    *_, (last, _) = iter_batches(bytes(data))
+    data[len(data) - last.size_bytes + 15] ^= 0x10
     path.write_bytes(data)
 
 
@@ -100,7 +110,7 @@ def around_the_partitions(data: Path, neighbour: str) -> None:
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown"):
         garble(data / name)
     (data / "log-start-offset-checkpoint").write_bytes(b"0\n3\nhalf a file")
-    flip(logs(data / METADATA)[-1], 0.3)
+    raise_last_epoch(logs(data / METADATA)[-1])
     (data / METADATA / "quorum-state").unlink()
     (data / METADATA / "00000000000000000009-0000000001.checkpoint.part").write_bytes(b"half a download")
     shutil.copytree(data / neighbour, data / f"{neighbour}.0123456789abcdef0123456789abcdef-delete")

@@ -64,7 +64,12 @@ def consumer_of(job: Job, **config: Any) -> Any:
 
 def poll(consumer: Any) -> int:
     seen = 0
-    for tp, records in consumer.poll(timeout_ms=POLL_MS).items():
+    try:
+        polled = consumer.poll(timeout_ms=POLL_MS)
+    except kafka.errors.KafkaConnectionError:
+        # The one node that it asked for metadata is gone: it says so instead of asking the next one (see README.md).
+        return 0
+    for tp, records in polled.items():
         for it in records:
             tell_record(tp.partition, it.offset, it.key, it.value, it.headers, it.timestamp)
             seen += 1

@@ -47,17 +47,17 @@ def with_log(node: SimNode, *epochs: int) -> None:
 
 
 def serve_batch(node: SimNode, epoch: int, *records: str) -> None:
-    """Answer the fetch that the node has under way with one batch of this epoch."""
+    """Answer the fetch that the node has under way with one batch of this epoch; without records with that which begins it."""
     from kraftlite.log.batch import Record, build_batch
+    from kraftlite.log.control import LeaderChange, control_batch
     from kraftlite.model.messages.raft import RaftFetchRequest, RaftFetchResponse
 
     asked = [m for m in node.cluster.network if m.source == node.id and isinstance(m.body, RaftFetchRequest)][-1]
-    batch = build_batch(
-        [Record(None, value.encode()) for value in records or ("r",)],
-        base_offset=asked.body.fetch_offset,
-        leader_epoch=epoch,
-        timestamp_ms=1,
-    )
+    where = {"base_offset": asked.body.fetch_offset, "leader_epoch": epoch, "timestamp_ms": 1}
+    if records:
+        batch = build_batch([Record(None, value.encode()) for value in records], **where)
+    else:
+        batch = control_batch([LeaderChange(leader_id=asked.target, voters=(), granting_voters=())], **where)
     response = RaftFetchResponse(
         error=ErrorCode.NONE,
         leader_id=asked.target,
