@@ -24,7 +24,8 @@ from typing import Any, Final
 from tests.bench import rdkafka
 from tests.bench.cluster import BenchCluster, until
 from tests.bench.failover import create, delete, whole
-from tests.bench.throughput import CLUSTER, CONSUMER, KIB, PRODUCER, single_record_latency
+from tests.bench.throughput import CLUSTER as FILES
+from tests.bench.throughput import CONSUMER, KIB, PRODUCER, single_record_latency
 from tests.clients.java.apache import apache_kafka
 from tests.clients.java.tools import Missing
 
@@ -35,6 +36,8 @@ CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 CONNECTIONS: Final = 1_000
 MEMBERS: Final = 10
 
+CLUSTER: Final = {**FILES, "auto.create.topics.enable": "false"}
+"""A client of a cluster that is gone finds the next one at its address, and asks for the topics that it knew."""
 KRAFTLITE: Final = "kraftlite"
 KAFKA: Final = "Apache Kafka"
 MOCK: Final = "mock"
@@ -87,7 +90,7 @@ class Peer:
 
     def topic(self, load: Load) -> str:
         self.topics += 1
-        name = f"peers-{self.topics}"
+        name = f"{self.name.split()[-1].lower()}-{len(self.pids)}-{self.topics}"
         create(self.bootstrap, name, load.partitions, load.replication, min_insync_replicas=str(min(2, load.replication)))
         until("led and whole", lambda: whole(self.bootstrap, name))
         return name
