@@ -116,6 +116,18 @@ _CLIENT_METRICS = LazyGroup(
         "delete": ("client_metrics", "delete_command", "Delete one."),
     },
 )
+_PIPELINE = LazyGroup(
+    "pipeline",
+    "The data pipeline on Spark: pip install 'kraftlite[spark]'.",
+    {
+        "ingest": ("pipeline", "ingest", "Topics to Parquet by day, exactly once."),
+        "aggregate": ("pipeline", "aggregate", "Windows of event time, to a topic and to Parquet."),
+        "backfill": ("pipeline", "backfill", "A range of offsets or of time to Parquet."),
+        "audit": ("pipeline_audit", "audit_command", "Verify the segment files of every replica."),
+        "failover-report": ("pipeline_failover", "failover_report_command", "What each failure cost: table, Parquet, page."),
+        "demo": ("pipeline_demo", "demo_command", "All of it, while a broker and the controller are killed."),
+    },
+)
 _REASSIGN = LazyGroup(
     "reassign",
     "Move partitions to other brokers.",
@@ -168,6 +180,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "client-metrics": ("main", "_CLIENT_METRICS", "Subscriptions of client metrics."),
     "reassign": ("main", "_REASSIGN", "Move partitions to other brokers."),
     "quota": ("main", "_QUOTA", "Client quotas: describe and alter."),
+    "pipeline": ("main", "_PIPELINE", "The data pipeline on Spark: ingest, aggregate, audit and more."),
     "compat": ("compat.command", "compat", "Kafka's own commands: kraftlite compat kafka-topics --list."),
 }
 

@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.host.memory import tune_malloc
-from tests.bench import bench_controller, failover, peers, throughput
+from tests.bench import bench_controller, bench_records, bench_spark, failover, peers, throughput
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cold_start": failover.cold_start,
     "failovers": failover.failovers,
     "big_topic": failover.big_topic,
     "controller": bench_controller.controller,
+    "records": bench_records.records,
     "single_broker": throughput.single_broker,
     "replicated": throughput.replicated,
     "peers": peers.peers,
+    "spark": bench_spark.spark,
 }
 
 

@@ -1,0 +1,1 @@
+"""The data pipeline on Spark: a data source for Kafka topics and for data directories, and the jobs on top of it."""

@@ -1,0 +1,247 @@
+"""A synchronous, blocking Kafka client for raw record batches, for tasks in forked Spark workers.
+
+Every call finds leaders and coordinators by itself. It asks for metadata again and repeats what may go better, broken connections
+included, until the settings' time is over; then it raises. Speaks to kraftlite and to Apache Kafka from 3.0 on.
+
+Source: the Kafka protocol; KIP-98 (idempotent producers).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.spark import protocol
+from kraftlite.spark.offsets import TP
+from kraftlite.spark.protocol import ClientError, Connection, Fetched, OffsetAt, ProduceResult, code_of
+from kraftlite.spark.routing import FAILURES, Routing, TopicInfo, UnknownTopic, by_topic, told
+from kraftlite.spark.settings import ClientSettings
+
+__all__ = [
+    "TP",
+    "ClientError",
+    "ClientSettings",
+    "Fetched",
+    "KafkaClient",
+    "OffsetAt",
+    "OffsetOutOfRange",
+    "ProduceResult",
+    "TopicInfo",
+    "UnknownTopic",
+    "client_for",
+]
+
+E = ErrorCode
+
+
+class OffsetOutOfRange(ClientError):
+    """The partition's log does not reach from its start to `offset`: that part is deleted, or was never there."""
+
+    def __init__(self, text: str, tp: TP, offset: int) -> None:
+        super().__init__(text, E.OFFSET_OUT_OF_RANGE)
+        self.tp = tp
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.text, self.tp, self.offset)
+
+
+class KafkaClient(Routing):
+    """One per process and thread (`client_for`); connects when it must, keeps its connections, and begins anew after a fork.
+
+    Methods raise ClientError when they fail for good, UnknownTopic (one of it) for topics and partitions that nobody knows.
+    """
+
+    # --- topics
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """Every topic, by name in order; internal ones too."""
+        return self._describe(None, self._patience("topics"))
+
+    def describe(self, names: Iterable[str], *, create: bool = False) -> dict[str, TopicInfo]:
+        """Those that exist, by name in order. `create`: the cluster may make what is missing, if it is configured to."""
+        wanted = sorted({*names})
+        return self._describe(wanted, self._patience("describe"), create=create) if wanted else {}
+
+    def partitions_for(self, topic: str, *, create: bool = False) -> tuple[int, ...]:
+        """Raises UnknownTopic. `create` as in `describe`."""
+        patience = self._patience("partitions")
+        while True:
+            found = self._describe([topic], patience, create=create).get(topic)
+            if found is not None and found.partitions:
+                return found.partitions
+            patience.unknown(topic)
+
+    # --- offsets
+
+    def list_offsets(self, wanted: Mapping[TP, int], *, read_committed: bool | None = None) -> dict[TP, OffsetAt]:
+        """The first offset at or after each timestamp (ms), -1: the end (of what is committed, if asked so), -2: the start."""
+        committed = self.settings.read_committed if read_committed is None else read_committed
+        found: dict[TP, OffsetAt] = {}
+
+        def send(connection: Connection, tps: list[TP], deadline: float) -> None:
+            epochs = {tp: (self._leaders[tp].epoch, wanted[tp]) for tp in tps}
+            body = protocol.encode_list_offsets(epochs, read_committed=committed)
+            connection.send(protocol.LIST_OFFSETS, [body], deadline)
+
+        def receive(frame: memoryview) -> dict[TP, tuple[ErrorCode, str]]:
+            codes = {}
+            for tp, (code, at) in protocol.decode_list_offsets(frame).items():
+                codes[tp] = (code, "")
+                if code is E.NONE:
+                    found[tp] = at
+                elif not code.retriable:
+                    raise ClientError(f"offsets of {tp}: {code.name}", code)
+            return codes
+
+        self._spread(sorted(wanted), send, receive, self._patience("list offsets"))
+        return {tp: found[tp] for tp in wanted}
+
+    def commit_offsets(self, group: str, offsets: Mapping[TP, int], metadata: str = "") -> None:
+        """As a consumer without membership: the group must have no members."""
+
+        def partition(tp: TP) -> dict[str, Any]:
+            offset = {"committed_offset": offsets[tp], "committed_leader_epoch": -1, "committed_metadata": metadata}
+            return {"partition_index": tp.partition, **offset}
+
+        topics = [{"name": name, "partitions": [partition(tp) for tp in tps]} for name, tps in by_topic(offsets).items()]
+        values = {
+            "group_id": group,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": topics,
+        }
+        if offsets:
+            self._ask_coordinator(group, protocol.OFFSET_COMMIT, values, self._patience(f"commit of group {group}"))
+
+    def committed_offsets(self, group: str, tps: Iterable[TP]) -> dict[TP, int | None]:
+        """None: nothing is committed."""
+        wanted = sorted({*tps})
+        topics = [{"name": name, "partition_indexes": [tp.partition for tp in one]} for name, one in by_topic(wanted).items()]
+        if not wanted:
+            return {}
+        values = {"group_id": group, "topics": topics, "require_stable": True}
+        patience = self._patience(f"committed offsets of group {group}")
+        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, patience)
+        found: dict[TP, int | None] = dict.fromkeys(wanted)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                if part.committed_offset >= 0:
+                    found[TP(str(topic.name), int(part.partition_index))] = int(part.committed_offset)
+        return found
+
+    def committed_metadata(self, group: str) -> tuple[str, ...]:
+        """The different texts that the group's offsets were committed with, in order."""
+        values = {"group_id": group, "topics": None, "require_stable": True}
+        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, self._patience(f"metadata of group {group}"))
+        return tuple(sorted({str(part.metadata or "") for topic in answer.topics for part in topic.partitions}))
+
+    def list_groups(self) -> tuple[str, ...]:
+        """Every group of every live broker, in order. A broker that does not answer, or loads them yet, is left out."""
+        found: set[str] = set()
+        for answer in self._ask_all(protocol.LIST_GROUPS, {"states_filter": []}, self._patience("list groups")):
+            found.update(str(it.group_id) for it in answer.groups)
+        return tuple(sorted(found))
+
+    # --- records
+
+    def fetch(
+        self, tp: TP, offset: int, *, max_bytes: int | None = None, read_committed: bool | None = None, max_wait_ms: int = 500
+    ) -> Fetched:
+        """Whole batches from the one that holds `offset` on (the last may be cut off): at least that one, however large. Empty
+        when there is nothing yet. Raises OffsetOutOfRange. The records are overwritten by this client's next fetch."""
+        patience = self._patience(f"fetch of {tp} at {offset}")
+        size = self.settings.fetch_bytes if max_bytes is None else max_bytes
+        committed = self.settings.read_committed if read_committed is None else read_committed
+        while True:
+            leader = self._locate([tp], patience)[tp]
+            body = protocol.encode_fetch(
+                tp, offset, leader_epoch=leader.epoch, max_bytes=size, max_wait_ms=max_wait_ms, read_committed=committed
+            )
+            try:
+                deadline = patience.deadline() + max_wait_ms / 1000
+                connection = self._connect(leader.address, deadline)
+                connection.send(protocol.FETCH, [body], deadline)
+                frame = connection.receive(deadline, self._suspicion(leader.address, [tp]), self._buffer)
+                code, found = protocol.decode_fetch(frame, tp)
+            except FAILURES as error:
+                self._lost(leader.address)
+                self._forget([tp])
+                patience.pause(told(leader.address, error), E.NETWORK_EXCEPTION)
+                continue
+            if code is E.NONE:
+                return found
+            if code is E.OFFSET_OUT_OF_RANGE:
+                log = (
+                    f"its log is [{found.log_start_offset}, {found.high_watermark})"
+                    if found.high_watermark >= 0
+                    else "not in its log"
+                )
+                raise OffsetOutOfRange(f"fetch of {tp} at {offset}: OFFSET_OUT_OF_RANGE, {log}", tp, offset)
+            if not code.retriable:
+                raise ClientError(f"fetch of {tp} at {offset}: {code.name}", code)
+            self._again({tp: (code, "")}, patience)
+
+    def init_producer_id(self) -> tuple[int, int]:
+        """A new (producer id, epoch) for an idempotent producer."""
+        patience = self._patience("init producer id")
+        values = {"transactional_id": None, "transaction_timeout": 0, "producer_id": -1, "producer_epoch": -1}
+        while True:
+            answer = self._ask_anyone(protocol.INIT_PRODUCER_ID, values, patience)
+            code = code_of(answer)
+            if code is E.NONE:
+                return int(answer.producer_id), int(answer.producer_epoch)
+            if not code.retriable:
+                raise ClientError(f"init producer id: {code.name}", code)
+            patience.pause(code.name, code)
+
+    def produce(
+        self, batches: Sequence[tuple[TP, bytes]], *, acks: int = -1, timeout_ms: int | None = None
+    ) -> dict[TP, ProduceResult]:
+        """One encoded batch for each partition; one request for each leader, all on their way at once. `timeout_ms` is for the
+        call, retries included; None: the settings' `delivery_timeout_ms`. What cannot be retried is in the results, not raised. A
+        batch with a producer id and sequence is written once, however often it is sent; another may be written again by a retry.
+        """
+        data = dict(batches)
+        if len(data) != len(batches):
+            raise ValueError("produce: more than one batch for the same partition")
+        results: dict[TP, ProduceResult] = {}
+        limit_ms = self.settings.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        wait_ms = min(self.settings.request_timeout_ms, limit_ms)
+
+        def send(connection: Connection, tps: list[TP], deadline: float) -> None:
+            body = protocol.encode_produce({tp: data[tp] for tp in tps}, acks=acks, timeout_ms=wait_ms)
+            connection.send(protocol.PRODUCE, body, deadline, silent=acks == 0)
+            if acks == 0:
+                results.update(dict.fromkeys(tps, ProduceResult(0, -1)))
+
+        def receive(frame: memoryview) -> dict[TP, tuple[ErrorCode, str]]:
+            codes = {}
+            for tp, (code, base_offset, message) in protocol.decode_produce(frame).items():
+                if code is E.DUPLICATE_SEQUENCE_NUMBER:  # it is there, further back than the broker remembers offsets of
+                    code, base_offset = E.NONE, -1
+                codes[tp] = (code, message)
+                if not code.retriable:
+                    done = code is E.NONE
+                    results[tp] = ProduceResult(int(code), base_offset if done else -1, "" if done else message)
+            return codes
+
+        self._spread(sorted(data), send, receive if acks != 0 else None, self._patience("produce", limit_ms))
+        return results
+
+
+_LOCAL = threading.local()
+
+
+def client_for(settings: ClientSettings) -> KafkaClient:
+    """The client of this process and thread for these settings: made once, so that tasks of the same worker share connections."""
+    if getattr(_LOCAL, "pid", None) != os.getpid():
+        _LOCAL.pid, _LOCAL.clients = os.getpid(), {}
+    clients: dict[ClientSettings, KafkaClient] = _LOCAL.clients
+    if settings not in clients:
+        clients[settings] = KafkaClient(settings)
+    return clients[settings]

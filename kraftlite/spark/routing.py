@@ -1,0 +1,388 @@
+"""Which broker to ask: connections, metadata, leaders and coordinators of a client, and how long it goes on trying.
+
+Source: the Kafka protocol; KIP-207 (OFFSET_NOT_AVAILABLE), KIP-320 (leader epochs).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.spark import protocol
+from kraftlite.spark.offsets import TP
+from kraftlite.spark.protocol import QUIET_S, Buffer, ClientError, Connection, code_of
+from kraftlite.spark.settings import ClientSettings, split_address
+from kraftlite.wire.errors import ProtocolViolation
+
+UNKNOWN_PATIENCE_S: Final = 5.0
+"""At least so long a topic that nobody knows is asked for again: brokers learn of a new one at different times."""
+FIRST_ANSWER_S: Final = QUIET_S
+"""How long the first round for metadata waits for each broker; every further round twice as long."""
+FAILURES: Final = (OSError, ProtocolViolation)
+"""What may go better with another broker, or later."""
+
+E = ErrorCode
+Address = tuple[str, int]
+_UNKNOWN: Final = (E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID)
+
+
+class UnknownTopic(ClientError):
+    """No broker knows the topic, or that partition of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """`partitions` in ascending order; `topic_id` None: the cluster has no topic ids."""
+
+    name: str
+    topic_id: UUID | None
+    internal: bool
+    partitions: tuple[int, ...]
+
+
+class _Leader(NamedTuple):
+    address: Address
+    epoch: int
+
+
+class Patience:
+    """How long one call goes on trying."""
+
+    def __init__(self, settings: ClientSettings, what: str, timeout_ms: int | None = None) -> None:
+        self._settings = settings
+        self._what = what
+        self._timeout_s = (settings.retry_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        self._start = time.monotonic()
+        self._pause_s = settings.retry_backoff_ms / 1000
+        self._unknown_since: float | None = None
+
+    def deadline(self, limit_s: float | None = None) -> float:
+        """Of one request: never beyond the call's own, but for the last one, which gets a second."""
+        now = time.monotonic()
+        request_s = self._settings.request_timeout_ms / 1000
+        left = max(1.0, self._start + self._timeout_s - now)
+        return now + min(request_s, left, request_s if limit_s is None else limit_s)
+
+    def pause(self, reason: str, code: ErrorCode | None = None) -> None:
+        """Before the next attempt; raises ClientError when there must be none."""
+        waited = time.monotonic() - self._start
+        if waited + self._pause_s > self._timeout_s:
+            raise ClientError(f"{self._what}: {reason} (tried for {waited:.1f} s)", code)
+        time.sleep(self._pause_s)
+        self._pause_s = min(max(self._pause_s, 0.001) * 2, self._settings.retry_backoff_max_ms / 1000)
+
+    def unknown(self, tp: TP | str) -> None:
+        """As `pause`, for what nobody knows; raises UnknownTopic."""
+        now = time.monotonic()
+        if self._unknown_since is None:
+            self._unknown_since = now
+        limit_s = min(self._timeout_s, max(UNKNOWN_PATIENCE_S, self._timeout_s / 10))
+        if now + self._pause_s > self._unknown_since + limit_s:
+            raise UnknownTopic(f"{self._what}: the cluster has no {tp}", E.UNKNOWN_TOPIC_OR_PARTITION)
+        time.sleep(self._pause_s)
+
+    def known(self) -> None:
+        self._unknown_since = None
+
+
+class Routing:
+    """Finds the right broker for a request, and asks again. Not to be shared by threads; begins anew after a fork."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._bootstrap = tuple(split_address(it) for it in settings.bootstrap)
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._connections: dict[Address, Connection] = {}
+        self._brokers: dict[int, Address] = {}
+        self._failed: dict[Address, float] = {}
+        self._leaders: dict[TP, _Leader] = {}
+        self._coordinators: dict[str, Address] = {}
+        self._buffer = Buffer()
+
+    def close(self) -> None:
+        """Idempotent. The next call connects again."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _patience(self, what: str, timeout_ms: int | None = None) -> Patience:
+        if self._pid != os.getpid():
+            self.close()  # of this process: the other one's connections live on
+            self._start()
+        return Patience(self.settings, what, timeout_ms)
+
+    # --- topics
+
+    def _describe(self, names: list[str] | None, patience: Patience, *, create: bool = False) -> dict[str, TopicInfo]:
+        while True:
+            answer = self._refresh(names, patience, create=create)
+            found: dict[str, TopicInfo] = {}
+            waiting = E.NONE
+            for topic in answer.topics:
+                code, name = code_of(topic), str(topic.name)
+                if code is E.NONE:
+                    found[name] = TopicInfo(
+                        name=name,
+                        topic_id=topic.topic_id,
+                        internal=bool(topic.is_internal),
+                        partitions=tuple(sorted(int(it.partition_index) for it in topic.partitions)),
+                    )
+                elif code in _UNKNOWN:
+                    continue
+                elif code.retriable:
+                    waiting = code
+                elif names is not None:
+                    raise ClientError(f"metadata of {name}: {code.name}", code)
+            if waiting is E.NONE:
+                return dict(sorted(found.items()))
+            patience.pause(f"metadata: {waiting.name}", waiting)
+
+    # --- leaders
+
+    def _spread(
+        self,
+        tps: list[TP],
+        send: Callable[[Connection, list[TP], float], None],
+        receive: Callable[[memoryview], dict[TP, tuple[ErrorCode, str]]] | None,
+        patience: Patience,
+    ) -> None:
+        """Send to every leader, then take every answer, then again for what may be repeated. `receive` None: no answers."""
+        left = tps
+        while left:
+            leaders = self._locate(left, patience)
+            by_address: dict[Address, list[TP]] = {}
+            for tp in left:
+                by_address.setdefault(leaders[tp].address, []).append(tp)
+            sent: list[tuple[Address, list[TP], Connection, float]] = []
+            outcome: dict[TP, tuple[ErrorCode, str]] = {}
+            for address, theirs in sorted(by_address.items()):
+                deadline = patience.deadline()
+                try:
+                    connection = self._connect(address, deadline)
+                    send(connection, theirs, deadline)
+                except FAILURES as error:
+                    outcome.update(self._broken(address, theirs, error))
+                else:
+                    sent.append((address, theirs, connection, deadline))
+            for address, theirs, connection, deadline in sent if receive is not None else ():
+                try:
+                    frame = connection.receive(deadline, self._suspicion(address, theirs))
+                    codes = receive(frame)  # type: ignore[misc]
+                    if sorted(codes) != theirs:
+                        raise ProtocolViolation(f"answers for {sorted(codes)}, not for {theirs}")
+                    outcome.update(codes)
+                except FAILURES as error:
+                    outcome.update(self._broken(address, theirs, error))
+            left = [tp for tp in left if tp in outcome and outcome[tp][0].retriable]
+            if left:
+                self._again({tp: outcome[tp] for tp in left}, patience)
+
+    def _broken(self, address: Address, tps: list[TP], error: Exception) -> dict[TP, tuple[ErrorCode, str]]:
+        self._lost(address)
+        return dict.fromkeys(tps, (E.NETWORK_EXCEPTION, told(address, error)))
+
+    def _again(self, outcome: Mapping[TP, tuple[ErrorCode, str]], patience: Patience) -> None:
+        """Wait before these are repeated, with leaders asked for anew."""
+        self._forget(outcome)
+        unknown = [tp for tp, (code, _) in outcome.items() if code in _UNKNOWN]
+        if unknown:
+            patience.unknown(unknown[0])
+            return
+        tp, (code, message) = next(iter(outcome.items()))
+        patience.pause(f"{tp}: {code.name}{f', {message}' if message else ''}", code)
+
+    def _forget(self, tps: Iterable[TP]) -> None:
+        for tp in tps:
+            self._leaders.pop(tp, None)
+
+    def _locate(self, tps: Sequence[TP], patience: Patience) -> dict[TP, _Leader]:
+        while True:
+            found = {tp: self._leaders[tp] for tp in tps if tp in self._leaders}
+            if len(found) == len(tps):
+                return found
+            topics = sorted({tp.topic for tp in tps if tp not in found})
+            known = self._describe(topics, patience)
+            missing = [tp for tp in tps if tp.topic in topics and not _has(known, tp)]
+            if missing:
+                patience.unknown(missing[0])
+                continue
+            patience.known()
+            idle = [tp for tp in tps if tp not in self._leaders]
+            if idle:
+                patience.pause(f"{idle[0]} has no leader", E.LEADER_NOT_AVAILABLE)
+
+    def _suspicion(self, address: Address, tps: Sequence[TP]) -> Callable[[], None]:
+        """For `Connection.receive`: do not wait for a broker that does not lead these partitions any more."""
+
+        def ask() -> None:
+            self._failed[address] = time.monotonic()
+            values = metadata_values(sorted({tp.topic for tp in tps}))
+            answer, _reasons = self._round(protocol.METADATA, values, time.monotonic() + FIRST_ANSWER_S, without=address)
+            if answer is None:
+                return
+            self._learn(answer)
+            gone = [tp for tp in tps if tp not in self._leaders or self._leaders[tp].address != address]
+            if gone:
+                raise ConnectionError(f"it keeps quiet and does not lead {gone[0]} any more")
+
+        return ask
+
+    # --- metadata
+
+    def _refresh(self, names: list[str] | None, patience: Patience, *, create: bool = False) -> Any:
+        answer = self._ask_anyone(protocol.METADATA, metadata_values(names, create=create), patience)
+        self._learn(answer)
+        return answer
+
+    def _learn(self, answer: Any) -> None:
+        if answer.brokers:
+            self._brokers = {int(it.node_id): (str(it.host), int(it.port)) for it in answer.brokers}
+        for topic in answer.topics:
+            for part in topic.partitions:
+                tp = TP(str(topic.name), int(part.partition_index))
+                address = self._brokers.get(int(part.leader_id))
+                if address is None:
+                    self._leaders.pop(tp, None)
+                elif (known := self._leaders.get(tp)) is None or known.epoch <= part.leader_epoch or part.leader_epoch < 0:
+                    self._leaders[tp] = _Leader(address, int(part.leader_epoch))
+
+    def _ask_anyone(self, api_key: int, values: Mapping[str, Any], patience: Patience) -> Any:
+        limit_s = FIRST_ANSWER_S
+        while True:
+            answer, reasons = self._round(api_key, values, None, patience=patience, limit_s=limit_s)
+            if answer is not None:
+                return answer
+            patience.pause(f"no broker answered ({'; '.join(reasons)})")
+            limit_s *= 2
+
+    def _ask_all(self, api_key: int, values: Mapping[str, Any], patience: Patience) -> list[Any]:
+        """What each live broker answers, but for those that do not."""
+        self._refresh([], patience)
+        answers = []
+        for _node, address in sorted(self._brokers.items()):
+            deadline = patience.deadline(FIRST_ANSWER_S)
+            try:
+                answers.append(self._connect(address, deadline).ask(api_key, values, deadline))
+            except FAILURES:
+                self._lost(address)
+        return answers
+
+    def _round(
+        self,
+        api_key: int,
+        values: Mapping[str, Any],
+        deadline: float | None,
+        *,
+        patience: Patience | None = None,
+        limit_s: float = FIRST_ANSWER_S,
+        without: Address | None = None,
+    ) -> tuple[Any, list[str]]:
+        """Ask each broker once, until one answers: those that have failed come last."""
+        reasons: list[str] = []
+        for address in self._candidates():
+            if address == without:
+                continue
+            until = patience.deadline(limit_s) if patience is not None else deadline
+            assert until is not None
+            try:
+                answer = self._connect(address, until).ask(api_key, values, until)
+            except FAILURES as error:
+                self._lost(address)
+                reasons.append(told(address, error))
+            else:
+                self._failed.pop(address, None)
+                return answer, reasons
+        return None, reasons
+
+    def _candidates(self) -> list[Address]:
+        known = list(dict.fromkeys((*(self._brokers[it] for it in sorted(self._brokers)), *self._bootstrap)))
+        return sorted(known, key=lambda it: (self._failed.get(it, 0.0), it not in self._connections, known.index(it)))
+
+    # --- coordinators
+
+    def _ask_coordinator(self, group: str, api_key: int, values: Mapping[str, Any], patience: Patience) -> Any:
+        while True:
+            address = self._coordinators.get(group) or self._find_coordinator(group, patience)
+            deadline = patience.deadline()
+            try:
+                answer = self._connect(address, deadline).ask(api_key, values, deadline)
+            except FAILURES as error:
+                self._lost(address)
+                self._coordinators.pop(group, None)
+                patience.pause(told(address, error), E.NETWORK_EXCEPTION)
+                continue
+            codes = {TP(str(t.name), int(p.partition_index)): code_of(p) for t in answer.topics for p in t.partitions}
+            bad = {tp: code for tp, code in codes.items() if code is not E.NONE}
+            whole = code_of(answer) if hasattr(answer, "error_code") else E.NONE
+            if whole is E.NONE and not bad:
+                return answer
+            self._coordinators.pop(group, None)
+            final = next(((tp, code) for tp, code in bad.items() if not code.retriable), None)
+            if final is not None or (whole is not E.NONE and not whole.retriable):
+                code = whole if final is None else final[1]
+                raise ClientError(f"group {group}{'' if final is None else f', {final[0]}'}: {code.name}", code)
+            unknown = [tp for tp, code in bad.items() if code in _UNKNOWN]
+            if unknown:
+                patience.unknown(unknown[0])
+            else:
+                code = whole if whole is not E.NONE else next(iter(bad.values()))
+                patience.pause(code.name, code)
+
+    def _find_coordinator(self, group: str, patience: Patience) -> Address:
+        while True:
+            answer = self._ask_anyone(protocol.FIND_COORDINATOR, {"key": group, "key_type": 0}, patience)
+            code = code_of(answer)
+            if code is E.NONE:
+                self._coordinators[group] = (str(answer.host), int(answer.port))
+                return self._coordinators[group]
+            if not code.retriable:
+                raise ClientError(f"coordinator of group {group}: {code.name}", code)
+            patience.pause(f"coordinator: {code.name}", code)
+
+    # --- connections
+
+    def _connect(self, address: Address, deadline: float) -> Connection:
+        found = self._connections.get(address)
+        if found is None:
+            wait_s = self._failed.get(address, -math.inf) + self.settings.reconnect_backoff_ms / 1000 - time.monotonic()
+            if wait_s > 0:
+                time.sleep(wait_s)
+            found = self._connections[address] = Connection(address, self.settings, deadline)
+        return found
+
+    def _lost(self, address: Address) -> None:
+        self._failed[address] = time.monotonic()
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+
+def metadata_values(names: Collection[str] | None, *, create: bool = False) -> dict[str, Any]:
+    topics = None if names is None else [{"topic_id": None, "name": name} for name in names]
+    return {"topics": topics, "allow_auto_topic_creation": create, "include_topic_authorized_operations": False}
+
+
+def _has(known: Mapping[str, TopicInfo], tp: TP) -> bool:
+    topic = known.get(tp.topic)
+    return topic is not None and tp.partition in topic.partitions
+
+
+def told(address: Address, error: Exception) -> str:
+    reason = error.reason if isinstance(error, ProtocolViolation) else getattr(error, "strerror", None) or str(error)
+    return f"{address[0]}:{address[1]}: {reason or type(error).__name__}"
+
+
+def by_topic(tps: Iterable[TP]) -> dict[str, list[TP]]:
+    found: dict[str, list[TP]] = {}
+    for tp in sorted(tps):
+        found.setdefault(tp.topic, []).append(tp)
+    return found

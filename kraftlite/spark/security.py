@@ -1,0 +1,121 @@
+"""TLS contexts and SASL exchanges of a client. Nothing here touches a socket.
+
+Source: RFC 4616 (PLAIN), RFC 5802 and RFC 7677 (SCRAM), KIP-84.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import ssl
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from kraftlite.spark.settings import SaslSettings, TlsSettings
+
+MAX_ITERATIONS: Final = 1_000_000
+"""More than any server asks for: a bound against one that would keep the client busy."""
+MIN_ITERATIONS: Final = 4_096
+
+
+class SaslError(Exception):
+    """The server broke the rules of the exchange, or does not know the password either."""
+
+
+class Exchange(Protocol):
+    """One side of a SASL exchange: `answer(None)` is the first message, then one per challenge; None: nothing left to say."""
+
+    def answer(self, challenge: bytes | None) -> bytes | None: ...
+
+
+def tls_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Raises OSError (of which ssl.SSLError is one) when a file or a text is not what it must be."""
+    context = ssl.create_default_context(cafile=settings.trust_location, cadata=settings.trust_certificates)
+    context.check_hostname = settings.check_host
+    if settings.key_location is not None:
+        context.load_cert_chain(settings.key_location, password=settings.key_password)
+    elif settings.key_chain is not None:
+        with tempfile.TemporaryDirectory(prefix="kraftlite-") as folder:  # 0700; the library reads files only
+            path = Path(folder) / "pem"
+            path.write_text(f"{settings.key_chain}\n{settings.key}\n")
+            context.load_cert_chain(path, password=settings.key_password)
+    return context
+
+
+def exchange(settings: SaslSettings) -> Exchange:
+    """A fresh one, for one connection."""
+    if settings.mechanism == "PLAIN":
+        return Plain(settings.username, settings.password)
+    return Scram(settings.mechanism, settings.username, settings.password, nonce=secrets.token_urlsafe(24))
+
+
+class Plain:
+    """One message. As `Exchange`."""
+
+    def __init__(self, username: str, password: str) -> None:
+        self._message = f"\0{username}\0{password}".encode()
+
+    def answer(self, challenge: bytes | None) -> bytes | None:
+        return self._message if challenge is None else None
+
+
+class Scram:
+    """The client's side of SCRAM without channel binding. As `Exchange`; raises SaslError when the server does not prove that it
+    knows the password. `nonce`: printable, without commas, never used before."""
+
+    def __init__(self, mechanism: str, username: str, password: str, *, nonce: str) -> None:
+        self._hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce
+        self._first = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._expected: bytes | None = None
+        self._step: Callable[[bytes], bytes | None] = self._final
+
+    def answer(self, challenge: bytes | None) -> bytes | None:
+        if challenge is None:
+            return f"n,,{self._first}".encode()
+        return self._step(challenge)
+
+    def _final(self, challenge: bytes) -> bytes:
+        server_first = challenge.decode("utf-8", "replace")
+        fields = _fields(server_first)
+        nonce, salt, iterations = fields.get("r", ""), fields.get("s", ""), fields.get("i", "")
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise SaslError("the server's nonce does not continue ours")
+        if not iterations.isdigit() or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
+            raise SaslError(f"the server asks for {iterations!r} iterations: allowed is {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _unbase64(salt), int(iterations))
+        without_proof = f"c=biws,r={nonce}"
+        signed = f"{self._first},{server_first},{without_proof}".encode()
+        client_key = self._mac(salted, b"Client Key")
+        signature = self._mac(hashlib.new(self._hash, client_key).digest(), signed)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._expected = self._mac(self._mac(salted, b"Server Key"), signed)
+        self._step = self._verify
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _verify(self, challenge: bytes) -> None:
+        fields = _fields(challenge.decode("utf-8", "replace"))
+        if "e" in fields:
+            raise SaslError(f"the server refuses: {fields['e']}")
+        assert self._expected is not None
+        if not hmac.compare_digest(_unbase64(fields.get("v", "")), self._expected):
+            raise SaslError("the server does not know the password")
+
+    def _mac(self, key: bytes, data: bytes) -> bytes:
+        return hmac.new(key, data, self._hash).digest()
+
+
+def _fields(text: str) -> dict[str, str]:
+    return {part[0]: part[2:] for part in text.split(",") if part[1:2] == "="}
+
+
+def _unbase64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise SaslError(f"not base64: {error}") from error

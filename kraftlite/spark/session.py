@@ -1,0 +1,81 @@
+"""A Spark session that fits this machine, and the registration of the data source.
+
+The settings are those that were measured to matter: workers that run the same Python, loopback addresses, UTC, few shuffle
+partitions, and checkpoints that do not fork a `chmod` for every file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROFILES: Final = ("job", "test")
+_ALWAYS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_LOCAL: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "4",
+    # Without Hadoop's native library each checkpoint file costs two processes; these two write it as Java does.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+_TEST: Final = {
+    "spark.driver.memory": "768m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr",
+}
+
+
+def session(
+    profile: str = "job",
+    *,
+    master: str = "local[*]",
+    app: str = "kraftlite",
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session of this process, made if need be, with the data source registered. `config` goes before what is set here.
+
+    `profile` is job or test; test starts faster and runs slower. With a `master` that is not local, addresses and files are left
+    to that cluster. Raises ValueError for another profile, and what Spark raises when there is no Java.
+    """
+    if profile not in PROFILES:
+        raise ValueError(f"profile is {profile!r}; allowed are {', '.join(PROFILES)}")
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    local = master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {**_ALWAYS, **(_LOCAL if local else {}), **(_TEST if profile == "test" else {}), **(config or {})}
+    builder = SparkSession.builder.master(master).appName(app)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    found = builder.getOrCreate()
+    found.sparkContext.setLogLevel("ERROR")
+    register(found)
+    return found
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("kraftlite")` known to this session, also where the package is not found by its name (another `pyspark_*`
+    package that cannot be imported hides all of them)."""
+    from kraftlite.spark.source import KraftliteDataSource
+
+    spark.dataSource.register(KraftliteDataSource)

@@ -1,0 +1,148 @@
+"""The data source beside Spark's own sources, in one session and one run: ratios, not figures.
+
+Every comparison is interleaved and takes the best of `REPETITIONS`, since both sides share the cores with whatever else runs. The
+brokers of the live topic run as processes on the same cores. Needs the extra `spark` and Java; Spark's Kafka connector is a peer
+when Maven can get it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.cluster import BenchCluster, until
+from tests.bench.failover import create, whole
+from tests.bench.throughput import CLUSTER
+
+ROWS: Final = 5_000_000
+PARTITIONS: Final = 6
+PAYLOAD: Final = 84
+"""Bytes of a value; keys have 16."""
+REPETITIONS: Final = 3
+CONNECTOR_VERSION: Final = "4.0.0"
+"""The newest that could be had; it runs on Spark 4.2."""
+JARS: Final = "spark-sql-kafka-0-10_2.13,spark-token-provider-kafka-0-10_2.13,kafka-clients,commons-pool2"
+TRIGGERS: Final = 40
+
+
+def best_s(work: Mapping[str, Callable[[], object]], repetitions: int = REPETITIONS) -> dict[str, float]:
+    """Seconds of each, taken in turns."""
+    best: dict[str, float] = {}
+    for _ in range(repetitions):
+        for name, function in work.items():
+            began = time.perf_counter()
+            function()
+            best[name] = min(best.get(name, 1e9), time.perf_counter() - began)
+    return best
+
+
+def noop(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _fill(spark: Any, bootstrap: str, topic: str) -> None:
+    """Random bytes, so that nobody gets them for nothing; written by the sink, which is measured too."""
+    rows = spark.range(0, ROWS, 1, 2 * PARTITIONS).selectExpr(
+        "substr(unhex(sha2(cast(id as string), 256)), 1, 16) as key",
+        f"substr(concat(unhex(sha2(cast(id as string), 512)), unhex(sha2(cast(-id as string), 512))), 1, {PAYLOAD}) as value",
+    )
+    rows.write.format("kraftlite").option("kafka.bootstrap.servers", bootstrap).option("topic", topic).mode("append").save()
+
+
+def spark() -> dict[str, Any]:
+    """Ratios are above 1 where the data source is faster than what it is compared with."""
+    from kraftlite.spark.session import session
+
+    figures: dict[str, Any] = {}
+    there = Path(tempfile.mkdtemp(prefix="kraftlite-bench-"))
+    connector = _connector()
+    config = {"spark.jars": connector} if connector else {}
+    found = session("job", master="local[2]", config={**config, "spark.driver.memory": "2g"})
+    try:
+        with BenchCluster(controllers=1, brokers=1, combined=True, config=CLUSTER) as cluster:
+            create(cluster.bootstrap, "rows", PARTITIONS, 1)
+            until("led", lambda: whole(cluster.bootstrap, "rows"))
+            began = time.perf_counter()
+            _fill(found, cluster.bootstrap, "rows")
+            figures["sink: rows written, M/s"] = round(ROWS / (time.perf_counter() - began) / 1e6, 2)
+            figures |= _scans(found, cluster.bootstrap, there, bool(connector))
+            figures |= _latency(found, cluster.bootstrap, there)
+    finally:
+        found.stop()
+        shutil.rmtree(there, ignore_errors=True)
+    return figures
+
+
+def _scans(spark: Any, bootstrap: str, there: Path, connector: bool) -> dict[str, Any]:
+    def topic(kind: str) -> Any:
+        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "rows"}
+        return spark.read.format(kind).options(**options).load()
+
+    parquet = str(there / "rows")
+    topic("kraftlite").write.mode("overwrite").parquet(parquet)
+
+    def copy(frame: Any) -> None:
+        frame.write.mode("overwrite").option("compression", "zstd").parquet(str(there / "copy"))
+
+    scans = {"topic": lambda: noop(topic("kraftlite")), "parquet": lambda: noop(spark.read.parquet(parquet))}
+    if connector:
+        scans["connector"] = lambda: noop(topic("kafka"))
+    took = best_s(scans)
+    figures = {
+        "live topic -> noop, M rows/s": round(ROWS / took["topic"] / 1e6, 2),
+        "live topic scan / Parquet scan of the same rows": round(took["parquet"] / took["topic"], 2),
+    }
+    if connector:
+        figures["live topic scan / Spark's Kafka connector"] = round(took["connector"] / took["topic"], 2)
+    took = best_s({"topic": lambda: copy(topic("kraftlite")), "parquet": lambda: copy(spark.read.parquet(parquet))})
+    figures["live topic -> Parquet / Parquet -> Parquet"] = round(took["parquet"] / took["topic"], 2)
+    return figures
+
+
+def _latency(spark: Any, bootstrap: str, there: Path) -> dict[str, Any]:
+    """Triggers of 1,000 rows back to back, to Parquet."""
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "rows", "startingOffsets": "earliest"}
+    rows = spark.readStream.format("kraftlite").options(**options, maxOffsetsPerTrigger="1000").load()
+    query = (
+        rows.writeStream.format("parquet")
+        .option("path", str(there / "small"))
+        .option("checkpointLocation", str(there / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    try:
+        until("enough triggers", lambda: len(query.recentProgress) >= TRIGGERS, timeout_s=120)
+        took = [it.durationMs["triggerExecution"] for it in query.recentProgress[5:]]
+    finally:
+        query.stop()
+    return {"micro-batch of 1,000 rows to Parquet, p50 ms": round(statistics.median(took))}
+
+
+def _connector() -> str | None:
+    """The connector's jars with commas between them, resolved by Maven once; None, and the reason is told, when there are none."""
+    pom = Path(__file__).with_name("spark-connector.pom.xml")
+    folder = Path.home() / ".cache" / "kraftlite" / f"spark-connector-{CONNECTOR_VERSION}"
+    if not folder.is_dir():
+        if shutil.which("mvn") is None:
+            print("Spark's Kafka connector is left out: mvn is not installed", file=sys.stderr)
+            return None
+        goal = [
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={folder}.part",
+            "-DincludeScope=runtime",
+            f"-DincludeArtifactIds={JARS}",
+        ]
+        command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dspark.version={CONNECTOR_VERSION}", *goal]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode != 0:
+            print(f"Spark's Kafka connector is left out: {(done.stdout or done.stderr).strip()[:200]}", file=sys.stderr)
+            return None
+        Path(f"{folder}.part").rename(folder)
+    return ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))
