@@ -186,7 +186,7 @@ def _job(given: dict[str, Any]) -> Iterator[SparkSession]:
     with spark_errors():
         from kraftlite.spark.session import session
 
-        spark = session("job", master=given["master"], config=pairs(given["spark_config"], "--spark-config"))
+        spark = session("job", master=given["master"], config=pairs(given["spark_config"], "--spark-config"), log_level="OFF")
         try:
             yield spark
         finally:

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,14 @@ class Times:
     """Records acknowledged between the controller's death and the answer of the next one."""
     restarted_ms: int = 0
     whole_ms: int = 0
+
+    def history(self) -> Iterator[dict[str, Any]]:
+        """What was done, as `kraftlite pipeline failover-report` reads it."""
+        for node, killed_ms in ((self.broker, self.broker_killed_ms), (self.controller, self.controller_killed_ms)):
+            if killed_ms:
+                yield {"event": "kill", "node": node, "time_ms": killed_ms}
+                if self.restarted_ms:
+                    yield {"event": "start", "node": node, "time_ms": self.restarted_ms}
 
 
 class Chaos(threading.Thread):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -37,7 +38,13 @@ console = Console(highlight=False)
 @click.option("--input", "source", metavar="FILE.jsonl|-", help="Stream the lines of a file, or of standard input.")
 @click.option("--data-dir", type=click.Path(path_type=Path), default=Path("var/demo"), show_default=True, metavar="DIR")
 @click.option("--topic", default=None, metavar="NAME", help="Default: flights, or events with --input.")
-def demo(once: bool, source: str | None, data_dir: Path, topic: str | None) -> None:
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what was acknowledged and what was killed, for `kraftlite pipeline`.",
+)
+def demo(once: bool, source: str | None, data_dir: Path, topic: str | None, history: Path | None) -> None:
     """Stream a data set through a local cluster while its leaders are killed, and check that nothing is lost."""
     data_dir = data_dir.absolute()
     chosen = flights() if source is None else lines(source)
@@ -46,7 +53,7 @@ def demo(once: bool, source: str | None, data_dir: Path, topic: str | None) -> N
     holds = False
     try:
         _create_topic(cluster.bootstrap_servers, name)
-        holds = _run(data_dir, cluster, name, chosen)
+        holds = _run(data_dir, cluster, name, chosen, history)
         if not once:
             _leave_running(data_dir, cluster, name)
     finally:
@@ -75,7 +82,9 @@ def _create_topic(bootstrap: str, name: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin: Any = AdminClient(client_config(bootstrap))
-    new: Any = NewTopic(name, PARTITIONS, REPLICAS, config={"min.insync.replicas": str(MIN_ISR)})
+    # The flights are of 2013: by the time in their records they would expire at once.
+    config = {"min.insync.replicas": str(MIN_ISR), "retention.ms": "-1"}
+    new: Any = NewTopic(name, PARTITIONS, REPLICAS, config=config)
     try:
         admin.create_topics([new], operation_timeout=30.0)[name].result(timeout=60)
     except KafkaException as error:
@@ -83,7 +92,7 @@ def _create_topic(bootstrap: str, name: str) -> None:
     console.print(f"created topic {name}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas={MIN_ISR}")
 
 
-def _run(data_dir: Path, cluster: LocalCluster, topic: str, source: Source) -> bool:
+def _run(data_dir: Path, cluster: LocalCluster, topic: str, source: Source, history: Path | None) -> bool:
     bootstrap = cluster.bootstrap_servers
     limit = _PACE if source.count is None else min(_PACE, max(1.0, source.count / _STREAM_S))
     streamer = Streamer(bootstrap, topic, source, Pace(limit))
@@ -101,6 +110,8 @@ def _run(data_dir: Path, cluster: LocalCluster, topic: str, source: Source) -> b
         chaos.join()
         reading = progress.add_task("read back", total=streamer.ledger.acknowledged)
         verdict = read_back(bootstrap, topic, PARTITIONS, streamer.ledger, lambda read: progress.update(reading, completed=read))
+    if history is not None:
+        _write_history(history, topic, chaos, streamer)
     _tell(data_dir, bootstrap, topic, chaos, streamer)
     return _conclude(verdict, chaos, streamer)
 
@@ -120,6 +131,14 @@ def _tell(data_dir: Path, bootstrap: str, topic: str, chaos: Chaos, streamer: St
     for line in tell(chaos.times, history, trace, streamer.ledger):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
+
+
+def _write_history(path: Path, topic: str, chaos: Chaos, streamer: Streamer) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        for line in (*chaos.times.history(), *streamer.ledger.history(topic)):
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+    console.print(f"wrote what was acknowledged to {path}", markup=False)
 
 
 def _conclude(verdict: Verdict, chaos: Chaos, streamer: Streamer) -> bool:

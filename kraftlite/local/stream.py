@@ -10,7 +10,7 @@ import threading
 import time
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,9 +53,13 @@ class Ledger:
     partitions: array[int] = field(default_factory=lambda: array("i"))
     """-1 until acknowledged."""
     offsets: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("q"))
+    """When each was acknowledged (wall milliseconds), -1 until then."""
     acknowledged: int = 0
     failed: int = 0
     first_error: str | None = None
+    errors: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """By record number: why it was not acknowledged, and when that was known (wall milliseconds)."""
     bytes_sent: int = 0
     gaps: dict[int, Gap] = field(default_factory=dict)
 
@@ -63,17 +67,35 @@ class Ledger:
         self.sums.append(checksum(key, value))
         self.partitions.append(-1)
         self.offsets.append(-1)
+        self.times.append(-1)
         self.bytes_sent += len(value)
         return len(self.sums) - 1
 
     def acked(self, number: int, partition: int, offset: int, now_ms: int) -> None:
         self.partitions[number] = partition
         self.offsets[number] = offset
+        self.times[number] = now_ms
         self.acknowledged += 1
         gap = self.gaps.get(partition)
         if gap is None:
             gap = self.gaps[partition] = Gap()
         gap.ack(now_ms)
+
+    def refused(self, number: int, error: str, reason: str, now_ms: int) -> None:
+        self.failed += 1
+        self.errors[number] = (error, now_ms)
+        self.first_error = self.first_error or f"{error}: {reason}"
+
+    def history(self, topic: str) -> Iterator[dict[str, Any]]:
+        """A line for each record, as `kraftlite pipeline audit --history` reads them."""
+        for number, total in enumerate(self.sums):
+            line: dict[str, Any] = {"topic": topic, "seq": number, "checksum": total}
+            if self.partitions[number] >= 0:
+                place = {"partition": self.partitions[number], "offset": self.offsets[number], "time_ms": self.times[number]}
+                yield {**line, **place}
+            else:
+                error, time_ms = self.errors.get(number, ("UNANSWERED", -1))
+                yield {**line, "error": error, "time_ms": time_ms}
 
 
 class Pace:
@@ -153,8 +175,7 @@ class Streamer:
             if error is None:
                 self.ledger.acked(number, message.partition(), message.offset(), time.time_ns() // 1_000_000)
             else:
-                self.ledger.failed += 1
-                self.ledger.first_error = self.ledger.first_error or f"{error.name()}: {error.str()}"
+                self.ledger.refused(number, error.name(), error.str(), time.time_ns() // 1_000_000)
 
         arguments: dict[str, Any] = {"timestamp": event.timestamp_ms} if event.timestamp_ms is not None else {}
         while True:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,12 +21,17 @@ _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.python.unix.domain.socket.enabled": "true",
+    # How long a Python worker may take to start; on a busy machine the 15 s of the default are short.
+    "spark.python.authenticate.socketTimeout": "60s",
 }
+_JAVA: Final = "-Xss16m"
+"""Spark looks for an interruption in the text of a failed foreachBatch by a regular expression that recurses for each character:
+with the default stack a query that is stopped in the middle of a batch dies of StackOverflowError, without a word."""
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": _JAVA,
     "spark.sql.shuffle.partitions": "4",
     # Without Hadoop's native library each checkpoint file costs two processes; these two write it as Java does.
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -38,7 +43,7 @@ _TEST: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr",
+    "spark.driver.extraJavaOptions": f"{_JAVA} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr",
 }
 
 
@@ -48,6 +53,7 @@ def session(
     master: str = "local[*]",
     app: str = "kraftlite",
     config: Mapping[str, str] | None = None,
+    log_level: str = "ERROR",
 ) -> SparkSession:
     """The session of this process, made if need be, with the data source registered. `config` goes before what is set here.
 
@@ -68,14 +74,18 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     found = builder.getOrCreate()
-    found.sparkContext.setLogLevel("ERROR")
+    found.sparkContext.setLogLevel(log_level)
     register(found)
     return found
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("kraftlite")` known to this session, also where the package is not found by its name (another `pyspark_*`
-    package that cannot be imported hides all of them)."""
+    package that cannot be imported hides all of them), and in this thread: Spark looks in the thread's active session only."""
+    from pyspark.sql import SparkSession
+
     from kraftlite.spark.source import KraftliteDataSource
 
+    jvm: Any = spark._jvm
+    SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
     spark.dataSource.register(KraftliteDataSource)

@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 
 from kraftlite.spark import options as opts
 from kraftlite.spark.client import ClientError, client_for
-from kraftlite.spark.offsets import Offsets, from_tree, split, to_tree
+from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, split, to_tree
 from kraftlite.spark.options import SourceOptions
 from kraftlite.spark.planning import Planner, log
 from kraftlite.spark.pushdown import narrow, understood
@@ -163,7 +163,7 @@ class FetchPartition(InputPartition):
 
 
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-    if partition is None:  # how Spark runs a batch query without partitions
+    if partition is None or partition.value is None:  # how Spark runs a batch query without partitions
         return
     assert isinstance(partition, FetchPartition)
     if partition.progress is not None:
@@ -180,6 +180,14 @@ def _publish_from_task(task: Task, progress: Progress) -> None:
         log.warning("the query's id is not known in its tasks, so no group shows its progress")
         return
     publish(task.settings, f"{progress.group}-{query}", progress.offsets, progress.token)
+
+
+def _begins(start: Offsets, end: Offsets, ranges: Sequence[Range]) -> Offsets:
+    """Where a batch starts, in numbers: a symbol is what was planned for it, or the end where there is nothing to read."""
+    begins = {tp: end[tp] if start.get(tp, EARLIEST) < 0 else start[tp] for tp in end}
+    for it in reversed(ranges):
+        begins[it.tp] = it.start
+    return begins
 
 
 class BatchReader(_Reader, DataSourceReader):
@@ -251,11 +259,13 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._plans.prepare_available_now()
 
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
-        first = from_tree(start)
-        tasks = [FetchPartition(self._task(it)) for it in self._plans.plan(first, from_tree(end))]
+        first, ends = from_tree(start), from_tree(end)
+        ranges = self._plans.plan(first, ends)
+        tasks = [FetchPartition(self._task(it)) for it in ranges]
         if tasks and self._group is None and self._options.commit_offsets:
             self._planned = True
-            tasks[0].progress = Progress(offsets=first, group=self._options.group_prefix, token=self._token)
+            begins = _begins(first, ends, ranges)
+            tasks[0].progress = Progress(offsets=begins, group=self._options.group_prefix, token=self._token)
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

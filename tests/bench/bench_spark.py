@@ -126,7 +126,7 @@ def _latency(spark: Any, bootstrap: str, there: Path) -> dict[str, Any]:
 
 
 def _connector() -> str | None:
-    """The connector's jars with commas between them, resolved by Maven once; None, and the reason is told, when there are none."""
+    """The connector's jars with commas between them, resolved by Maven once; None, and why is told, when there are none."""
     pom = Path(__file__).with_name("spark-connector.pom.xml")
     folder = Path.home() / ".cache" / "kraftlite" / f"spark-connector-{CONNECTOR_VERSION}"
     if not folder.is_dir():

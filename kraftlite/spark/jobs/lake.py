@@ -6,8 +6,8 @@ short. Here a batch is written to `_staging/`, then its files are moved to their
 nothing is left over, in any reader's eyes. While a batch is being moved, or after a crash in that moment and before the restart,
 a reader may see a part of it.
 
-Small files are merged in steps that a crash cannot break: the merged file is staged, a manifest says what it replaces, the
-originals go, the merged one is moved in, the manifest goes. Whoever opens the lake next finishes what a manifest says.
+Small files are merged in steps that a crash cannot break: the merged ones are staged, a manifest says what they replace, the
+originals go, the merged ones are moved in, the manifest goes. Whoever opens the lake next finishes what a manifest says.
 
 Paths are Hadoop's: local ones, or any that Spark can write.
 """
@@ -15,7 +15,7 @@ Paths are Hadoop's: local ones, or any that Spark can write.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 STAGING: Final = "_staging"
 MANIFEST: Final = "_compaction.json"
 SMALL_BYTES: Final = 32 << 20
-"""Files below this are merged, up to `MERGED_BYTES` together."""
-MERGED_BYTES: Final = 128 << 20
+"""Files below this are merged."""
+MAX_ROWS: Final = 10_000_000
+"""Of one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Lake:
         root = self._at(self.path)
         self._fs: Any = root.getFileSystem(spark._jsc.hadoopConfiguration())
         self._fs.mkdirs(root)
+        self._written = False
+        self._made: set[str] = set()
         self._finish_compaction()
 
     def write(self, batch_id: int, rows: DataFrame | None) -> int:
@@ -56,21 +59,24 @@ class Lake:
         staging = f"{self.path}/{STAGING}/{batch_id:08d}"
         self._delete(staging)
         if rows is not None:
-            writer = rows.write.mode("overwrite").option("compression", "zstd")
-            if self.partition_by:
-                writer = writer.partitionBy(*self.partition_by)
-            writer.parquet(staging)
+            self._write(rows, staging)
         prefix = f"part-{batch_id:08d}-"
-        for file in self.files():
-            if file.name.startswith(prefix):
-                self._delete(file.path)
+        if not self._written:  # only the first batch of a run may be one that ran before
+            for file in self.files():
+                if file.name.startswith(prefix):
+                    self._delete(file.path)
+        self._written = True
         staged = _files(self, staging) if rows is not None else []
         for number, file in enumerate(staged):
-            directory = f"{self.path}/{file.directory}" if file.directory else self.path
-            self._fs.mkdirs(self._at(directory))
-            self._rename(file.path, f"{directory}/{prefix}{number:05d}.parquet")
+            self._move(file.path, file.directory, f"{prefix}{number:05d}.parquet")
         self._delete(staging)
         return len(staged)
+
+    def _write(self, rows: DataFrame, staging: str) -> None:
+        """One file for each directory, if they are as many rows as one task can take."""
+        writer = rows.repartition(*self.partition_by).write if self.partition_by else rows.write
+        writer = writer.mode("overwrite").option("compression", "zstd").option("maxRecordsPerFile", MAX_ROWS)
+        (writer.partitionBy(*self.partition_by) if self.partition_by else writer).parquet(staging)
 
     def files(self) -> list[DataFile]:
         """What readers see, by directory and name."""
@@ -86,39 +92,42 @@ class Lake:
         for file in before:
             if file.size < SMALL_BYTES and int(file.name.split("-")[1]) <= committed:
                 groups.setdefault(file.directory, []).append(file)
-        for directory, files in sorted(groups.items()):
-            for group in _grouped(files):
-                if len(group) > 1:
-                    self._merge(directory, group)
+        small = {directory: files for directory, files in groups.items() if len(files) > 1}
+        if small:
+            self._merge(small)
         return len(before), len(self.files())
 
-    def _merge(self, directory: str, files: list[DataFile]) -> None:
+    def _merge(self, groups: Mapping[str, Sequence[DataFile]]) -> None:
+        """All of them with one job of Spark. What a merged file is called comes from the newest that is in it."""
         staging = f"{self.path}/{STAGING}/merged"
         self._delete(staging)
-        rows = self._spark.read.parquet(*[file.path for file in files])
-        rows.coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(staging)
-        (merged,) = _files(self, staging)
-        _, batch, number = files[-1].name.split("-")
-        target = f"{directory}/merged-{batch}-{number}".lstrip("/")
-        manifest = {"merged": merged.path, "target": target, "replaces": [file.path for file in files]}
-        self.write_text(MANIFEST, json.dumps(manifest))
+        files = [file.path for group in groups.values() for file in group]
+        rows = self._spark.read.option("basePath", self.path).parquet(*files)
+        self._write(rows if self.partition_by else rows.coalesce(1), staging)
+        moves = []
+        for number, merged in enumerate(_files(self, staging)):
+            _, batch, _ = groups[merged.directory][-1].name.split("-")
+            moves.append((merged.path, merged.directory, f"merged-{batch}-{number:05d}.parquet"))
+        self.write_text(MANIFEST, json.dumps({"replaces": files, "moves": moves}))
         self._finish_compaction()
 
     def _finish_compaction(self) -> None:
-        path = f"{self.path}/{MANIFEST}"
         text = self.read_text(MANIFEST)
         if text is None:
             return
         try:
             manifest = json.loads(text)
         except json.JSONDecodeError:
-            self._delete(path)  # it was being written: nothing of it was done
-            return
+            manifest = {"replaces": [], "moves": []}  # it was being written: nothing of it was done
+        moved = {f"{self.path}/{directory}/{name}" for _, directory, name in manifest["moves"]}
         for replaced in manifest["replaces"]:
-            self._delete(replaced)
-        if self._fs.exists(self._at(manifest["merged"])):
-            self._rename(manifest["merged"], f"{self.path}/{manifest['target']}")
-        self._delete(path)
+            if replaced not in moved:
+                self._delete(replaced)
+        for source, directory, name in manifest["moves"]:
+            if self._fs.exists(self._at(source)):
+                self._delete(f"{self.path}/{directory}/{name}")
+                self._move(source, directory, name)
+        self._delete(f"{self.path}/{MANIFEST}")
         self._delete(f"{self.path}/{STAGING}/merged")
 
     # Hadoop's file system
@@ -129,9 +138,14 @@ class Lake:
     def _delete(self, path: str) -> None:
         self._fs.delete(self._at(path), True)
 
-    def _rename(self, source: str, target: str) -> None:
-        if not self._fs.rename(self._at(source), self._at(target)):
-            raise OSError(f"{source} could not be renamed to {target}")
+    def _move(self, source: str, directory: str, name: str) -> None:
+        """Into a directory of the lake."""
+        there = f"{self.path}/{directory}".rstrip("/")
+        if there not in self._made:
+            self._fs.mkdirs(self._at(there))
+            self._made.add(there)
+        if not self._fs.rename(self._at(source), self._at(f"{there}/{name}")):
+            raise OSError(f"{source} could not be moved to {there}/{name}")
 
     def write_text(self, name: str, text: str) -> None:
         """A small file beside the data; readers of Parquet do not see it."""
@@ -156,30 +170,15 @@ class Lake:
 
 
 def _files(lake: Lake, root: str) -> list[DataFile]:
+    """In order of directory, batch and number."""
     found: list[DataFile] = []
-
-    def walk(path: str, relative: str) -> None:
-        for status in lake._fs.listStatus(lake._at(path)):
-            name = status.getPath().getName()
-            if name.startswith(("_", ".")):
-                continue
-            if status.isDirectory():
-                walk(f"{path}/{name}", f"{relative}/{name}".lstrip("/"))
-            elif name.endswith(".parquet"):
-                found.append(DataFile(f"{path}/{name}", relative, name, status.getLen()))
-
-    walk(root, "")
+    at = lake._at(root)
+    above = len(lake._fs.makeQualified(at).toString().rstrip("/")) + 1
+    listed = lake._fs.listFiles(at, True)
+    while listed.hasNext():
+        status = listed.next()
+        path = status.getPath().toString()
+        *directories, name = path[above:].split("/")
+        if name.endswith(".parquet") and not any(it.startswith(("_", ".")) for it in (*directories, name)):
+            found.append(DataFile(path, "/".join(directories), name, status.getLen()))
     return sorted(found, key=lambda file: (file.directory, file.name.split("-")[1:], file.name))
-
-
-def _grouped(files: list[DataFile]) -> list[list[DataFile]]:
-    """Neighbours that together stay below `MERGED_BYTES`."""
-    groups: list[list[DataFile]] = [[]]
-    size = 0
-    for file in files:
-        if groups[-1] and size + file.size > MERGED_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(file)
-        size += file.size
-    return groups

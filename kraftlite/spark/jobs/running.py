@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S: Any = 0.2
+STOP_WAIT_S = 30.0
+STOP_POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ def wait(
             seen[it.batchId] = int(it.numInputRows)
             if on_batch is not None:
                 on_batch(it)
-            if it.sources and it.sources[0].endOffset and it.sources[0].latestOffset:
+            if it.sources:
                 progress.behind = _distance(it.sources[0].endOffset, it.sources[0].latestOffset)
         progress.batches, progress.rows = len(seen), sum(seen.values())
         progress.rows_per_s = progress.rows / max(time.monotonic() - began, 1e-9)
@@ -101,13 +103,23 @@ def wait(
         if ended:
             return progress
         if stop is not None and stop():
-            query.stop()
-            query.awaitTermination()
+            _stop_between_batches(query)
 
 
-def _distance(end: str, latest: str) -> int:
+def _stop_between_batches(query: StreamingQuery) -> None:
+    """A batch that is interrupted has to run again, so wait a while for its end."""
+    deadline = time.monotonic() + STOP_WAIT_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(STOP_POLL_S)
+    query.stop()
+
+
+def _distance(end: str | None, latest: str | None) -> int | None:
+    """None for a batch without data, of which Spark says null."""
     from kraftlite.spark.offsets import from_json
 
+    if not (end and latest and end.startswith("{") and latest.startswith("{")):
+        return None
     here, there = from_json(end), from_json(latest)
     return sum(max(0, offset - here.get(tp, 0)) for tp, offset in there.items())
 

@@ -1,0 +1,185 @@
+"""pipeline audit: all replicas of a cluster against each other, their checkpoints, their indexes and what producers were told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kraftlite.cli.common import data_dir_of, data_dir_option, print_json
+
+if TYPE_CHECKING:
+    from kraftlite.spark.audit_findings import PartitionResult
+    from kraftlite.spark.jobs.audit import AuditReport
+
+OK, VIOLATION, COULD_NOT_RUN = 0, 1, 2
+_SHOWN = 30
+
+
+@click.command("audit")
+@click.option(
+    "--data-dirs", multiple=True, metavar="NAME=DIR,…", help="Log directories by broker: b4=/data/4,b5=/data/5. Repeatable."
+)
+@data_dir_option
+@click.option("--history", multiple=True, metavar="GLOB", help="Files of what producers were told (JSON lines). Repeatable.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic. Repeatable.")
+@click.option(
+    "--compacted", multiple=True, metavar="NAME", help="A topic that may have gaps, besides those known to. Repeatable."
+)
+@click.option(
+    "--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="local: no Spark, one process."
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master; it must see the directories."
+)
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the whole report as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+def audit_command(
+    data_dirs: tuple[str, ...],
+    data_dir: Path | None,
+    history: tuple[str, ...],
+    topics: tuple[str, ...],
+    compacted: tuple[str, ...],
+    engine: str,
+    master: str,
+    report: Path | None,
+    as_json: bool,
+) -> None:
+    """Verify every replica of every broker from its files: batches, order, epochs, indexes, checkpoints, committed prefixes.
+
+    Without --data-dirs, of the local cluster in --data-dir, running or stopped. Exit status: 0 all is well, 1 something is
+    wrong, 2 it could not run, or not read everything.
+    """
+    try:
+        found = _run(data_dirs, data_dir, engine, master, as_json, {"history": history, "topics": topics, "compacted": compacted})
+        if report is not None:
+            report.parent.mkdir(parents=True, exist_ok=True)
+            report.write_text(json.dumps(found.as_json(), ensure_ascii=False, indent=2) + "\n")
+    except OSError as error:
+        raise CannotRun(f"{error.filename or ''}: {error.strerror or error}") from None
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _show(found)
+    sys.exit(VIOLATION if not found.ok else OK if found.complete else COULD_NOT_RUN)
+
+
+class CannotRun(click.ClickException):
+    """Nothing was found out: exit status 2, which a violation (1) must not be taken for."""
+
+    exit_code = COULD_NOT_RUN
+
+
+@contextmanager
+def spark_or_none(engine: str, master: str, app: str) -> Iterator[Any]:
+    """A session, or None for the engine local. Whatever the job cannot read or Spark cannot do is one line and status 2."""
+    from kraftlite.cli.pipeline import spark_errors
+
+    try:
+        if engine != "spark":
+            yield None
+            return
+        with spark_errors():
+            from kraftlite.spark.session import session
+
+            spark = session("job", app=app, master=master, log_level="OFF")
+            try:
+                yield spark
+            finally:
+                spark.stop()
+    except CannotRun:
+        raise
+    except click.UsageError:
+        raise
+    except click.ClickException as error:
+        raise CannotRun(error.message) from None
+    except ModuleNotFoundError as error:
+        raise CannotRun(f"{error.name} is missing: pip install 'kraftlite[spark]'") from None
+    except OSError as error:
+        raise CannotRun(f"{error.filename or ''}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise CannotRun(str(error)) from None
+
+
+def _run(
+    data_dirs: tuple[str, ...], data_dir: Path | None, engine: str, master: str, as_json: bool, options: dict[str, Any]
+) -> AuditReport:
+    if data_dirs and data_dir is not None:
+        raise click.UsageError("--data-dirs and --data-dir exclude each other")
+    from rich.console import Console
+
+    with Console(stderr=True, quiet=as_json).status("starting …") as status, spark_or_none(engine, master, "audit") as spark:
+        from kraftlite.spark.jobs.audit import AuditInputError, audit
+        from kraftlite.spark.segments import local_data_dirs, parse_data_dirs
+
+        try:
+            return audit(
+                parse_data_dirs(data_dirs) if data_dirs else local_data_dirs(data_dir_of(data_dir)),
+                engine=engine,
+                spark=spark,
+                on_progress=lambda what, done, total: status.update(f"{what} … {f'{done} of {total}' if total else ''}"),
+                **options,
+            )
+        except AuditInputError as error:
+            raise CannotRun(str(error)) from None
+
+
+def _show(found: AuditReport) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), title=f"{len(found.partitions)} partitions", title_justify="left")
+    table.add_column("partition", no_wrap=True)
+    for name in ("replicas", "MiB", "log ends", "same below", "acked"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    shown = [partition for partition in found.partitions if partition.violations or any(r.batches for r in partition.replicas)]
+    for partition in shown:
+        table.add_row(*_row(partition))
+    console.print(table)
+    if len(shown) < len(found.partitions):
+        console.print(f"{len(found.partitions) - len(shown)} more partitions are empty")
+    _show_findings(console, found)
+
+
+def _row(partition: PartitionResult) -> list[str]:
+    replicas = partition.replicas
+    ends = sorted({replica.leo for replica in replicas})
+    verdict = f"[bold red]{partition.violations} found[/]" if partition.violations else "[green]ok[/]"
+    return [
+        f"{partition.topic}-{partition.partition}",
+        str(len(replicas)),
+        f"{sum(replica.bytes for replica in replicas) / 2**20:,.1f}",
+        "–".join(f"{end:,}" for end in (ends if len(ends) < 2 else [ends[0], ends[-1]])),
+        "-" if partition.compared_below is None else f"{partition.compared_below:,}",
+        f"{partition.acked:,}" if partition.acked else "-",
+        verdict,
+    ]
+
+
+def _show_findings(console: Any, found: AuditReport) -> None:
+    for finding in found.findings[:_SHOWN]:
+        style = "bold red" if finding.severity == "violation" else "yellow"
+        console.print(f"{finding.kind}", style=style, end="  ")
+        name = f"{finding.topic}-{finding.partition}" if finding.partition >= 0 else finding.topic
+        console.print(f"{finding.broker} {name}: {finding.detail}", markup=False, soft_wrap=True)
+        where = f"position {finding.position}" if finding.position >= 0 else ""
+        offset = f"offset {finding.offset}" if finding.offset >= 0 else ""
+        console.print(f"    {' '.join(filter(None, (finding.file, where, offset)))}", markup=False, soft_wrap=True)
+        if finding.other:
+            console.print(f"    compared with {finding.other}", markup=False, soft_wrap=True)
+    if len(found.findings) > _SHOWN:
+        console.print(f"… and {len(found.findings) - _SHOWN} more: --json has all")
+    size = f"{found.bytes / 2**20:,.0f} MiB in {found.seconds:.1f} s"
+    if found.ok and not found.complete:
+        console.print(f"INCOMPLETE: {size}, no violation in what could be read.", style="bold yellow")
+    elif found.ok:
+        console.print(f"OK: {size}, no violation.", style="bold green")
+    else:
+        console.print(f"VIOLATED: {len(found.violations)} findings; {size}.", style="bold red")

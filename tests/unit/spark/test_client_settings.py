@@ -1,0 +1,286 @@
+"""Kafka's option names to a client's settings, and the SASL exchanges that come out of them. No socket is opened.
+
+Source: Kafka's consumer and producer configuration; RFC 7677 section 3 (the SCRAM-SHA-256 example).
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.spark.client import ClientError, ClientSettings, OffsetOutOfRange, UnknownTopic
+from kraftlite.spark.offsets import TP
+from kraftlite.spark.security import Plain, SaslError, Scram, exchange
+from kraftlite.spark.settings import SaslSettings, TlsSettings, parse_jaas, split_address
+
+B = {"bootstrap.servers": "one:9092"}
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SASL = {**B, "security.protocol": "SASL_PLAINTEXT"}
+SSL = {**B, "security.protocol": "SSL"}
+
+
+def settings(**given: str) -> ClientSettings:
+    return ClientSettings.from_kafka_options({**B, **{name.replace("_", "."): value for name, value in given.items()}})
+
+
+def test_defaults_are_kafkas() -> None:
+    found = ClientSettings.from_kafka_options(B)
+    assert found == ClientSettings(bootstrap=("one:9092",))
+    assert (found.request_timeout_ms, found.retry_timeout_ms, found.delivery_timeout_ms) == (30_000, 120_000, 120_000)
+    assert (found.acks, found.idempotent, found.compression, found.read_committed) == (-1, True, "none", False)
+
+
+def test_bootstrap_servers() -> None:
+    assert settings(bootstrap_servers=" a:1, [::1]:9092 ,").bootstrap == ("a:1", "[::1]:9092")
+    assert split_address("[::1]:9092") == ("::1", 9092)
+    with pytest.raises(ValueError, match=r"kafka.bootstrap.servers is missing: allowed is host:port"):
+        ClientSettings.from_kafka_options({})
+    for bad in ("", " , ", "a", "a:", ":1", "a:0", "a:65536", "a:x", "a:1,b"):
+        with pytest.raises(ValueError, match=r"kafka.bootstrap.servers='.*': allowed is host:port"):
+            settings(bootstrap_servers=bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "wanted"),
+    [
+        ("client.id", "me", "client_id", "me"),
+        ("request.timeout.ms", "5", "request_timeout_ms", 5),
+        ("default.api.timeout.ms", "0", "retry_timeout_ms", 0),
+        ("retry.backoff.ms", "7", "retry_backoff_ms", 7),
+        ("retry.backoff.max.ms", "8", "retry_backoff_max_ms", 8),
+        ("reconnect.backoff.ms", "9", "reconnect_backoff_ms", 9),
+        ("socket.connection.setup.timeout.ms", "10", "connect_timeout_ms", 10),
+        ("max.partition.fetch.bytes", "11", "fetch_bytes", 11),
+        ("fetch.max.bytes", "12", "fetch_bytes", 12),
+        ("isolation.level", "read_committed", "read_committed", True),
+        ("acks", "all", "acks", -1),
+        ("acks", "-1", "acks", -1),
+        ("acks", "1", "acks", 1),
+        ("enable.idempotence", "false", "idempotent", False),
+        ("compression.type", "zstd", "compression", "zstd"),
+        ("max.request.size", "2048", "max_request_bytes", 2_048),
+        ("delivery.timeout.ms", "13", "delivery_timeout_ms", 13),
+    ],
+)
+def test_what_can_be_honoured(name: str, value: str, field: str, wanted: object) -> None:
+    assert getattr(ClientSettings.from_kafka_options({**B, name: value}), field) == wanted
+    assert getattr(ClientSettings.from_kafka_options({**B, name.upper(): value}), field) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("request.timeout.ms", "soon", "a whole number from 1 to"),
+        ("request.timeout.ms", "0", "a whole number from 1 to"),
+        ("fetch.max.bytes", "-1", "a whole number from 1 to"),
+        ("isolation.level", "serializable", "read_uncommitted or read_committed"),
+        ("acks", "2", "all or -1 or 1 or 0"),
+        ("enable.idempotence", "yes", "true or false"),
+        ("compression.type", "brotli", "none or gzip or snappy or lz4 or zstd"),
+        ("security.protocol", "GSSAPI", "PLAINTEXT or SSL or SASL_PLAINTEXT or SASL_SSL"),
+    ],
+)
+def test_bad_values_name_the_option_the_value_and_what_is_allowed(name: str, value: str, allowed: str) -> None:
+    with pytest.raises(ValueError, match=f"kafka.{name}='{value}': allowed is {allowed}"):
+        ClientSettings.from_kafka_options({**B, name: value})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["max.poll.records", "receive.buffer.bytes", "client.rack", "metadata.max.age.ms", "retries", "linger.ms", "batch.size"],
+)
+def test_what_tunes_nothing_here_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ValueError, match=f"kafka.{name}='5' cannot be honoured: ") as caught:
+        ClientSettings.from_kafka_options({**B, name: "5"})
+    assert "allowed are" not in str(caught.value)
+
+
+def test_unknown_names_are_refused_with_those_that_are_known_and_secrets_are_not_shown() -> None:
+    with pytest.raises(
+        ValueError, match=r"kafka.requst.timeout.ms='1' cannot be honoured: allowed are .*kafka.request.timeout.ms"
+    ):
+        settings(requst_timeout_ms="1")
+    for name in ("sasl.oauthbearer.client.secret", "ssl.truststore.password", "ssl.keystore.password", "my.password"):
+        with pytest.raises(ValueError, match=name) as caught:
+            ClientSettings.from_kafka_options({**B, name: "hunter2"})
+        assert "hunter2" not in str(caught.value)
+
+
+def test_the_smaller_fetch_size_wins() -> None:
+    assert settings(fetch_max_bytes="10", max_partition_fetch_bytes="20").fetch_bytes == 10
+    assert settings(fetch_max_bytes="20", max_partition_fetch_bytes="10").fetch_bytes == 10
+
+
+def test_fewer_acks_turn_idempotence_off_and_exclude_it() -> None:
+    assert not settings(acks="1").idempotent
+    assert settings(acks="all", enable_idempotence="true").idempotent
+    with pytest.raises(ValueError, match=r"kafka.acks='1' and kafka.enable.idempotence=true exclude each other"):
+        settings(acks="1", enable_idempotence="true")
+
+
+# --- TLS
+
+
+def test_pem_from_files_and_from_text() -> None:
+    found = ClientSettings.from_kafka_options({**SSL, "ssl.truststore.location": "/ca.pem", "ssl.keystore.location": "/me.pem"})
+    assert found.tls == TlsSettings(trust_location="/ca.pem", key_location="/me.pem")
+    found = ClientSettings.from_kafka_options(
+        {
+            **SSL,
+            "ssl.truststore.certificates": "CA",
+            "ssl.keystore.certificate.chain": "CHAIN",
+            "ssl.keystore.key": "KEY",
+            "ssl.key.password": "hunter2",
+            "ssl.endpoint.identification.algorithm": "",
+        }
+    )
+    wanted = TlsSettings(trust_certificates="CA", key_chain="CHAIN", key="KEY", key_password="hunter2", check_host=False)
+    assert found.tls == wanted
+    assert "hunter2" not in repr(found) and "KEY" not in repr(found)
+    assert ClientSettings.from_kafka_options({**SSL, "ssl.ca.location": "/x", "ssl.truststore.type": "PEM"}).tls is not None
+    assert ClientSettings.from_kafka_options(SSL).tls == TlsSettings()
+    assert ClientSettings.from_kafka_options(B).tls is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ssl.truststore.type": "JKS"}, "kafka.ssl.truststore.type='JKS': allowed is PEM"),
+        ({"ssl.keystore.type": "PKCS12"}, "kafka.ssl.keystore.type='PKCS12': allowed is PEM"),
+        ({"ssl.truststore.location": "/ca.jks"}, "kafka.ssl.truststore.location='/ca.jks': allowed is a PEM file"),
+        ({"ssl.keystore.location": "/me.p12"}, "kafka.ssl.keystore.location='/me.p12': allowed is a PEM file"),
+        ({"ssl.truststore.location": "/a.pem", "ssl.ca.location": "/b.pem"}, "exclude each other"),
+        ({"ssl.keystore.key": "KEY"}, "ssl.keystore.certificate.chain with ssl.keystore.key"),
+        ({"ssl.endpoint.identification.algorithm": "ldaps"}, "allowed is https"),
+    ],
+)
+def test_stores_that_cannot_be_read_are_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ClientSettings.from_kafka_options({**SSL, **given})
+
+
+def test_security_options_without_the_protocol_for_them_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"kafka.ssl.ca.location is given, but kafka.security.protocol=PLAINTEXT"):
+        ClientSettings.from_kafka_options({**B, "ssl.ca.location": "/x"})
+    with pytest.raises(ValueError, match=r"kafka.sasl.username is given, but kafka.security.protocol=SSL"):
+        ClientSettings.from_kafka_options({**SSL, "sasl.username": "x"})
+
+
+# --- SASL
+
+
+def test_jaas_and_librdkafkas_names_mean_the_same() -> None:
+    wanted = SaslSettings(mechanism="SCRAM-SHA-512", username="alice", password="secret")
+    jaas = f'{SCRAM} required username="alice" password="secret";'
+    given = {**SASL, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas}
+    assert ClientSettings.from_kafka_options(given).sasl == wanted
+    given = {**SASL, "sasl.mechanisms": "scram-sha-512", "sasl.username": "alice", "sasl.password": "secret"}
+    assert ClientSettings.from_kafka_options(given).sasl == wanted
+    assert "secret" not in repr(ClientSettings.from_kafka_options(given))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (f'{PLAIN} required username="a" password="b";', ("a", "b")),
+        (f"{PLAIN} required\n  password='x; y'\n  username=a ;\n", ("a", "x; y")),
+        (f'{PLAIN} REQUIRED username="a=b" password="q\\"u\\\\o";', ("a=b", 'q"u\\o')),
+        (f"kafkashaded.{PLAIN} required username=a password=b;", ("a", "b")),
+    ],
+)
+def test_jaas_texts(text: str, wanted: tuple[str, str]) -> None:
+    assert parse_jaas(text, "PLAIN") == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "cannot be read"),
+        (f'{PLAIN} required username="a" password="hunter2"', "cannot be read"),
+        (f'{PLAIN} required username="a" "hunter2";', "cannot be read behind username"),
+        (f'{SCRAM} required username="a" password="hunter2";', "which is not for sasl.mechanism=PLAIN"),
+        (f'{PLAIN} required username="a" serviceName="hunter2";', "has the options username, serviceName"),
+    ],
+)
+def test_jaas_texts_that_cannot_be_honoured(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"kafka.sasl.jaas.config.*{said}.*PlainLoginModule required username=") as caught:
+        parse_jaas(text, "PLAIN")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "kafka.sasl.mechanism is missing: allowed is PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512"),
+        ({"sasl.mechanism": "GSSAPI"}, "kafka.sasl.mechanism='GSSAPI': allowed is PLAIN or"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "kafka.sasl.mechanism='OAUTHBEARER': allowed is PLAIN or"),
+        ({"sasl.mechanism": "PLAIN"}, "allowed is kafka.sasl.jaas.config, or kafka.sasl.username with kafka.sasl.password"),
+        ({"sasl.mechanism": "PLAIN", "sasl.username": "a"}, "kafka.sasl.username with kafka.sasl.password"),
+    ],
+)
+def test_sasl_that_cannot_be_honoured(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ClientSettings.from_kafka_options({**SASL, **given})
+
+
+def test_scram_sha_256_as_in_its_rfc() -> None:
+    side = Scram("SCRAM-SHA-256", "user", "pencil", nonce="rOprNGfwEbeRWgbNEkqO")
+    assert side.answer(None) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    first = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    assert side.answer(first) == (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    assert side.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=") is None
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (b"r=somebody,s=W22Z,i=4096", "nonce"),
+        (b"r=mine,s=W22Z,i=4096", "nonce"),
+        (b"r=mine2,s=W22Z,i=1", "iterations"),
+        (b"r=mine2,s=W22Z,i=999999999", "iterations"),
+        (b"r=mine2,s=*,i=4096", "base64"),
+        (b"\xff", "nonce"),
+    ],
+)
+def test_scram_servers_that_break_the_rules(first: bytes, said: str) -> None:
+    side = Scram("SCRAM-SHA-512", "a=b,c", "x", nonce="mine")
+    assert side.answer(None) == b"n,,n=a=3Db=2Cc,r=mine"
+    with pytest.raises(SaslError, match=said):
+        side.answer(first)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [(b"v=AAAA", "does not know"), (b"e=other-error", "other-error"), (b"", "does not know")]
+)
+def test_a_scram_server_that_does_not_know_the_password(last: bytes, said: str) -> None:
+    side = Scram("SCRAM-SHA-256", "a", "x", nonce="mine")
+    side.answer(None)
+    side.answer(b"r=mine2,s=W22Z,i=4096")
+    with pytest.raises(SaslError, match=said):
+        side.answer(last)
+
+
+def test_plain_is_one_message() -> None:
+    side = exchange(SaslSettings(mechanism="PLAIN", username="a", password="b"))
+    assert isinstance(side, Plain)
+    assert side.answer(None) == b"\0a\0b"
+    assert side.answer(b"") is None
+
+
+# --- values that travel
+
+
+def test_settings_and_errors_travel_between_processes() -> None:
+    found = ClientSettings.from_kafka_options({**SSL, "ssl.truststore.certificates": "CA"})
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert hash(found) == hash(pickle.loads(pickle.dumps(found)))
+    out = pickle.loads(pickle.dumps(OffsetOutOfRange("it is gone", TP("t", 1), 5)))
+    assert (str(out), out.tp, out.offset, out.code) == ("it is gone", TP("t", 1), 5, ErrorCode.OFFSET_OUT_OF_RANGE)
+    for error in (ClientError("no", None), UnknownTopic("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.code) == (type(error), "no", error.code)
