@@ -12,7 +12,6 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
 Partition = tuple[str, int]
-INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -202,26 +202,32 @@ def _as_json(client: Any, view: GroupView) -> dict[str, Any]:
 @bootstrap_option
 def delete(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str | None) -> None:
     """Delete GROUPS without members, and their offsets. Exit 1 when one could not be deleted."""
-    from confluent_kafka import KafkaException
-
     client = admin(bootstrap_of(bootstrap_server))
     names = _names(client, groups, all_groups)
     if not names:
         return
-    futures = client.delete_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S)
-    done, failed = [], []
-    for name in names:
-        try:
-            result(futures[name])
-            done.append(name)
-        except KafkaException as error:
-            failed.append(f"* Group '{name}' could not be deleted due to: {kafka_message(error)}")
+    done, failed = delete_groups(client, names, kafka_message)
     if not failed:
         click.echo(f"Deletion of requested consumer groups ({quoted(done)}) was successful.")
         return
     if done:
         click.echo(f"These consumer groups were deleted successfully: {quoted(done)}")
     raise click.ClickException("\n".join(["Deletion of some consumer groups failed:", *failed]))
+
+
+def delete_groups(client: Any, names: Sequence[str], reason: Callable[[Any], str]) -> tuple[list[str], list[str]]:
+    """(deleted, a line for each that was not, with the `reason` of its KafkaException)."""
+    from confluent_kafka import KafkaException
+
+    futures = client.delete_consumer_groups(list(names), request_timeout=REQUEST_TIMEOUT_S) if names else {}
+    done, failed = [], []
+    for name in names:
+        try:
+            result(futures[name])
+            done.append(name)
+        except KafkaException as error:
+            failed.append(f"* Group '{name}' could not be deleted due to: {reason(error)}")
+    return done, failed
 
 
 def quoted(names: Sequence[str]) -> str:

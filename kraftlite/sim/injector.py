@@ -260,21 +260,11 @@ class Injector:
 
     def _slow(self, plan: FaultPlan) -> None:
         """`amount`: up to how many microseconds a message may take longer; a third of them do, and so overtake each other."""
-        pair = self._pair(plan)
-        if pair is None:
-            return
-        link = self.cluster.network.link(*pair)
-        link.slow_chance, link.slow_us = 333_333, plan.amount
-        self._end_of(plan, lambda: setattr(link, "slow_chance", 0))
+        self._delay(plan, [self._pair(plan)], 333_333)
 
     def _late(self, plan: FaultPlan) -> None:
         """As `_slow`, for every message."""
-        pair = self._pair(plan)
-        if pair is None:
-            return
-        link = self.cluster.network.link(*pair)
-        link.slow_chance, link.slow_us = 1_000_000, plan.amount
-        self._end_of(plan, lambda: setattr(link, "slow_chance", 0))
+        self._delay(plan, [self._pair(plan)], 1_000_000)
 
     def _churn(self, plan: FaultPlan) -> None:
         """Not a fault: topics come and go, one of either every `amount` milliseconds or so."""
@@ -284,19 +274,22 @@ class Injector:
     def _congest(self, plan: FaultPlan) -> None:
         """As `_slow`, on all links of a node, for most messages."""
         node = self._one(plan)
-        if node is None:
-            return
-        others = [it for it in self.cluster.nodes if it != node.node_id]
-        network = self.cluster.network
-        links = [network.link(*ends) for it in others for ends in ((node.node_id, it), (it, node.node_id))]
+        if node is not None:
+            others = [it for it in self.cluster.nodes if it != node.node_id]
+            self._delay(plan, [ends for it in others for ends in ((node.node_id, it), (it, node.node_id))], 600_000)
+
+    def _delay(self, plan: FaultPlan, pairs: Sequence[tuple[NodeId, NodeId] | None], chance: int) -> None:
+        """`chance` of a million for each message on the links of these pairs."""
+        links = [self.cluster.network.link(*pair) for pair in pairs if pair is not None]
         for link in links:
-            link.slow_chance, link.slow_us = 600_000, plan.amount
+            link.slow_chance, link.slow_us = chance, plan.amount
 
         def heal() -> None:
             for link in links:
                 link.slow_chance = 0
 
-        self._end_of(plan, heal)
+        if links:
+            self._end_of(plan, heal)
 
     def _disk_slow(self, plan: FaultPlan) -> None:
         node = self._one(plan)

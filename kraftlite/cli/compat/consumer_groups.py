@@ -135,23 +135,13 @@ def _describe(options: argparse.Namespace) -> _Command:
 
 
 def _delete(brokers: str, options: argparse.Namespace) -> int:
-    from confluent_kafka import KafkaException
-
-    from kraftlite.cli.group_view import REQUEST_TIMEOUT_S, list_groups
-    from kraftlite.cli.groups import quoted
-    from kraftlite.cli.kafka import admin, result
+    from kraftlite.cli.group_view import list_groups
+    from kraftlite.cli.groups import delete_groups, quoted
+    from kraftlite.cli.kafka import admin
 
     client = admin(brokers)
     names = [name for name, _, _ in list_groups(client)] if options.all_groups else list(dict.fromkeys(options.group))
-    futures = client.delete_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S) if names else {}
-    done, failed = [], []
-    for name in names:
-        try:
-            result(futures[name])
-            done.append(name)
-        except KafkaException as error:
-            reason = java_exception(ErrorCode(max(int(error.args[0].code()), -1)))
-            failed.append(f"* Group '{name}' could not be deleted due to: {reason}")
+    done, failed = delete_groups(client, names, lambda error: java_exception(ErrorCode(max(int(error.args[0].code()), -1))))
     if not failed:
         click.echo(f"Deletion of requested consumer groups ({quoted(done)}) was successful.")
         return 0

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from kraftlite.cli.admin_calls import INTERNAL, list_offsets
+from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
+from kraftlite.cli.admin_calls import list_offsets
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap
 from kraftlite.cli.wire import ClusterClient
 from kraftlite.model.errors import ErrorCode
@@ -33,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     leaders = {
         (topic, index): leader
         for (topic, index), leader in cluster.leaders().items()
-        if chosen(topic, index) and not (options.exclude_internal_topics and topic in INTERNAL)
+        if chosen(topic, index) and not (options.exclude_internal_topics and topic in INTERNAL_TOPICS)
     }
     if not leaders:
         raise ToolError("Could not match any topic-partitions with the specified filters")

@@ -7,8 +7,10 @@ option that a tool does not have is an error that names it.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -171,6 +173,22 @@ _TEXTS: Final = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "The requested offset is not within the range of offsets maintained by the server.",
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
 }
+
+
+@contextlib.contextmanager
+def told_to_stop(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT go to `handler` meanwhile; in another than the main thread nobody sends them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        for number in before:
+            signal.signal(number, handler)
+    except ValueError:
+        before = {}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def java_exception(code: ErrorCode, message: str | None = None) -> str:

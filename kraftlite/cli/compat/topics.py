@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.admin_calls import INTERNAL, describe_configs, list_reassignments
+from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
+from kraftlite.cli.admin_calls import describe_configs, list_reassignments
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, exactly_one
 from kraftlite.cli.wire import ClusterClient, RequestRefused, check, code_of
 from kraftlite.local.client import ClientError
@@ -92,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def matching(names: Sequence[str], pattern: str | None, *, exclude_internal: bool) -> list[str]:
     """Names that match as a whole. As in Kafka a comma is an alternative; blanks and outer quotes do not count."""
-    found = sorted(name for name in names if not (exclude_internal and name in INTERNAL))
+    found = sorted(name for name in names if not (exclude_internal and name in INTERNAL_TOPICS))
     if pattern is None:
         return found
     expression = re.sub(r"^[\"']+|[\"']+$", "", pattern.strip().replace(",", "|").replace(" ", ""))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from collections.abc import Sequence
 from typing import Any
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap
+from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap, told_to_stop
 from kraftlite.cli.compat.verifiable_producer import say
 
 
@@ -64,21 +63,14 @@ class Reader:
         self._count = 0
 
     def go(self) -> None:
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            for number in before:
-                signal.signal(number, self._stop)
-        except ValueError:
-            before = {}  # not the main thread: nobody sends it signals
-        say("startup_complete")
-        try:
-            self._consumer.subscribe([self._options.topic], on_assign=self._assigned, on_revoke=self._revoked)
-            while not self._stopping and not self._enough():
-                self._take()
-        finally:
-            self._consumer.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with told_to_stop(self._stop):
+            say("startup_complete")
+            try:
+                self._consumer.subscribe([self._options.topic], on_assign=self._assigned, on_revoke=self._revoked)
+                while not self._stopping and not self._enough():
+                    self._take()
+            finally:
+                self._consumer.close()
         say("shutdown_complete")
 
     def _stop(self, _number: int, _frame: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap
+from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap, told_to_stop
 
 
 def say(name: str, **facts: Any) -> None:
@@ -52,20 +51,11 @@ class Writer:
         self._sent = self._acked = 0
 
     def go(self) -> None:
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            for number in before:
-                signal.signal(number, self._stop)
-        except ValueError:
-            before = {}  # not the main thread: nobody sends it signals
         began = time.monotonic()
-        say("startup_complete")
-        try:
+        with told_to_stop(self._stop):
+            say("startup_complete")
             self._send_all(began)
             self._producer.flush()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
         say("shutdown_complete")
         rate = self._acked / max(time.monotonic() - began, 1e-3)
         say(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S: Any = 0.2
-STOP_WAIT_S = 30.0
+STOP_WAIT_S = 120.0
 STOP_POLL_S = 0.01
 
 
@@ -43,7 +43,11 @@ class Source:
         return spark.readStream.format("kraftlite").options(**options).load()
 
     def batch(self, spark: SparkSession, **more: str) -> DataFrame:
-        return spark.read.format("kraftlite").options(**{**self.all_options(), **more}).load()
+        """Without the options that only a streaming query may have."""
+        from kraftlite.spark.options import STREAM_ONLY
+
+        options = {name: value for name, value in self.all_options().items() if name.lower() not in STREAM_ONLY}
+        return spark.read.format("kraftlite").options(**{**options, **more}).load()
 
 
 @dataclass(slots=True, kw_only=True)
