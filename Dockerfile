@@ -1,27 +1,54 @@
+# docker build -t kraftlite .                        a node of the cluster
+# docker build -t kraftlite-spark --target spark .   the data pipeline: the same, with Spark and Java
 ARG PYTHON_IMAGE=python:3.13-slim
 
-FROM ${PYTHON_IMAGE} AS build
+FROM ${PYTHON_IMAGE} AS source
 WORKDIR /src
 COPY pyproject.toml README.md CHANGELOG.md ./
 COPY proto ./proto
 COPY kraftlite ./kraftlite
+COPY pyspark_kraftlite ./pyspark_kraftlite
 RUN python3 -m venv /opt/kraftlite \
- && /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check . \
- && /opt/kraftlite/bin/pip uninstall -y -q pip \
+ && /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check .
+
+FROM source AS build
+RUN /opt/kraftlite/bin/pip uninstall -y -q pip \
  && /opt/kraftlite/bin/python -m compileall -q /opt/kraftlite/lib
 
-FROM ${PYTHON_IMAGE}
+FROM ${PYTHON_IMAGE} AS base
 RUN groupadd --gid 1000 kraftlite \
  && useradd --no-log-init --uid 1000 --gid kraftlite --home-dir /var/lib/kraftlite --create-home kraftlite \
  && install -d -o kraftlite -g kraftlite /var/lib/kraftlite/data
-COPY --from=build /opt/kraftlite /opt/kraftlite
 COPY docker/entrypoint docker/healthy /usr/local/bin/
 ENV PATH=/opt/kraftlite/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     KAFKA_LOG_DIRS=/var/lib/kraftlite/data
-USER kraftlite
 WORKDIR /var/lib/kraftlite
-VOLUME /var/lib/kraftlite/data
-EXPOSE 9092 9093 9192 19092
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/entrypoint"]
+
+FROM base AS node
+COPY --from=build /opt/kraftlite /opt/kraftlite
+USER kraftlite
+VOLUME /var/lib/kraftlite/data
+EXPOSE 9092 9093 9192 19092
+
+FROM source AS build-spark
+RUN /opt/kraftlite/bin/pip install --no-cache-dir --disable-pip-version-check '.[spark]' \
+ && /opt/kraftlite/bin/pip uninstall -y -q pip \
+ && /opt/kraftlite/bin/python -m compileall -q /opt/kraftlite/lib
+
+# Debian's default JRE is 17 (bookworm) or 21 (trixie): Spark 4 runs on both.
+FROM base AS spark
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends default-jre-headless \
+ && rm -rf /var/lib/apt/lists/* \
+ && install -d -o kraftlite -g kraftlite /data /var/lib/kraftlite/work
+COPY --from=build-spark /opt/kraftlite /opt/kraftlite
+ENV PYSPARK_PYTHON=/opt/kraftlite/bin/python \
+    SPARK_WORKER_DIR=/var/lib/kraftlite/work
+USER kraftlite
+VOLUME /data
+EXPOSE 7077 8080 8081
+
+FROM node

@@ -112,6 +112,9 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     parser = options.get("parser", "auto").lower()
     if parser not in ("auto", "numpy", "numba"):
         raise ValueError(f"parser is {parser!r}; allowed are auto, numpy and numba")
+    patience = _positive(options, "kafkaconsumer.polltimeoutms")
+    if patience is not None:
+        kafka.setdefault("default.api.timeout.ms", str(patience))
     return SourceOptions(
         settings=ClientSettings.from_kafka_options({name: it for name, it in kafka.items() if name != "group.id"}),
         **_subscription(options),  # type: ignore[arg-type]

@@ -72,8 +72,8 @@ def read_range(task: Task) -> Iterator[pa.RecordBatch]:
             offset, waiting_since = parsed.next_offset, None
             continue
         visible = fetched.last_stable_offset if task.settings.read_committed else fetched.high_watermark
-        if visible > offset and not len(fetched.records):
-            return  # compaction has left nothing from here to the end of what is visible
+        if visible >= end and not len(fetched.records):
+            return  # compaction has left nothing from here to the end
         now = time.monotonic()
         waiting_since = now if waiting_since is None else waiting_since
         if (now - waiting_since) * 1000 > task.settings.retry_timeout_ms:

@@ -205,7 +205,11 @@ class BatchReader(_Reader, DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """Its own class because Spark refuses one that has `pushFilters` while spark.sql.python.filterPushdown.enabled is off."""
+    """Its own class because Spark refuses one that has `pushFilters` while spark.sql.python.filterPushdown.enabled is off.
+
+    For one query per `load()`: Spark keeps the tasks that the last filter has left for all queries of a loaded DataFrame, those
+    without a filter included (PythonScanBuilder.pushFilters).
+    """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         super().__init__(options, columns)

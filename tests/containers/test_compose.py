@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +35,8 @@ def compose(*args: str, timeout: float = 900) -> str:
     return done.stdout
 
 
-def docker(*args: str) -> str:
-    done = subprocess.run(["docker", *args], capture_output=True, text=True, timeout=120, check=False)
+def docker(*args: str, timeout: float = 120) -> str:
+    done = subprocess.run(["docker", *args], capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, f"docker {' '.join(args)}:\n{done.stdout}\n{done.stderr}"
     return done.stdout.strip()
 
@@ -51,24 +53,24 @@ def eventually(what: str, check: Callable[[], bool], timeout_s: float = 90) -> N
 def stack() -> Iterator[None]:
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no Docker engine answers")
-    compose("down", "-v")
+    compose("--profile", "spark", "down", "-v")
     try:
-        compose("build")
+        compose("build", "kafka-1")  # the others' image, too
         compose("up", "-d")
         for name in ("controller-1", "controller-2", "controller-3", "kafka-1", "kafka-2", "kafka-3"):
             eventually(f"{name} healthy", lambda n=name: docker("inspect", "-f", "{{.State.Health.Status}}", n) == "healthy")
         yield
     finally:
-        compose("down", "-v", "-t", "20")
+        compose("--profile", "spark", "down", "-v", "-t", "20")
 
 
-def produce(count: int, start: int) -> None:
+def produce(count: int, start: int, topic: str = "orders") -> None:
     from confluent_kafka import Producer
 
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "acks": "all", "enable.idempotence": True})
     for i in range(start, start + count):
-        producer.produce("orders", value=str(i).encode(), on_delivery=lambda err, _msg: failed.append(err) if err else None)
+        producer.produce(topic, value=str(i).encode(), on_delivery=lambda err, _msg: failed.append(err) if err else None)
         producer.poll(0)
     assert producer.flush(60) == 0
     assert not failed
@@ -87,6 +89,18 @@ def consume_all(expected: int) -> list[int]:
             values.append(int(message.value()))
     consumer.close()
     return values
+
+
+def consume_values(topic: str) -> list[bytes]:
+    """Of partition 0, to its end."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": "reader", "enable.auto.commit": False})
+    end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1]
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = [message.value() for message in consumer.consume(end, timeout=60) if message.error() is None]
+    consumer.close()
+    return found
 
 
 def isr_sizes() -> list[int]:
@@ -115,3 +129,72 @@ def test_a_broker_is_killed_and_comes_back(stack: None) -> None:
 
 def test_runs_as_an_ordinary_user(stack: None) -> None:
     assert docker("exec", "kafka-1", "id", "-u") == "1000"
+
+
+SPARK = ("spark-master", "spark-worker-1", "spark-worker-2")
+ROWS = """
+import pyarrow.dataset as ds
+rows = ds.dataset("/data/lake", ignore_prefixes=["_", "."]).to_table(columns=["value"])
+print(sorted(int(value) for value in rows["value"].to_pylist()) == list(range({count})), rows.num_rows)
+"""
+
+
+@pytest.fixture
+def spark_stack(stack: None) -> None:
+    compose("--profile", "spark", "build", "spark-master", timeout=1800)
+    compose("--profile", "spark", "up", "-d")
+    for name in SPARK:
+        eventually(f"{name} healthy", lambda n=name: docker("inspect", "-f", "{{.State.Health.Status}}", n) == "healthy")
+    eventually("both workers registered", lambda: alive_workers() == 2)
+
+
+def alive_workers() -> int:
+    from urllib.request import urlopen
+
+    with urlopen(f"http://localhost:{os.environ.get('SPARK_UI_PORT', '8080')}/json/", timeout=10) as answer:
+        return int(json.load(answer)["aliveworkers"])
+
+
+def pipeline(job: str, *args: str) -> Any:
+    """The report of a job that the workers run."""
+    common = ("--master", "spark://spark-master:7077", "--bootstrap-server", "kafka-1:19092,kafka-2:19092,kafka-3:19092")
+    done = docker("exec", "spark-master", "kraftlite", "pipeline", job, *common, "-o", "json", *args, timeout=300)
+    return json.loads(done)
+
+
+def test_spark_on_a_cluster_of_its_own(spark_stack: None) -> None:
+    """Ingested by two workers, and by the one that is left: every record once. Results go back into a topic."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topics = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    made = topics.create_topics(
+        [NewTopic("events", 4, 3, config={"min.insync.replicas": "2"}), NewTopic("totals", 1, 3), NewTopic("results", 1, 3)]
+    )
+    for topic in made.values():
+        topic.result(30)
+    ingest = ("--topics", "events", "--out", "/data/lake", "--checkpoint", "/data/checkpoint", "--max-offsets", "500")
+    produce(2000, 0, "events")
+    assert pipeline("ingest", *ingest)["rows"] == 2000
+    docker("kill", "spark-worker-2")
+    docker("kill", "kafka-2")
+    produce(1000, 2000, "events")
+    assert pipeline("ingest", *ingest)["rows"] == 1000
+    assert docker("exec", "spark-master", "python", "-c", ROWS.format(count=3000)) == "True 3000"
+    compose("start", "kafka-2")
+    produce(10, 0, "totals")
+    windows = ("--format", "csv", "--schema", "number bigint", "--group-by", "_topic", "--value", "number", "--mode", "update")
+    found = pipeline(
+        "aggregate",
+        "--topics",
+        "totals",
+        *windows,
+        "--result-topic",
+        "results",
+        "--checkpoint",
+        "/data/windows",
+        "--window",
+        "1 day",
+    )
+    assert (found["rows"], found["results"]) == (10, 1)
+    (result,) = [json.loads(it) for it in consume_values("results")]
+    assert (result["rows"], result["sum"], result["_topic"]) == (10, 45.0, "totals")

@@ -124,7 +124,7 @@ def results_of(rows: DataFrame, windows: Windows) -> DataFrame:
     for name in (*windows.group_by, windows.value):
         if name not in rows.columns:
             raise ValueError(f"column {name!r} is not there; the schema has {', '.join(rows.columns)}")
-    value = F.col(f"`{windows.value}`").cast("double")
+    value = F.col(f"`{windows.value}`").try_cast("double")
     grouped = rows.withWatermark("_event_time", windows.watermark).groupBy(
         F.window("_event_time", windows.length, windows.slide), *[F.col(f"`{name}`") for name in windows.group_by]
     )

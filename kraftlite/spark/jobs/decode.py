@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+_FIRST_MS: Final = -62_135_596_800_000
+"""The year 1 begins."""
+_LAST_MS: Final = 253_402_300_799_999
+"""The year 9999 ends."""
 FORMATS: Final = ("json", "csv", "raw")
 CORRUPT: Final = "_corrupt_record"
 PLACE: Final = ("_topic", "_partition", "_offset", "_timestamp")
-REASON: Final = "reason"
+REASON: Final = "_reason"
+"""In decoded rows; `reason` in quarantine."""
+_OWN: Final = (*PLACE, "_event_time", "event_date", REASON, "_key", "_value")
 SAMPLE_ROWS: Final = 1_000
 
 
@@ -52,11 +58,14 @@ def infer_schema(spark: SparkSession, kind: str, rows: DataFrame, options: Mappi
     fields = [field for field in found.schema.fields if field.name != CORRUPT]
     if not fields:
         raise ValueError(f"none of the {len(texts)} records looked at is {kind.upper()}; give --schema")
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
+    return type(found.schema)(fields).toDDL()
 
 
 def decode(rows: DataFrame, form: Format) -> DataFrame:
-    """One row per record: the columns of the format, `PLACE`, `event_date`, and `reason`, which is null for a good one."""
+    """One row per record: the columns of the format, `PLACE`, `event_date`, and `REASON`, which is null for a good one.
+
+    Raises ValueError for a format with a column that is called like one of these.
+    """
     from pyspark.sql import functions as F
 
     place = [F.col(name[1:]).alias(name) for name in PLACE]
@@ -75,6 +84,8 @@ def decode(rows: DataFrame, form: Format) -> DataFrame:
         .when(moment.isNull(), f"no event time in {form.event_time}")
     )
     names = [field.name for field in staged.schema["_parsed"].dataType.fields if field.name != CORRUPT]  # type: ignore[attr-defined]
+    if taken := sorted(name for name in names if name.lower() in _OWN):
+        raise ValueError(f"column {', '.join(taken)} of the schema cannot be: rows have their own column of that name")
     return staged.select(
         *[F.col(f"_parsed.`{name}`") for name in names],
         *place,
@@ -93,7 +104,7 @@ def good(decoded: DataFrame) -> DataFrame:
 def malformed(decoded: DataFrame) -> DataFrame:
     """What to quarantine: the record as it was, where it was, and why."""
     return decoded.where(f"{REASON} is not null").selectExpr(
-        *[f"{name} as {name[1:]}" for name in PLACE], "_key as key", "_value as value", REASON
+        *[f"{name} as {name[1:]}" for name in PLACE], "_key as key", "_value as value", f"{REASON} as reason"
     )
 
 
@@ -127,9 +138,16 @@ def _moment(rows: DataFrame, column: str) -> Column:
         raise ValueError(f"event time {column!r} is not a column of the schema; it has {there}")
     value, kind = F.col(f"_parsed.`{column}`"), fields[column]
     if kind in ("timestamp", "date"):
-        return value.cast("timestamp")
+        return _in_range(value.cast("timestamp"))
     if kind in ("long", "integer"):
-        return F.timestamp_millis(value)
+        return F.when(value.between(_FIRST_MS, _LAST_MS), F.timestamp_millis(F.when(value.between(_FIRST_MS, _LAST_MS), value)))
     if kind == "string":
-        return F.try_to_timestamp(value)
+        return _in_range(F.try_to_timestamp(value))
     raise ValueError(f"event time {column!r} is a {kind}; allowed are timestamp, date, string, and bigint for epoch milliseconds")
+
+
+def _in_range(moment: Column) -> Column:
+    """Null for years that a directory's name, a Parquet reader or Python cannot have."""
+    from pyspark.sql import functions as F
+
+    return F.when(F.unix_millis(moment).between(_FIRST_MS, _LAST_MS), moment)

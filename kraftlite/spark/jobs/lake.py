@@ -119,9 +119,10 @@ class Lake:
             manifest = json.loads(text)
         except json.JSONDecodeError:
             manifest = {"replaces": [], "moves": []}  # it was being written: nothing of it was done
-        moved = {f"{self.path}/{directory}/{name}" for _, directory, name in manifest["moves"]}
+        targets = [f"{self.path}/{directory}/{name}" for _, directory, name in manifest["moves"]]
+        moved = {self._fs.makeQualified(self._at(target)).toString() for target in targets}
         for replaced in manifest["replaces"]:
-            if replaced not in moved:
+            if replaced not in moved:  # or what has been moved in is deleted, when it has the name of one that it replaces
                 self._delete(replaced)
         for source, directory, name in manifest["moves"]:
             if self._fs.exists(self._at(source)):

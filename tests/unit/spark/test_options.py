@@ -63,6 +63,12 @@ def test_every_known_option_is_in_the_table() -> None:
     assert {name.lower() for name in VALUES} | {"kafkaconsumer.polltimeoutms", "parser"} == set(opts.NAMES)
 
 
+def test_the_poll_timeout_is_how_long_a_read_tries() -> None:
+    assert given(kafkaConsumer__pollTimeoutMs="5000").settings.retry_timeout_ms == 5_000
+    both = {"kafkaConsumer.pollTimeoutMs": "5000", "kafka.default.api.timeout.ms": "7000"}
+    assert parse({**BASE, **both}, streaming=False).settings.retry_timeout_ms == 7_000
+
+
 def test_defaults_are_those_of_spark() -> None:
     stream, batch = parse(BASE, streaming=True), parse(BASE, streaming=False)
     assert (stream.starting, batch.starting, batch.ending) == (At(symbol=LATEST), At(symbol=EARLIEST), At(symbol=LATEST))
@@ -93,7 +99,7 @@ def test_what_is_for_batches_is_refused_in_a_stream(name: str) -> None:
 
 
 NUMBERS = ("minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "arrowBatchRows")
-NUMBERS += ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
+NUMBERS += ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "", "1.5"])

@@ -119,7 +119,9 @@ ONE = ([Row("a", 0, 0, -1), Row("a", 0, 1, 5)], [Range(TP("a", 0), 0, 2)])
 @example(ONE, [("timestamp", "In", [None, at(5_000)])])
 @example(ONE, [("timestamp", "GreaterThan", at(-1_500))])  # before 1970 down is away from zero
 @example(ONE, [("timestamp", "EqualTo", at(-1_000))])
-def test_a_row_that_the_filters_keep_is_in_a_range(made: tuple[list[Row], list[Range]], given_: list[tuple[str, str, Any]]) -> None:
+def test_a_row_that_the_filters_keep_is_in_a_range(
+    made: tuple[list[Row], list[Range]], given_: list[tuple[str, str, Any]]
+) -> None:
     rows, ranges = made
     conditions = [understood(filter_(kind, value, column)) for column, kind, value in given_]
     found = narrow(ranges, [it for it in conditions if it is not None], Cluster(rows))

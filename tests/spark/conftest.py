@@ -1,0 +1,61 @@
+"""What the tests on Spark share: one session and one cluster for all of them, a topic for each.
+
+Tests marked `spark` are skipped, with the reason, where there is no pyspark or no Java. They wait for queries that end by
+themselves or for conditions, and run in one process: Spark allows one session in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from kraftlite.testing import SyncCluster
+from tests.harness import spark_runs
+
+_NUMBERS = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [it for it in items if it.get_closest_marker("spark") is not None]
+    reason = spark_runs.why_not() if marked else None
+    for it in marked if reason is not None else ():
+        it.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from kraftlite.spark.session import session
+
+    found = session("test", master="local[2]")
+    yield found
+    found.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[SyncCluster]:
+    with SyncCluster(controllers=1, brokers=3) as found:
+        yield found
+
+
+@pytest.fixture
+def topic(cluster: SyncCluster) -> str:
+    """Three partitions of three replicas, empty."""
+    name = f"topic-{next(_NUMBERS)}"
+    spark_runs.create(cluster, name)
+    return name
+
+
+@pytest.fixture
+def faults(cluster: SyncCluster) -> Iterator[SyncCluster]:
+    """The cluster, for a test that breaks it: everything runs again afterwards."""
+    yield cluster
+    cluster.heal()
+    for node in cluster.nodes.values():
+        if node.state == "paused":
+            cluster.resume(node.id)
+        elif node.state != "running":
+            cluster.restart(node.id)
+    cluster.wait_for(brokers=cluster.brokers)
