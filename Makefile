@@ -1,6 +1,6 @@
 # The inner loop is `make` (under a minute). `make help` lists the rest.
 .DEFAULT_GOAL := quick
-.PHONY: quick test run format proto scenarios swarm mutants cluster clients bench containers clean help
+.PHONY: quick test run format proto scenarios swarm mutants cluster clients spark bench containers clean help
 
 quick: ## checks and all tests that start no process
 	@scripts/test quick
@@ -32,8 +32,11 @@ clients: ## every client that this machine can run, and a table of what they can
 cluster: ## only the tests that start real processes
 	@$$(scripts/venv dev flights) -m pytest -m "cluster and not slow" tests
 
+spark: ## all tests on Spark, the slow ones too (needs Java 17)
+	@$$(scripts/venv dev flights spark) -m pytest -m spark -n 2 --dist loadgroup tests/spark
+
 bench: ## measure; prints a table and JSON, asserts nothing
-	@$$(scripts/venv dev flights) -m tests.bench
+	@$$(scripts/venv dev flights spark) -m tests.bench
 
 containers: ## build the image and try docker-compose.yml for real (needs a Docker engine)
 	@scripts/containers

@@ -6,15 +6,22 @@ filter again. Upper bounds of time are not pushed down: records behind the first
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import operator
+import os
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from kraftlite.spark.offsets import TP, Range
 from kraftlite.spark.planning import Cluster
 
+CLAIMS_S: Final = 7 * 86_400
+"""No query runs longer."""
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp")
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -59,6 +66,36 @@ def narrow(ranges: list[Range], conditions: list[Condition], cluster: Cluster) -
         elif condition.column == "timestamp":
             kept = _from_time(condition, kept, cluster)
     return [it for it in kept if it.size > 0]
+
+
+def claim(plan: str, query: str) -> None:
+    """Let one query only use the ranges that filters have left. Raises ValueError for another one.
+
+    A loaded DataFrame that is used again, with other filters or none, is given the same tasks by Spark: rows would be missing.
+    Claims are files of this machine: on a cluster it is the second task on one machine that is refused.
+    """
+    directory = Path(tempfile.gettempdir()) / f"kraftlite-spark-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    path = directory / plan
+    if not path.exists():
+        _forget_old(directory)
+        mine = directory / f"{plan}.{os.getpid()}"
+        mine.write_text(query)
+        with contextlib.suppress(FileExistsError):
+            os.link(mine, path)  # with its content, or not at all
+        mine.unlink()
+    if path.read_text() != query:
+        raise ValueError(
+            'a DataFrame that was loaded with option "pushdown" is for one query: Spark gives the ranges of its filters to every '
+            "other one. load() again for each query, or leave the option out"
+        )
+
+
+def _forget_old(directory: Path) -> None:
+    for path in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > CLAIMS_S:
+                path.unlink()
 
 
 def _may_hold(condition: Condition, tp: TP) -> bool:

@@ -39,7 +39,7 @@ from kraftlite.spark.client import ClientError, client_for
 from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, split, to_tree
 from kraftlite.spark.options import SourceOptions
 from kraftlite.spark.planning import Planner, log
-from kraftlite.spark.pushdown import narrow, understood
+from kraftlite.spark.pushdown import claim, narrow, understood
 from kraftlite.spark.reading import Progress, Task, publish, read_range
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ COLUMNS: Final = (
 )
 HEADERS: Final = StructField("headers", ArrayType(_HEADER))
 QUERY_ID: Final = "sql.streaming.queryId"
+EXECUTION_ID: Final = "spark.sql.execution.id"
 
 
 class KraftliteDataSource(DataSource):
@@ -155,17 +156,23 @@ class _Reader:
 
 
 class FetchPartition(InputPartition):
-    """A task, and for the first of a batch what to publish."""
+    """A task, for the first of a batch what to publish, and for filtered ranges the one plan that they are for."""
 
-    def __init__(self, task: Task, progress: Progress | None = None) -> None:
+    def __init__(self, task: Task, progress: Progress | None = None, plan: str | None = None) -> None:
         super().__init__(task)
         self.progress = progress
+        self.plan = plan
 
 
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     if partition is None or partition.value is None:  # how Spark runs a batch query without partitions
         return
     assert isinstance(partition, FetchPartition)
+    if partition.plan is not None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        claim(partition.plan, str(context.getLocalProperty(EXECUTION_ID) if context is not None else None))
     if partition.progress is not None:
         _publish_from_task(partition.value, partition.progress)
     yield from read_range(partition.value)
@@ -208,7 +215,7 @@ class PushdownReader(BatchReader):
     """Its own class because Spark refuses one that has `pushFilters` while spark.sql.python.filterPushdown.enabled is off.
 
     For one query per `load()`: Spark keeps the tasks that the last filter has left for all queries of a loaded DataFrame, those
-    without a filter included (PythonScanBuilder.pushFilters).
+    without a filter included (PythonScanBuilder.pushFilters). So the first query claims them, and another one fails.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
@@ -219,6 +226,11 @@ class PushdownReader(BatchReader):
         """Ranges become narrower; every filter is still Spark's to apply, since ranges are by offset and not by row."""
         self._filters = [it for it in map(understood, filters) if it is not None]
         return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        plan = secrets.token_hex(16)
+        ranges = self._planner().plan_batch()
+        return [FetchPartition(self._task(it), plan=plan if self._filters else None) for it in self._split(ranges)]
 
     def _split(self, ranges: list[Any]) -> list[Any]:
         client = client_for(self._options.settings)

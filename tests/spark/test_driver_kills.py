@@ -21,7 +21,7 @@ import pytest
 from kraftlite.testing import SyncCluster
 from tests.harness.spark_runs import Sent, fill, numbered, values, values_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-kills")]
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0

@@ -21,7 +21,7 @@ from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
 from tests.spark.test_producing import Row, read, settings_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-kills")]
 
 HEADERS = "array(named_struct('key', 'a', 'value', cast('1' as binary)))"
 BIG = 160_000
