@@ -96,6 +96,7 @@ def demo_command(data_dir: Path, as_json: bool) -> None:
 def demonstrate(run: Run) -> None:
     """Raises what keeps it from being carried out; what it finds is in `run.checks`."""
     from kraftlite.local import cluster as local
+    from kraftlite.local.demo import write_history
     from kraftlite.spark.session import session
 
     cluster = _start(run)
@@ -105,7 +106,7 @@ def demonstrate(run: Run) -> None:
         spark = session("job", master="local[2]", app="kraftlite pipeline demo", log_level="OFF")
         streamer, chaos = _stream_and_read(run, cluster, spark)
         _read_back(run, cluster, streamer, chaos)
-        _write_history(run, streamer, chaos)
+        write_history(run.directory / "history.jsonl", TOPIC, chaos, streamer)
         _compare(run, spark, cluster.bootstrap_servers)
         run.console.print("stopping the cluster …")
         local.down(run.directory / "cluster")
@@ -242,12 +243,6 @@ def _read_back(run: Run, cluster: LocalCluster, streamer: Streamer, chaos: Chaos
 
     verdict = read_back(cluster.bootstrap_servers, TOPIC, PARTITIONS, streamer.ledger, lambda _read: None)
     run.check("every acknowledged record is there once, in order", verdict.holds, verdict.line())
-
-
-def _write_history(run: Run, streamer: Streamer, chaos: Chaos) -> None:
-    with (run.directory / "history.jsonl").open("w") as file:
-        for line in (*chaos.times.history(), *streamer.ledger.history(TOPIC)):
-            file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
 def _compare(run: Run, spark: SparkSession, bootstrap: str) -> None:

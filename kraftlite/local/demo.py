@@ -111,7 +111,8 @@ def _run(data_dir: Path, cluster: LocalCluster, topic: str, source: Source, hist
         reading = progress.add_task("read back", total=streamer.ledger.acknowledged)
         verdict = read_back(bootstrap, topic, PARTITIONS, streamer.ledger, lambda read: progress.update(reading, completed=read))
     if history is not None:
-        _write_history(history, topic, chaos, streamer)
+        write_history(history, topic, chaos, streamer)
+        console.print(f"wrote what was acknowledged to {history}", markup=False)
     _tell(data_dir, bootstrap, topic, chaos, streamer)
     return _conclude(verdict, chaos, streamer)
 
@@ -133,12 +134,12 @@ def _tell(data_dir: Path, bootstrap: str, topic: str, chaos: Chaos, streamer: St
     console.print()
 
 
-def _write_history(path: Path, topic: str, chaos: Chaos, streamer: Streamer) -> None:
+def write_history(path: Path, topic: str, chaos: Chaos, streamer: Streamer) -> None:
+    """What was done and what was acknowledged, a line of JSON each, for the jobs that check it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         for line in (*chaos.times.history(), *streamer.ledger.history(topic)):
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
-    console.print(f"wrote what was acknowledged to {path}", markup=False)
 
 
 def _conclude(verdict: Verdict, chaos: Chaos, streamer: Streamer) -> bool:

@@ -18,6 +18,8 @@ Source: RF-31, RF-46. Departs: Kafka cuts such a log off, and believes every epo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, parse_header
 from kraftlite.model.errors import Fault
 from kraftlite.raft.flush_mark import FILE_NAME as FLUSH_MARK
@@ -43,7 +45,7 @@ def check_only_copy(disk: Disk, directory: str) -> None:
     flushed = mark or 0
     if flushed <= max(snapshots, default=0):
         flushed = 0  # a crash while the log is started anew at the end of a snapshot loses nothing
-    bases = sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal())
+    bases = _bases(names)
     for name in names:
         stem = name.removesuffix(".index")
         if name.endswith(".index") and stem.isdecimal() and int(stem) not in bases and (not bases or int(stem) > bases[0]):
@@ -86,7 +88,7 @@ def wrong_epoch_from(disk: Disk, directory: str, latest_epoch: int | None) -> in
         return None
     last: BatchHeader | None = None
     began: int | None = None
-    for base in sorted(int(name[:-4]) for name in disk.listdir(directory) if name.endswith(".log") and name[:-4].isdecimal()):
+    for base in _bases(disk.listdir(directory)):
         data = memoryview(disk.read_file(f"{directory}/{base:020d}.log"))
         position = 0
         while len(data) - position >= HEADER_BYTES:
@@ -103,6 +105,11 @@ def wrong_epoch_from(disk: Disk, directory: str, latest_epoch: int | None) -> in
             last = header
             position += header.size_bytes
     return None
+
+
+def _bases(names: Sequence[str]) -> list[int]:
+    """Of the segments, sorted."""
+    return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal())
 
 
 def _walk(data: memoryview, expected: int, epoch: int | None) -> tuple[int, int | None, int]:

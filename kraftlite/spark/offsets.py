@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+log = logging.getLogger("kraftlite.spark")
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -51,6 +54,16 @@ class Range:
 
 class DataLoss(Exception):
     """Offsets that the query was to read next are not there any more, and `failOnDataLoss` is true."""
+
+
+def report_loss(what: str, fail: bool) -> None:
+    """DataLoss, or a warning where the query may go on (`failOnDataLoss`)."""
+    if fail:
+        raise DataLoss(
+            f"{what}. Some data may have been missed: it was aged out, truncated, or its topic was deleted. "
+            'To go on in such cases, set the option "failOnDataLoss" to "false"'
+        )
+    log.warning("%s; the query goes on, since failOnDataLoss is false", what)
 
 
 def to_json(offsets: Mapping[TP, int]) -> str:

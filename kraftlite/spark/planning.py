@@ -8,14 +8,11 @@ Source: Spark's Kafka source; KIP-207 (a leader that does not know its high wate
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from kraftlite.spark.offsets import EARLIEST, LATEST, TP, DataLoss, Offsets, Range, limit, split
+from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Offsets, Range, limit, report_loss, split
 from kraftlite.spark.options import At, SourceOptions
-
-log = logging.getLogger("kraftlite.spark")
 
 
 class Found(Protocol):
@@ -226,9 +223,4 @@ class Planner:
         return offsets
 
     def _loss(self, what: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLoss(
-                f"{what}. Some data may have been missed: it was aged out, truncated, or its topic was deleted. "
-                'To go on in such cases, set the option "failOnDataLoss" to "false"'
-            )
-        log.warning("%s; the query goes on, since failOnDataLoss is false", what)
+        report_loss(what, self._options.fail_on_data_loss)

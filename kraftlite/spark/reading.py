@@ -6,21 +6,19 @@ skipped when the query may. Everything that a task needs travels in its `Task`: 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.spark.client import ClientError, KafkaClient, OffsetOutOfRange, UnknownTopic, client_for
-from kraftlite.spark.offsets import EARLIEST, TP, DataLoss, Range
+from kraftlite.spark.offsets import EARLIEST, TP, Range, log, report_loss
 from kraftlite.spark.records import parse_records
 from kraftlite.spark.settings import ClientSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-log = logging.getLogger("kraftlite.spark")
 
 EMPTY_WAIT_S: Final = 0.05
 """Between fetches that bring nothing although the range has not been read: a new leader does not know its high watermark yet."""
@@ -77,7 +75,7 @@ def read_range(task: Task) -> Iterator[pa.RecordBatch]:
         now = time.monotonic()
         waiting_since = now if waiting_since is None else waiting_since
         if (now - waiting_since) * 1000 > task.settings.retry_timeout_ms:
-            _report_loss(task, f"{tp} ends at offset {visible}, though {end} had been seen as its end")
+            report_loss(f"{tp} ends at offset {visible}, though {end} had been seen as its end", task.fail_on_data_loss)
             return
         time.sleep(EMPTY_WAIT_S)
 
@@ -85,21 +83,12 @@ def read_range(task: Task) -> Iterator[pa.RecordBatch]:
 def _behind_the_loss(task: Task, client: KafkaClient, offset: int, error: ClientError) -> int | None:
     """Where to go on after an offset that is not there; None when there is nothing to go on with. Raises DataLoss."""
     tp = task.range.tp
-    _report_loss(task, f"offset {offset} of {tp} cannot be read: {error}")
+    report_loss(f"offset {offset} of {tp} cannot be read: {error}", task.fail_on_data_loss)
     try:
         earliest = client.list_offsets({tp: EARLIEST})[tp].offset
     except UnknownTopic:
         return None
     return earliest if offset < earliest < task.range.end else None
-
-
-def _report_loss(task: Task, what: str) -> None:
-    if task.fail_on_data_loss:
-        raise DataLoss(
-            f"{what}. Some data may have been missed: it was aged out, truncated, or its topic was deleted. "
-            'To go on in such cases, set the option "failOnDataLoss" to "false"'
-        )
-    log.warning("%s; the query goes on, since failOnDataLoss is false", what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

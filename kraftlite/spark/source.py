@@ -36,9 +36,9 @@ from pyspark.sql.types import (
 
 from kraftlite.spark import options as opts
 from kraftlite.spark.client import ClientError, client_for
-from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, split, to_tree
+from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, log, split, to_tree
 from kraftlite.spark.options import SourceOptions
-from kraftlite.spark.planning import Planner, log
+from kraftlite.spark.planning import Planner
 from kraftlite.spark.pushdown import claim, narrow, understood
 from kraftlite.spark.reading import Progress, Task, publish, read_range
 
@@ -169,20 +169,22 @@ def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return
     assert isinstance(partition, FetchPartition)
     if partition.plan is not None:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        claim(partition.plan, str(context.getLocalProperty(EXECUTION_ID) if context is not None else None))
+        claim(partition.plan, str(_local_property(EXECUTION_ID)))
     if partition.progress is not None:
         _publish_from_task(partition.value, partition.progress)
     yield from read_range(partition.value)
 
 
-def _publish_from_task(task: Task, progress: Progress) -> None:
+def _local_property(name: str) -> str | None:
+    """What Spark tells a task of the query that it belongs to."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    query = context.getLocalProperty(QUERY_ID) if context is not None else None
+    return context.getLocalProperty(name) if context is not None else None
+
+
+def _publish_from_task(task: Task, progress: Progress) -> None:
+    query = _local_property(QUERY_ID)
     if query is None:
         log.warning("the query's id is not known in its tasks, so no group shows its progress")
         return
@@ -201,8 +203,12 @@ class BatchReader(_Reader, DataSourceReader):
     """Resolves its range once, when the query is planned: a loaded DataFrame does not change, `load()` again to see more."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        ranges = self._planner().plan_batch()
-        return [FetchPartition(self._task(it)) for it in self._split(ranges)]
+        ranges, plan = self._split(self._planner().plan_batch()), self._plan()
+        return [FetchPartition(self._task(it), plan=plan) for it in ranges]
+
+    def _plan(self) -> str | None:
+        """A name, when these tasks are for one query only."""
+        return None
 
     def _split(self, ranges: list[Any]) -> list[Any]:
         return split(ranges, self._options.min_partitions, self._options.max_records)
@@ -227,10 +233,8 @@ class PushdownReader(BatchReader):
         self._filters = [it for it in map(understood, filters) if it is not None]
         return filters
 
-    def partitions(self) -> Sequence[InputPartition]:
-        plan = secrets.token_hex(16)
-        ranges = self._planner().plan_batch()
-        return [FetchPartition(self._task(it), plan=plan if self._filters else None) for it in self._split(ranges)]
+    def _plan(self) -> str | None:
+        return secrets.token_hex(16) if self._filters else None
 
     def _split(self, ranges: list[Any]) -> list[Any]:
         client = client_for(self._options.settings)

@@ -27,6 +27,17 @@ class Sent(NamedTuple):
     offset: int = -1
 
 
+def run_all_again(cluster: SyncCluster) -> None:
+    """Whatever a test has done to the nodes."""
+    cluster.heal()
+    for node in cluster.nodes.values():
+        if node.state == "paused":
+            cluster.resume(node.id)
+        elif node.state != "running":
+            cluster.restart(node.id)
+    cluster.wait_for(brokers=cluster.brokers)
+
+
 def why_not() -> str | None:
     """Why Spark cannot run here; None when it can."""
     if find_spec("pyspark") is None:

@@ -52,10 +52,4 @@ def topic(cluster: SyncCluster) -> str:
 def faults(cluster: SyncCluster) -> Iterator[SyncCluster]:
     """The cluster, for a test that breaks it: everything runs again afterwards."""
     yield cluster
-    cluster.heal()
-    for node in cluster.nodes.values():
-        if node.state == "paused":
-            cluster.resume(node.id)
-        elif node.state != "running":
-            cluster.restart(node.id)
-    cluster.wait_for(brokers=cluster.brokers)
+    spark_runs.run_all_again(cluster)

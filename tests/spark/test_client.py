@@ -30,6 +30,7 @@ from kraftlite.spark.client import (
 )
 from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
+from tests.harness.spark_runs import run_all_again
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("spark-client")]
 
@@ -46,13 +47,7 @@ def shared_cluster() -> Iterator[SyncCluster]:
 def cluster(shared_cluster: SyncCluster) -> Iterator[SyncCluster]:
     """Every node runs, before and after."""
     yield shared_cluster
-    shared_cluster.heal()
-    for node in shared_cluster.nodes.values():
-        if node.state == "paused":
-            shared_cluster.resume(node.id)
-        elif node.state != "running":
-            shared_cluster.restart(node.id)
-    shared_cluster.wait_for(brokers=shared_cluster.brokers)
+    run_all_again(shared_cluster)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from kraftlite.spark.producing import BATCH_HEADER, KraftliteWriter, SinkError, 
 from kraftlite.spark.settings import ClientSettings  # noqa: E402
 from kraftlite.testing import SyncCluster, other_than  # noqa: E402
 from tests.harness import embedded  # noqa: E402
+from tests.harness.spark_runs import run_all_again  # noqa: E402
 from tests.spark.test_client import batches_of  # noqa: E402
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("spark-client")]
@@ -39,12 +40,7 @@ def shared_cluster() -> Iterator[SyncCluster]:
 @pytest.fixture
 def cluster(shared_cluster: SyncCluster) -> Iterator[SyncCluster]:
     yield shared_cluster
-    for node in shared_cluster.nodes.values():
-        if node.state == "paused":
-            shared_cluster.resume(node.id)
-        elif node.state != "running":
-            shared_cluster.restart(node.id)
-    shared_cluster.wait_for(brokers=shared_cluster.brokers)
+    run_all_again(shared_cluster)
 
 
 @pytest.fixture
