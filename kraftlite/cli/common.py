@@ -18,9 +18,11 @@ DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
 
 
 def output_option(function: F) -> F:
+    """`output`: table or json."""
+    short = click.option("--json", "output", flag_value="json", help="Short for --output json.")
     return click.option(
         "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How to print."
-    )(function)
+    )(short(function))
 
 
 def bootstrap_option(function: F) -> F:

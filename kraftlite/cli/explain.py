@@ -35,7 +35,6 @@ _UNIX_S = 1_000_000_000
 )
 @data_dir_option
 @output_option
-@click.option("--json", "output", flag_value="json", help="Short for --output json.")
 def explain(
     subject: str,
     name: str | None,

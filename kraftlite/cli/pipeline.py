@@ -34,7 +34,7 @@ def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
 _SOURCE = _options(
     bootstrap_option,
     click.option("--topics", metavar="TOPIC,…", help="What to read."),
-    click.option("--topic-pattern", metavar="REGEX", help="What to read, by a pattern of names instead."),
+    click.option("--topic-pattern", metavar="REGEX", help="What to read, by a pattern to be found in names instead."),
     click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="A further option of the source; repeatable."),
     click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."),
     click.option("--spark-config", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kraftlite.cli.common import data_dir_of, data_dir_option, print_json
+from kraftlite.cli.common import data_dir_of, data_dir_option, output_option, print_json
 
 if TYPE_CHECKING:
     from kraftlite.spark.audit_findings import PartitionResult
@@ -38,7 +38,7 @@ _SHOWN = 30
     "--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master; it must see the directories."
 )
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the whole report as JSON.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@output_option
 def audit_command(
     data_dirs: tuple[str, ...],
     data_dir: Path | None,
@@ -48,7 +48,7 @@ def audit_command(
     engine: str,
     master: str,
     report: Path | None,
-    as_json: bool,
+    output: str,
 ) -> None:
     """Verify every replica of every broker from its files: batches, order, epochs, indexes, checkpoints, committed prefixes.
 
@@ -56,13 +56,15 @@ def audit_command(
     wrong, 2 it could not run, or not read everything.
     """
     try:
-        found = _run(data_dirs, data_dir, engine, master, as_json, {"history": history, "topics": topics, "compacted": compacted})
+        found = _run(
+            data_dirs, data_dir, engine, master, output == "json", {"history": history, "topics": topics, "compacted": compacted}
+        )
         if report is not None:
             report.parent.mkdir(parents=True, exist_ok=True)
             report.write_text(json.dumps(found.as_json(), ensure_ascii=False, indent=2) + "\n")
     except OSError as error:
         raise CannotRun(f"{error.filename or ''}: {error.strerror or error}") from None
-    if as_json:
+    if output == "json":
         print_json(found.as_json())
     else:
         _show(found)
@@ -107,13 +109,13 @@ def spark_or_none(engine: str, master: str, app: str) -> Iterator[Any]:
 
 
 def _run(
-    data_dirs: tuple[str, ...], data_dir: Path | None, engine: str, master: str, as_json: bool, options: dict[str, Any]
+    data_dirs: tuple[str, ...], data_dir: Path | None, engine: str, master: str, quiet: bool, options: dict[str, Any]
 ) -> AuditReport:
     if data_dirs and data_dir is not None:
         raise click.UsageError("--data-dirs and --data-dir exclude each other")
     from rich.console import Console
 
-    with Console(stderr=True, quiet=as_json).status("starting …") as status, spark_or_none(engine, master, "audit") as spark:
+    with Console(stderr=True, quiet=quiet).status("starting …") as status, spark_or_none(engine, master, "audit") as spark:
         from kraftlite.spark.jobs.audit import AuditInputError, audit
         from kraftlite.spark.segments import local_data_dirs, parse_data_dirs
 

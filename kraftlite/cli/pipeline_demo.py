@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kraftlite.cli.common import output_option
 from kraftlite.cli.pipeline import spark_errors
 
 if TYPE_CHECKING:
@@ -70,21 +71,21 @@ class Job(threading.Thread):
 
 @click.command("demo")
 @click.option("--data-dir", type=click.Path(path_type=Path), default=Path("var/pipeline"), show_default=True, metavar="DIR")
-@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
-def demo_command(data_dir: Path, as_json: bool) -> None:
+@output_option
+def demo_command(data_dir: Path, output: str) -> None:
     """All of it, while a broker and the controller are killed. Exit status 0 only if every check holds."""
     from rich.console import Console
 
     from kraftlite.local.state import LocalError
 
-    run = Run(data_dir.absolute(), Console(highlight=False, stderr=as_json))
+    run = Run(data_dir.absolute(), Console(highlight=False, stderr=output == "json"))
     try:
         with spark_errors():
             demonstrate(run)
     except LocalError as error:
         raise click.ClickException(str(error)) from None
     holds = bool(run.checks) and all(found for _, found, _ in run.checks)
-    if as_json:
+    if output == "json":
         click.echo(
             json.dumps({"holds": holds, "checks": [dict(zip(("check", "holds", "says"), it, strict=True)) for it in run.checks]})
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kraftlite.cli.common import data_dir_of, print_json
+from kraftlite.cli.common import data_dir_of, output_option, print_json
 from kraftlite.cli.pipeline_audit import OK, VIOLATION, CannotRun, spark_or_none
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _SHOWN = 20
 @click.option(
     "--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master; it must see the directories."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@output_option
 def failover_report_command(
     runs: tuple[Path, ...],
     history: tuple[str, ...],
@@ -56,7 +56,7 @@ def failover_report_command(
     max_unavailable: int | None,
     engine: str,
     master: str,
-    as_json: bool,
+    output: str,
 ) -> None:
     """When failures were detected, overcome and forgotten, and what each partition went through.
 
@@ -65,7 +65,7 @@ def failover_report_command(
     """
     from rich.console import Console
 
-    console = Console(stderr=True, quiet=as_json)
+    console = Console(stderr=True, quiet=output == "json")
     with console.status("starting …") as status, spark_or_none(engine, master, "failover-report") as spark:
         from kraftlite.spark.jobs.failover_report import AuditInputError, failover_report
 
@@ -81,7 +81,7 @@ def failover_report_command(
             )
         except AuditInputError as error:
             raise CannotRun(str(error)) from None
-    if as_json:
+    if output == "json":
         print_json(found.as_json())
     else:
         _show(found, out)

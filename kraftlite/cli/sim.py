@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from kraftlite.cli.common import print_json
+from kraftlite.cli.common import output_option, print_json
 
 if TYPE_CHECKING:
     from kraftlite.faults.nodes import RoomNode
@@ -40,7 +40,7 @@ QUIET_EVENTS = frozenset({"controller.stable_advanced", "raft.hw_advanced", "raf
     "--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write every event to FILE (- for standard output)."
 )
 @click.option("--explain", nargs=2, metavar="KIND NAME", help="Tell one story, e.g. --explain partition orders-0.")
-@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+@output_option
 def sim(
     seed: int,
     shape: str | None,
@@ -50,7 +50,7 @@ def sim(
     until: float | None,
     trace: Path | None,
     explain: tuple[str, str] | None,
-    as_json: bool,
+    output: str,
 ) -> None:
     """Run one seed: a whole cluster, its clients and its faults in virtual time.
 
@@ -82,7 +82,7 @@ def sim(
         out.close()
     if explain is not None:
         _explain(events, explain)
-    if as_json:
+    if output == "json":
         print_json(_as_json(result))
     else:
         _tell(result)
@@ -190,7 +190,7 @@ def _tell(result: RunResult) -> None:
 @click.option("--workers", type=int, metavar="N", help="Processes; one per core if not given.")
 @click.option("--stop-at", type=int, default=5, show_default=True, metavar="N", help="Give up after so many failing seeds.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="FILE", help="Append failures to this regressions.toml.")
-@click.option("--json", "as_json", is_flag=True, help="Totals and failures as JSON.")
+@output_option
 def swarm_command(
     seeds: int,
     first: int,
@@ -199,7 +199,7 @@ def swarm_command(
     workers: int | None,
     stop_at: int,
     keep: Path | None,
-    as_json: bool,
+    output: str,
 ) -> None:
     """Run many seeds on all cores, each with a cluster, a workload and faults of its own.
 
@@ -224,7 +224,7 @@ def swarm_command(
         from kraftlite.sim.regressions import append
 
         append(keep, totals.failures)
-    if as_json:
+    if output == "json":
         print_json(_totals_as_json(totals))
     else:
         _report(totals)
