@@ -47,6 +47,10 @@ _STEP_NS: Final = 16_000
 _RECORD_NS: Final = 70
 _BATCH_NS: Final = 600
 """What a step of all batches costs, and what a record and a batch cost in the light loop. Only to choose between the two."""
+_PROBE: Final = 32
+"""So many records of one size are taken together at least."""
+_MAX_PATIENCE: Final = 1024
+"""Records that are walked over one by one before others of one size are looked for again."""
 _SHORT: Final = [byte // 2 + 1 if byte < 0x80 else byte // 2 - 62 for byte in range(256)]
 _LONG: Final = [byte << 6 for byte in range(128)]
 """Bytes of a record with its size, from the size's first and second byte: _SHORT[first], plus _LONG[second] if first >= 0x80."""
@@ -181,23 +185,61 @@ def _starts_by_steps(data: U8, bases: I64, ends: I64, counts: I64) -> I64 | None
 def _walk(body: bytes, position: int, count: int, found: list[int]) -> int:
     """Append where each record starts; the position behind the last, -1 when it is beyond the data.
 
-    Sizes are only trusted here, and checked with all other fields.
+    Sizes are only trusted here, and checked with all other fields. Records of one size that follow each other are taken together.
     """
     add, short, long = found.append, _SHORT, _LONG
+    patience = _PROBE
     try:
-        for _ in repeat(None, count):
-            add(position)
-            first = body[position]
-            if first < 0x80:
-                position += short[first]
-            elif (second := body[position + 1]) < 0x80:
-                position += short[first] + long[second]
-            else:
-                size, behind = read_varint(body, position)
-                position = behind + abs(size)
+        while count > 0:
+            alike, size = _alike(body, position, count)
+            if alike >= _PROBE:
+                found.extend(range(position, position + alike * size, size))
+                position += alike * size
+                count -= alike
+                patience = _PROBE
+                continue
+            for _ in repeat(None, min(patience, count)):
+                add(position)
+                first = body[position]
+                if first < 0x80:
+                    position += short[first]
+                elif (second := body[position + 1]) < 0x80:
+                    position += short[first] + long[second]
+                else:
+                    size, behind = read_varint(body, position)
+                    position = behind + abs(size)
+            count -= patience
+            patience = min(2 * patience, _MAX_PATIENCE)
     except IndexError:
         return -1
     return position
+
+
+def _alike(body: bytes, position: int, count: int) -> tuple[int, int]:
+    """How many of the next `count` records have the size of the first one, as far as it pays to know, and that size.
+
+    If the bytes that hold a size are there again one record further, so is its size: the next record is found, and so on.
+    """
+    first = body[position]
+    size, wide = _SHORT[first], first >= 0x80
+    if wide:
+        if (second := body[position + 1]) >= 0x80:
+            return 0, 0
+        size += _LONG[second]
+    alike = 0
+    for limit in (min(count, _PROBE), count):
+        end = position + limit * size
+        alike = _repeats(body[position:end:size])
+        if wide:
+            alike = min(alike, _repeats(body[position + 1 : end : size]))
+        if alike < _PROBE:
+            break
+    return alike, size
+
+
+def _repeats(values: bytes) -> int:
+    """How often the first of them comes before another one."""
+    return len(values) - len(values.lstrip(values[:1]))
 
 
 class _Part:

@@ -13,10 +13,9 @@ Source: Spark's Kafka source (names and meaning); delta-io/delta#7547 tells of t
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +23,8 @@ log = logging.getLogger("kraftlite.spark")
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+SMALL_OFFSETS: Final = 2_000
+"""What a stream's task reads at least, if there is so much: a task costs 15 to 30 ms, and reads about 20 offsets in one."""
 
 
 class TP(NamedTuple):
@@ -142,11 +143,33 @@ def split(ranges: list[Range], min_partitions: int | None, max_records: int | No
     return cut
 
 
+def together(ranges: Sequence[Range], offsets: int = SMALL_OFFSETS) -> list[list[Range]]:
+    """Ranges that one task reads one after the other: neighbours, as long as they have at most so many offsets in all.
+
+    The same input gives the same tasks.
+    """
+    found: list[list[Range]] = []
+    size = 0
+    for it in ranges:
+        size += it.size
+        if found and size <= offsets:
+            found[-1].append(it)
+        else:
+            found.append([it])
+            size = it.size
+    return found
+
+
 def _parts(size: int, total: int, tasks: int) -> int:
     """Its share of the tasks, rounded half up; at least one, and never more than it has offsets."""
     return min(max((2 * size * tasks + total) // (2 * total), 1), size)
 
 
 def _cut(whole: Range, parts: int) -> list[Range]:
-    bounds = [whole.start + whole.size * i // parts for i in range(parts + 1)]
-    return [Range(whole.tp, a, b) for a, b in itertools.pairwise(bounds) if b > a]
+    """As Spark: each takes its share of what is left, so the larger ones are behind."""
+    found, first = [], whole.start
+    for left in range(parts, 0, -1):
+        end = first + (whole.end - first) // left
+        found.append(Range(whole.tp, first, end))
+        first = end
+    return [it for it in found if it.size]

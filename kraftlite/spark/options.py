@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kraftlite.spark import segment_options
 from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Offsets, from_json
+from kraftlite.spark.segment_options import Files
 from kraftlite.spark.settings import ClientSettings
 
 STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
@@ -29,6 +31,7 @@ NAMES: Final = {
         *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
         *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs"),
         *("pushdown", "parser", "arrowBatchRows", "commitOffsets"),
+        *segment_options.NAMES,
     )
 }
 BATCH_ONLY: Final = ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp", "pushdown")
@@ -59,6 +62,8 @@ class SourceOptions:
     """What a query was asked for, checked. Raises ValueError naming the option, its value and what is allowed."""
 
     settings: ClientSettings
+    files: Files | None = None
+    """What is read instead of asking brokers; then nobody is to connect with `settings`."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[TP, ...] = ()
@@ -80,10 +85,11 @@ class SourceOptions:
     parser: str = "auto"
     batch_rows: int = 10_000
     offset_retries: int = 3
-    offset_retry_ms: int = 10
+    offset_retry_ms: int = 1_000
 
     def matches(self, topic: str) -> bool:
-        return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
+        """A pattern is looked for anywhere in the name."""
+        return topic in self.topics if self.pattern is None else re.search(self.pattern, topic) is not None
 
 
 def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -94,6 +100,11 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         raise ValueError("option 'bootstrap.servers' is not known; use 'kafka.bootstrap.servers'")
     _refuse_unknown(options)
     _refuse_misplaced(options, streaming=streaming)
+    files = segment_options.files_of(options, streaming=streaming)
+    if files is not None:
+        kafka = {**kafka, **segment_options.NO_BROKER}
+        if not any(name in options for name in STRATEGIES):
+            options["subscribepattern"] = ".*"
     for name, instead in _FORBIDDEN.items():
         if name in kafka:
             raise ValueError(f"Kafka option '{name}' is not supported: {instead}")
@@ -117,6 +128,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         kafka.setdefault("default.api.timeout.ms", str(patience))
     return SourceOptions(
         settings=ClientSettings.from_kafka_options({name: it for name, it in kafka.items() if name != "group.id"}),
+        files=files,
         **_subscription(options),  # type: ignore[arg-type]
         starting=starting,
         ending=ending,
@@ -135,7 +147,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         parser=parser,
         batch_rows=_positive(options, "arrowbatchrows") or 10_000,
         offset_retries=_positive(options, "fetchoffset.numretries") or 3,
-        offset_retry_ms=_positive(options, "fetchoffset.retryintervalms") or 10,
+        offset_retry_ms=_positive(options, "fetchoffset.retryintervalms") or 1_000,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
+from uuid import UUID
 
 from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Offsets, Range, limit, report_loss, split
 from kraftlite.spark.options import At, SourceOptions
@@ -29,6 +30,8 @@ class Topic(Protocol):
     def internal(self) -> bool: ...
     @property
     def partitions(self) -> tuple[int, ...]: ...
+    @property
+    def topic_id(self) -> UUID | None: ...
 
 
 class Cluster(Protocol):
@@ -54,6 +57,8 @@ class Planner:
         self._pause_ms = pause_ms
         self._target: Offsets | None = None
         self._last_trigger_ms: int | None = None
+        self._found: dict[str, UUID | None] = {}
+        self._ids: dict[str, UUID | None] = {}
 
     # what there is
 
@@ -64,10 +69,11 @@ class Planner:
             found = {name: it for name, it in self._cluster.topics().items() if options.matches(name) and not it.internal}
         else:
             found = dict(self._cluster.describe(options.topics))
+        self._found = {name: topic.topic_id for name, topic in found.items()}
         every = sorted(TP(name, number) for name, topic in found.items() for number in topic.partitions)
         return tuple(tp for tp in every if not options.assigned or tp in options.assigned)
 
-    def _demanded(self) -> tuple[TP, ...]:
+    def demanded(self) -> tuple[TP, ...]:
         """As `partitions`, and every topic or partition that was named is there."""
         found = self.partitions()
         topics = {tp.topic for tp in found}
@@ -91,11 +97,9 @@ class Planner:
 
     def initial(self) -> Offsets:
         """The same whenever it is asked, for as long as the cluster has the records: see `offsets.py`."""
-        tps = self._demanded()
+        tps = self.demanded()
         at = self._options.starting
-        if at.symbol is not None:
-            return dict.fromkeys(tps, at.symbol)
-        return self._explicit(tps, at, "starting")
+        return self._where(tps, at, "starting") | self._within(at.offsets or {}, "startingOffsets")
 
     def prepare_available_now(self) -> None:
         """From now on nothing behind what is there now is planned."""
@@ -104,21 +108,41 @@ class Planner:
     def latest(self, start: Mapping[TP, int]) -> Offsets:
         """The end of the next batch; `start` itself when it is to wait (minOffsetsPerTrigger)."""
         tps = self.partitions()
-        if gone := sorted(set(start) - set(tps)):
+        again = self._made_again(start)
+        tps = tuple(tp for tp in tps if tp.topic not in again)
+        if gone := sorted(tp for tp in set(start) - set(tps) if tp.topic not in again):
             self._loss(f"{', '.join(map(str, gone))} are gone, and records that were not read with them")
         heads = self._heads_not_behind(tps, start)
-        starts = self._resolve({tp: start.get(tp, 0) for tp in tps}, heads)
+        starts = self._resolve({tp: start.get(tp, EARLIEST) for tp in tps}, heads)
         ends: Offsets = {}
         for tp in tps:
             ends[tp] = heads[tp] if self._target is None else min(self._target.get(tp, starts[tp]), max(heads[tp], starts[tp]))
             if heads[tp] < starts[tp]:
                 self._loss(f"{tp} ends at offset {heads[tp]}, though it was read up to {starts[tp]}")
                 ends[tp] = heads[tp]
-        if self._waits(starts, ends):
+        if not again and self._waits(starts, ends):
             return dict(start)
         self._last_trigger_ms = self._now_ms()
         shortened = limit(starts, {tp: end for tp, end in ends.items() if end >= starts[tp]}, self._options.max_offsets)
         return {tp: shortened.get(tp, ends[tp]) for tp in tps}
+
+    def _made_again(self, start: Mapping[TP, int]) -> tuple[str, ...]:
+        """Topics that were deleted and made again since they were first seen, which is a loss: another topic has their name.
+
+        One end leaves them out. From then on they are partitions that come into being, which are read from their beginning: so
+        the checkpoint knows it, too.
+        """
+        read = {tp.topic for tp in start}
+        again = []
+        for name, topic_id in self._found.items():
+            known = self._ids.get(name)
+            if name not in read or known is None:
+                self._ids[name] = topic_id
+            elif topic_id is not None and topic_id != known:
+                again.append(name)
+        if again:
+            self._loss(f"{', '.join(again)} was deleted and made again, and records that were not read are gone")
+        return tuple(again)
 
     def _heads_not_behind(self, tps: Iterable[TP], start: Mapping[TP, int]) -> Offsets:
         """A leader may be behind what was read already, for a moment: it is asked again (`fetchOffset.numRetries`)."""
@@ -164,31 +188,28 @@ class Planner:
 
     def plan_batch(self) -> list[Range]:
         """Everything that a batch query reads, before it is split."""
-        tps = self._demanded()
+        tps = self.demanded()
         options = self._options
-        heads = self.heads(tps)
-        starts = (
-            self._explicit(tps, options.starting, "starting") if options.starting.symbol is None else dict.fromkeys(tps, EARLIEST)
-        )
-        ends = self._explicit(tps, options.ending, "ending") if options.ending.symbol is None else dict(heads)
-        starts = self._resolve(starts, heads)
-        ends = {tp: heads[tp] if end == LATEST else end for tp, end in ends.items()}
-        ranges = []
+        starts = self._where(tps, options.starting, "starting")
+        ends = self._where(tps, options.ending, "ending")
+        heads = self.heads(tps)  # behind the starts: what they have found is there
+        starts, ends = self._resolve(starts, heads), self._resolve(ends, heads)
         for tp in tps:
-            first, last = starts[tp], ends[tp]
-            if first > last:
-                if options.starting.symbol is None and options.ending.symbol is None and options.ending.offsets is not None:
-                    raise ValueError(f"{tp}: the starting offset {first} is greater than the ending offset {last}")
-                continue
-            ranges.append(Range(tp, first, last))
-        return ranges
+            if starts[tp] > ends[tp]:
+                raise ValueError(f"{tp}: the starting offset {starts[tp]} is greater than the ending offset {ends[tp]}")
+        starts |= self._within(options.starting.offsets or {}, "startingOffsets")
+        ends |= self._within(options.ending.offsets or {}, "endingOffsets")
+        return [Range(tp, starts[tp], ends[tp]) for tp in tps]
 
     # where
 
-    def _explicit(self, tps: tuple[TP, ...], at: At, which: str) -> Offsets:
+    def _where(self, tps: tuple[TP, ...], at: At, which: str) -> Offsets:
+        """As it was said, symbols included."""
+        if at.symbol is not None:
+            return dict.fromkeys(tps, at.symbol)
         if at.offsets is not None:
             self._check_all_named(tps, at.offsets, f"{which}Offsets")
-            return self._within({tp: at.offsets[tp] for tp in tps}, f"{which}Offsets")
+            return {tp: at.offsets[tp] for tp in tps}
         if at.timestamps_ms is not None:
             self._check_all_named(tps, at.timestamps_ms, f"{which}OffsetsByTimestamp")
             wanted = {tp: at.timestamps_ms[tp] for tp in tps}
@@ -212,15 +233,15 @@ class Planner:
                 f"Named: {', '.join(map(str, sorted(named)))}. Read: {', '.join(map(str, tps))}"
             )
 
-    def _within(self, offsets: Offsets, option: str) -> Offsets:
-        """Offsets that the partitions have; others are a loss."""
-        explicit = [tp for tp, offset in offsets.items() if offset >= 0]
+    def _within(self, offsets: Mapping[TP, int], option: str) -> Offsets:
+        """Of these, the ones that are numbers, as the partitions have them; others are a loss."""
+        explicit = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         earliest, heads = self._offsets(dict.fromkeys(explicit, EARLIEST)), self.heads(explicit)
-        for tp in explicit:
-            if not earliest[tp] <= offsets[tp] <= heads[tp]:
-                self._loss(f"{option} for {tp} is {offsets[tp]}, which has offsets {earliest[tp]} to {heads[tp]}")
-                offsets[tp] = min(max(offsets[tp], earliest[tp]), heads[tp])
-        return offsets
+        for tp, offset in explicit.items():
+            if not earliest[tp] <= offset <= heads[tp]:
+                self._loss(f"{option} for {tp} is {offset}, which has offsets {earliest[tp]} to {heads[tp]}")
+                explicit[tp] = min(max(offset, earliest[tp]), heads[tp])
+        return explicit
 
     def _loss(self, what: str) -> None:
         report_loss(what, self._options.fail_on_data_loss)

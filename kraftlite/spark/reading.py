@@ -7,13 +7,12 @@ skipped when the query may. Everything that a task needs travels in its `Task`: 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.spark.client import ClientError, KafkaClient, OffsetOutOfRange, UnknownTopic, client_for
-from kraftlite.spark.offsets import EARLIEST, TP, Range, log, report_loss
-from kraftlite.spark.records import parse_records
+from kraftlite.spark.offsets import EARLIEST, Range, report_loss
 from kraftlite.spark.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def read_range(task: Task) -> Iterator[pa.RecordBatch]:
 
     Raises DataLoss, ApiError(CORRUPT_MESSAGE), and the client's errors once its patience is over.
     """
+    from kraftlite.spark.records import parse_records  # with numpy and Arrow: not in the processes that only plan
+
     client = client_for(task.settings)
     tp, end = task.range.tp, task.range.end
     offset = task.range.start
@@ -89,31 +90,3 @@ def _behind_the_loss(task: Task, client: KafkaClient, offset: int, error: Client
     except UnknownTopic:
         return None
     return earliest if offset < earliest < task.range.end else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What the batches before this one have done, for those who look at consumer groups.
-
-    A query's id is known in its tasks only, and the process that plans is asked what to do next while no task runs. So the first
-    task of a batch publishes where the batch starts, with `token` beside the offsets; the planner finds its group by that.
-    """
-
-    offsets: Mapping[TP, int]
-    group: str
-    """As given, or the prefix to which the query's id is appended."""
-    token: str
-
-
-def publish(settings: ClientSettings, group: str, offsets: Mapping[TP, int], token: str) -> bool:
-    """Commit a group's offsets; whether it worked. They are for people to look at: the query's own progress is in its checkpoint,
-    so a failure is told and not fatal."""
-    known = {tp: offset for tp, offset in offsets.items() if offset >= 0}
-    if not known:
-        return True
-    try:
-        client_for(settings).commit_offsets(group, known, metadata=token)
-    except ClientError as error:
-        log.warning("the offsets of group %s were not committed: %s", group, error)
-        return False
-    return True

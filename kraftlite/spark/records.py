@@ -59,12 +59,14 @@ def parse_records(
     check_crc: bool = True,
     max_rows: int = 10_000,
     parser: str = "auto",
+    scan: Scan | None = None,
 ) -> Parsed:
     """The records with start <= offset < end, in `columns`. Nothing that is returned refers to `data`.
 
     `aborted`: (producer id, first offset) of transactions that overlap the data; without `read_committed` they count for nothing.
     Control batches give no rows. A batch of which the end is missing is left out. Records without headers have null headers.
-    `parser`: "numba" (the extra `fast`), "numpy", or "auto": the faster one that is installed.
+    `parser`: "numba" (the extra `fast`), "numpy", or "auto": the faster one that is installed. `scan`: what `scan_batches` has
+    found in `data`, or a part of it, when that is known.
     ApiError(CORRUPT_MESSAGE) naming the offset: bad CRC, or what is no batch; INVALID_TIMESTAMP: beyond Spark's range of µs.
     ValueError: unknown column, no column, max_rows < 1, or a parser that is unknown or not installed.
     """
@@ -72,7 +74,7 @@ def parse_records(
     if any(name not in ARROW_TYPES for name in columns) or not columns or max_rows < 1:
         raise ValueError(f"columns {list(columns)} of {list(COLUMNS)}, max_rows {max_rows} >= 1")
     view = memoryview(data).cast("B")
-    scan = scan_batches(view, check_crc=check_crc, end=end)
+    scan = scan or scan_batches(view, check_crc=check_crc, end=end)
     headers = scan.headers
     _check_headers(scan, start)
     keep = (headers["attributes"] & CONTROL_BIT == 0) & (headers["count"] > 0) & (_next_offsets(headers) > start)

@@ -105,6 +105,10 @@ class Routing:
         self._brokers: dict[int, Address] = {}
         self._failed: dict[Address, float] = {}
         self._leaders: dict[TP, _Leader] = {}
+        self._epochs: dict[TP, int] = {}
+        self._ids: dict[str, UUID | None] = {}
+        self._past_ids: set[UUID | None] = set()
+        self._answered: Address | None = None
         self._coordinators: dict[str, Address] = {}
         self._buffer = Buffer()
 
@@ -129,7 +133,9 @@ class Routing:
             waiting = E.NONE
             for topic in answer.topics:
                 code, name = code_of(topic), str(topic.name)
-                if code is E.NONE:
+                if topic.topic_id is not None and topic.topic_id in self._past_ids:
+                    waiting = E.UNKNOWN_TOPIC_ID
+                elif code is E.NONE:
                     found[name] = TopicInfo(
                         name=name,
                         topic_id=topic.topic_id,
@@ -244,16 +250,48 @@ class Routing:
         return answer
 
     def _learn(self, answer: Any) -> None:
+        """Who leads, unless it is known that somebody has led since: the highest epoch counts, while the topic is the same."""
         if answer.brokers:
             self._brokers = {int(it.node_id): (str(it.host), int(it.port)) for it in answer.brokers}
         for topic in answer.topics:
+            name = str(topic.name)
+            if not self._is_newest(name, topic.topic_id):
+                self._suspect()
+                continue
             for part in topic.partitions:
-                tp = TP(str(topic.name), int(part.partition_index))
-                address = self._brokers.get(int(part.leader_id))
-                if address is None:
-                    self._leaders.pop(tp, None)
-                elif (known := self._leaders.get(tp)) is None or known.epoch <= part.leader_epoch or part.leader_epoch < 0:
-                    self._leaders[tp] = _Leader(address, int(part.leader_epoch))
+                self._learn_leader(TP(name, int(part.partition_index)), int(part.leader_id), int(part.leader_epoch))
+
+    def _is_newest(self, name: str, topic_id: UUID | None) -> bool:
+        """A topic that was made again has another id, and its leaders' epochs begin anew. No id: of a topic that is not there, or
+        of a cluster that has none."""
+        known = self._ids.get(name)
+        if topic_id is None or topic_id == known:
+            return True
+        if topic_id in self._past_ids:
+            return False
+        if known is not None:
+            self._past_ids.add(known)
+            for tp in [it for it in self._epochs if it.topic == name]:
+                del self._epochs[tp]
+                self._leaders.pop(tp, None)
+        self._ids[name] = topic_id
+        return True
+
+    def _learn_leader(self, tp: TP, leader_id: int, epoch: int) -> None:
+        address = self._brokers.get(leader_id)
+        if 0 <= epoch < self._epochs.get(tp, -1):
+            self._suspect()
+            return
+        self._epochs[tp] = max(epoch, self._epochs.get(tp, -1))
+        if address is None:
+            self._leaders.pop(tp, None)
+        else:
+            self._leaders[tp] = _Leader(address, epoch)
+
+    def _suspect(self) -> None:
+        """The broker that has answered last knows less than we do: others are asked before it from now on."""
+        if self._answered is not None:
+            self._failed[self._answered] = time.monotonic()
 
     def _ask_anyone(self, api_key: int, values: Mapping[str, Any], patience: Patience) -> Any:
         limit_s = FIRST_ANSWER_S
@@ -300,6 +338,7 @@ class Routing:
                 reasons.append(told(address, error))
             else:
                 self._failed.pop(address, None)
+                self._answered = address
                 return answer, reasons
         return None, reasons
 

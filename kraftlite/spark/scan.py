@@ -32,6 +32,7 @@ HEADERS: Final = np.dtype(
         ("producer_epoch", np.int16),
         ("base_sequence", np.int32),
         ("count", np.int32),
+        ("crc", np.uint32),
     ]
 )
 """`position` in bytes from what the caller counts from, `size` of the whole batch in bytes, `epoch` the partition leader's;

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 import ssl
 import tempfile
@@ -34,16 +35,31 @@ class Exchange(Protocol):
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
     """Raises OSError (of which ssl.SSLError is one) when a file or a text is not what it must be."""
-    context = ssl.create_default_context(cafile=settings.trust_location, cadata=settings.trust_certificates)
+    trusted = None if settings.trust_certificates is None else in_lines(settings.trust_certificates)
+    context = ssl.create_default_context(cafile=settings.trust_location, cadata=trusted)
     context.check_hostname = settings.check_host
     if settings.key_location is not None:
         context.load_cert_chain(settings.key_location, password=settings.key_password)
     elif settings.key_chain is not None:
         with tempfile.TemporaryDirectory(prefix="kraftlite-") as folder:  # 0700; the library reads files only
             path = Path(folder) / "pem"
-            path.write_text(f"{settings.key_chain}\n{settings.key}\n")
+            path.write_text(in_lines(f"{settings.key_chain}\n{settings.key}\n"))
             context.load_cert_chain(path, password=settings.key_password)
     return context
+
+
+_BLOCK: Final = re.compile(r"(-----BEGIN [^-]+-----)([^-:]*)(-----END [^-]+-----)")
+
+
+def in_lines(pem: str) -> str:
+    """A text in which blocks may be in one line, as Kafka takes them: OpenSSL wants lines."""
+
+    def block(found: re.Match[str]) -> str:
+        body = "".join(found[2].split())
+        lines = [body[at : at + 64] for at in range(0, len(body), 64)]
+        return "\n".join(["", found[1], *lines, found[3], ""])
+
+    return _BLOCK.sub(block, pem)
 
 
 def exchange(settings: SaslSettings) -> Exchange:

@@ -8,21 +8,27 @@ Source: DESIGN §8 (Kafka's layout); LG-03, LG-07, LG-08, LG-29.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import UUID
 
+from kraftlite.host.disk import HostDisk
 from kraftlite.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     HW_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     MalformedCheckpoint,
     parse_epochs,
+    read_partition_metadata,
 )
 from kraftlite.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from kraftlite.model.errors import Fault
 
 METADATA_TOPIC = "__cluster_metadata"
 COMPACTED_ALWAYS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -79,6 +85,9 @@ class Replica:
     epochs: tuple[tuple[int, int], ...] | None
     epochs_problem: str | None
     orphans: tuple[int, ...]
+    topic_id: UUID | None = None
+    """By `partition.metadata`; None without one."""
+    topic_id_problem: str | None = None
     compacted: bool = False
 
     @property
@@ -88,6 +97,10 @@ class Replica:
     @property
     def log_dir(self) -> str:
         return str(Path(self.directory).parent)
+
+    @property
+    def partition_metadata_path(self) -> str:
+        return f"{self.directory}/{PARTITION_METADATA}"
 
     @property
     def epochs_path(self) -> str:
@@ -185,14 +198,17 @@ def compacted_topics(metadata_dir: Path) -> set[str]:
 
     if not metadata_dir.is_dir():
         return set()
-    return {
-        entry.record.resource_name
-        for entry in read_metadata_log(metadata_dir)
-        if isinstance(entry.record, ConfigRecord)
-        and entry.record.resource_type == _TOPIC_RESOURCE
-        and entry.record.name == _POLICY
-        and "compact" in (entry.record.value or "")
-    }
+    found: set[str] = set()
+    with contextlib.suppress(Fault):  # another Kafka's records: its cleaner's checkpoint still tells
+        for entry in read_metadata_log(metadata_dir):
+            if (
+                isinstance(entry.record, ConfigRecord)
+                and entry.record.resource_type == _TOPIC_RESOURCE
+                and entry.record.name == _POLICY
+                and "compact" in (entry.record.value or "")
+            ):
+                found.add(entry.record.resource_name)
+    return found
 
 
 def _log_dir(broker: str, path: Path) -> LogDir:
@@ -228,6 +244,7 @@ def _log_dir(broker: str, path: Path) -> LogDir:
 def _replica(broker: str, path: Path, tp: tuple[str, int], checkpoints: Mapping[str, Checkpoint], clean: bool) -> Replica:
     segments, orphans = _segments(broker, path, tp)
     epochs, problem = _epochs(path / LEADER_EPOCH_CHECKPOINT)
+    topic_id, topic_id_problem = _topic_id(path)
     metadata = tp[0] == METADATA_TOPIC
     return Replica(
         broker=broker,
@@ -242,6 +259,8 @@ def _replica(broker: str, path: Path, tp: tuple[str, int], checkpoints: Mapping[
         epochs=epochs,
         epochs_problem=problem,
         orphans=orphans,
+        topic_id=topic_id,
+        topic_id_problem=topic_id_problem,
     )
 
 
@@ -320,3 +339,10 @@ def _epochs(path: Path) -> tuple[tuple[tuple[int, int], ...] | None, str | None]
         return None, None
     except MalformedCheckpoint as error:
         return None, str(error).removeprefix(f"{path}: ")
+
+
+def _topic_id(path: Path) -> tuple[UUID | None, str | None]:
+    try:
+        return read_partition_metadata(HostDisk(), str(path)), None
+    except MalformedCheckpoint as error:
+        return None, str(error).removeprefix(f"{path / PARTITION_METADATA}: ")

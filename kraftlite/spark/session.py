@@ -43,7 +43,10 @@ _TEST: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.driver.extraJavaOptions": f"{_JAVA} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr",
+    "spark.driver.extraJavaOptions": (
+        f"{_JAVA} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+        "-Xlog:disable -Xlog:all=error:stderr"
+    ),
 }
 
 

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from kraftlite.spark.client import client_for
 from kraftlite.spark.producing import KraftliteWriter, SinkSettings, Written, check_columns
 from kraftlite.spark.settings import ClientSettings
+from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,10 +128,13 @@ def sink_settings(options: Mapping[str, str]) -> SinkSettings:
 
 def write_task(settings: SinkSettings, iterator: Iterator[pa.RecordBatch], *, turn: int, stamp: str | None = None) -> Written:
     """All rows of a task, acknowledged."""
-    with KraftliteWriter(client_for(settings.client), settings, turn=turn, stamp=stamp) as writer:
-        for batch in iterator:
-            writer.add(batch)
-        return writer.finish()
+    try:
+        with KraftliteWriter(client_for(settings.client), settings, turn=turn, stamp=stamp) as writer:
+            for batch in iterator:
+                writer.add(batch)
+            return writer.finish()
+    finally:
+        settle()
 
 
 def _partition_id() -> int:

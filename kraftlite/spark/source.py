@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
@@ -35,15 +35,19 @@ from pyspark.sql.types import (
 )
 
 from kraftlite.spark import options as opts
-from kraftlite.spark.client import ClientError, client_for
-from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, log, split, to_tree
+from kraftlite.spark.client import client_for
+from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, log, split, to_tree, together
 from kraftlite.spark.options import SourceOptions
-from kraftlite.spark.planning import Planner
+from kraftlite.spark.planning import Cluster, Planner
+from kraftlite.spark.progress import Progress, Publisher, publish
 from kraftlite.spark.pushdown import claim, narrow, understood
-from kraftlite.spark.reading import Progress, Task, publish, read_range
+from kraftlite.spark.reading import Task, read_range
+from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kraftlite.spark.segment_reading import SegmentTask
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 COLUMNS: Final = (
@@ -77,10 +81,18 @@ class KraftliteDataSource(DataSource):
             if streaming:
                 raise
             found = opts.parse(given, streaming=True) if _only_streaming(given) else opts.parse(given, streaming=False)
+        if found.files is not None:
+            from kraftlite.spark.segment_source import files_schema
+
+            return files_schema(found)
         return schema_of(found.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         found = opts.parse(dict(self.options), streaming=False)
+        if found.files is not None:
+            from kraftlite.spark.segment_source import files_reader
+
+            return files_reader(found, schema)
         columns = columns_of(schema, found.include_headers)
         return PushdownReader(found, columns) if found.pushdown else BatchReader(found, columns)
 
@@ -112,26 +124,26 @@ def schema_of(include_headers: bool) -> StructType:
     return StructType([*COLUMNS, HEADERS] if include_headers else list(COLUMNS))
 
 
-def columns_of(schema: StructType, include_headers: bool) -> tuple[str, ...]:
+def columns_of(schema: StructType, include_headers: bool, there: Iterable[StructField] = (*COLUMNS, HEADERS)) -> tuple[str, ...]:
     """The columns that a query wants: all, or those of a schema given by the user, which saves the others.
 
     Raises ValueError for a column that there is not, or that has another type.
     """
-    known = {field.name: field.dataType for field in (*COLUMNS, HEADERS)}
+    known = {field.name: field.dataType for field in there}
     for field in schema.fields:
         if field.name not in known or known[field.name] != field.dataType:
-            there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
-            raise ValueError(f"column {field.name} {field.dataType.simpleString()} cannot be read; the columns are {there}")
+            names = ", ".join(f"{name} {kind.simpleString()}" for name, kind in known.items())
+            raise ValueError(f"column {field.name} {field.dataType.simpleString()} cannot be read; the columns are {names}")
         if field.name == "headers" and not include_headers:
             raise ValueError('column headers is only there with option "includeHeaders" set to "true"')
     return tuple(field.name for field in schema.fields)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return int(time.monotonic() * 1000)
 
 
-def _pause_ms(ms: int) -> None:
+def pause_ms(ms: int) -> None:
     time.sleep(ms / 1000)
 
 
@@ -152,27 +164,34 @@ class _Reader:
         )
 
     def _planner(self) -> Planner:
-        return Planner(self._options, client_for(self._options.settings), _now_ms, _pause_ms)
+        return Planner(self._options, client_for(self._options.settings), now_ms, pause_ms)
 
 
 class FetchPartition(InputPartition):
-    """A task, for the first of a batch what to publish, and for filtered ranges the one plan that they are for."""
+    """What a task of Spark reads, for the first of a batch what to publish, and for filtered ranges the one plan that they are
+    for."""
 
-    def __init__(self, task: Task, progress: Progress | None = None, plan: str | None = None) -> None:
-        super().__init__(task)
+    def __init__(self, tasks: tuple[Task | SegmentTask, ...], progress: Progress | None = None, plan: str | None = None) -> None:
+        super().__init__(tasks)
         self.progress = progress
         self.plan = plan
 
 
-def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+def _read(
+    partition: InputPartition | None, rows: Callable[[Any], Iterator[pa.RecordBatch]] = read_range
+) -> Iterator[pa.RecordBatch]:
     if partition is None or partition.value is None:  # how Spark runs a batch query without partitions
         return
     assert isinstance(partition, FetchPartition)
     if partition.plan is not None:
         claim(partition.plan, str(_local_property(EXECUTION_ID)))
     if partition.progress is not None:
-        _publish_from_task(partition.value, partition.progress)
-    yield from read_range(partition.value)
+        _publish_from_task(partition.value[0], partition.progress)
+    try:
+        for task in partition.value:
+            yield from rows(task)
+    finally:
+        settle()
 
 
 def _local_property(name: str) -> str | None:
@@ -202,19 +221,26 @@ def _begins(start: Offsets, end: Offsets, ranges: Sequence[Range]) -> Offsets:
 class BatchReader(_Reader, DataSourceReader):
     """Resolves its range once, when the query is planned: a loaded DataFrame does not change, `load()` again to see more."""
 
+    _rows: Callable[[Any], Iterator[pa.RecordBatch]] = staticmethod(read_range)
+
     def partitions(self) -> Sequence[InputPartition]:
-        ranges, plan = self._split(self._planner().plan_batch()), self._plan()
-        return [FetchPartition(self._task(it), plan=plan) for it in ranges]
+        ranges = self._narrowed(self._planner().plan_batch(), client_for(self._options.settings))
+        plan = self._plan()
+        settle()
+        return [FetchPartition((self._task(it),), plan=plan) for it in self._split(ranges)]
 
     def _plan(self) -> str | None:
         """A name, when these tasks are for one query only."""
         return None
 
-    def _split(self, ranges: list[Any]) -> list[Any]:
+    def _narrowed(self, ranges: list[Range], cluster: Cluster) -> list[Range]:
+        return ranges
+
+    def _split(self, ranges: list[Range]) -> list[Range]:
         return split(ranges, self._options.min_partitions, self._options.max_records)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition)
+        return _read(partition, self._rows)
 
 
 class PushdownReader(BatchReader):
@@ -236,9 +262,8 @@ class PushdownReader(BatchReader):
     def _plan(self) -> str | None:
         return secrets.token_hex(16) if self._filters else None
 
-    def _split(self, ranges: list[Any]) -> list[Any]:
-        client = client_for(self._options.settings)
-        return super()._split(narrow(ranges, self._filters, client))
+    def _narrowed(self, ranges: list[Range], cluster: Cluster) -> list[Range]:
+        return narrow(ranges, self._filters, cluster)
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -247,10 +272,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         super().__init__(options, columns)
         self._made: Planner | None = None
-        self._group = options.group_id
-        self._token = secrets.token_hex(8)
-        self._published: Offsets = {}
-        self._planned = False
+        self._shown: Publisher | None = None
 
     @property
     def _plans(self) -> Planner:
@@ -268,8 +290,9 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:
         """`limit` says nothing that the options do not say."""
         done = from_tree(start)
-        self._publish(done)
-        return to_tree(self._plans.latest(done))
+        end = self._plans.latest(done)
+        self._publish(done, wait=end == done)
+        return to_tree(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]]:
         plans = self._plans
@@ -281,35 +304,28 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
         first, ends = from_tree(start), from_tree(end)
         ranges = self._plans.plan(first, ends)
-        tasks = [FetchPartition(self._task(it)) for it in ranges]
-        if tasks and self._group is None and self._options.commit_offsets:
-            self._planned = True
-            begins = _begins(first, ends, ranges)
-            tasks[0].progress = Progress(offsets=begins, group=self._options.group_prefix, token=self._token)
+        options = self._options
+        alone = options.min_partitions is not None or options.max_records is not None
+        groups = [[it] for it in ranges] if alone else together(ranges)
+        tasks = [FetchPartition(tuple(map(self._task, them))) for them in groups]
+        if tasks and options.commit_offsets:
+            tasks[0].progress = self._publisher.expect(_begins(first, ends, ranges))
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
-        self._publish(from_tree(end))
+        self._publish(from_tree(end), wait=False)
 
-    def _publish(self, done: Offsets) -> None:
+    @property
+    def _publisher(self) -> Publisher:
+        if self._shown is None:
+            options = self._options
+            self._shown = Publisher(options.settings, options.group_id, options.group_prefix, secrets.token_hex(8))
+        return self._shown
+
+    def _publish(self, done: Offsets, *, wait: bool) -> None:
         """Spark asks for the next end when all before `done` is processed."""
-        if not self._options.commit_offsets or done == self._published:
-            return
-        if self._group is None and self._planned:
-            self._group = self._find_group()
-        if self._group is not None and publish(self._options.settings, self._group, done, self._token):
-            self._published = dict(done)
-
-    def _find_group(self) -> str | None:
-        """The group that a task of this query has committed to."""
-        client = client_for(self._options.settings)
-        try:
-            for group in client.list_groups():
-                if group.startswith(f"{self._options.group_prefix}-") and self._token in client.committed_metadata(group):
-                    return group
-        except ClientError as error:
-            log.warning("the query's group was not found: %s", error)
-        return None
+        if self._options.commit_offsets:
+            self._publisher.publish(done, wait=wait)

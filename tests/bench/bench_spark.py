@@ -26,8 +26,8 @@ PARTITIONS: Final = 6
 PAYLOAD: Final = 84
 """Bytes of a value; keys have 16."""
 REPETITIONS: Final = 3
-CONNECTOR_VERSION: Final = "4.0.0"
-"""The newest that could be had; it runs on Spark 4.2."""
+CONNECTOR_VERSION: Final = "4.2.0"
+"""It runs on every Spark 4.2."""
 JARS: Final = "spark-sql-kafka-0-10_2.13,spark-token-provider-kafka-0-10_2.13,kafka-clients,commons-pool2"
 TRIGGERS: Final = 40
 
@@ -48,7 +48,7 @@ def noop(frame: Any) -> None:
 
 
 def _fill(spark: Any, bootstrap: str, topic: str) -> None:
-    """Random bytes, so that nobody gets them for nothing; written by the sink, which is measured too."""
+    """Random bytes, so that nobody gets them for nothing."""
     rows = spark.range(0, ROWS, 1, 2 * PARTITIONS).selectExpr(
         "substr(unhex(sha2(cast(id as string), 256)), 1, 16) as key",
         f"substr(concat(unhex(sha2(cast(id as string), 512)), unhex(sha2(cast(-id as string), 512))), 1, {PAYLOAD}) as value",
@@ -67,17 +67,21 @@ def spark() -> dict[str, Any]:
     found = session("job", master="local[2]", config={**config, "spark.driver.memory": "2g"})
     try:
         with BenchCluster(controllers=1, brokers=1, combined=True, config=CLUSTER) as cluster:
-            create(cluster.bootstrap, "rows", PARTITIONS, 1)
-            until("led", lambda: whole(cluster.bootstrap, "rows"))
-            began = time.perf_counter()
+            _create(cluster.bootstrap, "rows")
             _fill(found, cluster.bootstrap, "rows")
-            figures["sink: rows written, M/s"] = round(ROWS / (time.perf_counter() - began) / 1e6, 2)
             figures |= _scans(found, cluster.bootstrap, there, bool(connector))
+            figures |= _segments(found, cluster.data_dir, there)
+            figures |= _sink(found, cluster.bootstrap, there)
             figures |= _latency(found, cluster.bootstrap, there)
     finally:
         found.stop()
         shutil.rmtree(there, ignore_errors=True)
     return figures
+
+
+def _create(bootstrap: str, topic: str) -> None:
+    create(bootstrap, topic, PARTITIONS, 1)
+    until("led", lambda: whole(bootstrap, topic))
 
 
 def _scans(spark: Any, bootstrap: str, there: Path, connector: bool) -> dict[str, Any]:
@@ -87,9 +91,6 @@ def _scans(spark: Any, bootstrap: str, there: Path, connector: bool) -> dict[str
 
     parquet = str(there / "rows")
     topic("kraftlite").write.mode("overwrite").parquet(parquet)
-
-    def copy(frame: Any) -> None:
-        frame.write.mode("overwrite").option("compression", "zstd").parquet(str(there / "copy"))
 
     scans = {"topic": lambda: noop(topic("kraftlite")), "parquet": lambda: noop(spark.read.parquet(parquet))}
     if connector:
@@ -101,28 +102,78 @@ def _scans(spark: Any, bootstrap: str, there: Path, connector: bool) -> dict[str
     }
     if connector:
         figures["live topic scan / Spark's Kafka connector"] = round(took["connector"] / took["topic"], 2)
-    took = best_s({"topic": lambda: copy(topic("kraftlite")), "parquet": lambda: copy(spark.read.parquet(parquet))})
+    took = best_s(
+        {"topic": lambda: _copy(topic("kraftlite"), there), "parquet": lambda: _copy(spark.read.parquet(parquet), there)}
+    )
     figures["live topic -> Parquet / Parquet -> Parquet"] = round(took["parquet"] / took["topic"], 2)
     return figures
 
 
+def _copy(frame: Any, there: Path) -> None:
+    frame.write.mode("overwrite").option("compression", "zstd").parquet(str(there / "copy"))
+
+
+def _segments(spark: Any, data_dir: Path, there: Path) -> dict[str, Any]:
+    """The files of the running broker, beside the Parquet that `_scans` has written."""
+
+    def files(**options: str) -> Any:
+        given = {"scan": "segments", "subscribe": "rows", **options}
+        return spark.read.format("kraftlite").options(**given).load(str(data_dir))
+
+    def parquet() -> Any:
+        return spark.read.parquet(str(there / "rows"))
+
+    def records() -> Any:
+        return files(endAt="logEnd")  # with one broker everything is committed, though it may not be written down yet
+
+    scans = {
+        "segments": lambda: noop(records()),
+        "parquet": lambda: noop(parquet()),
+        "batches": lambda: noop(files(view="batches")),
+    }
+    took = best_s(scans) | {
+        f"{name} copied": it
+        for name, it in best_s({"segments": lambda: _copy(records(), there), "parquet": lambda: _copy(parquet(), there)}).items()
+    }
+    size = sum(path.stat().st_size for path in data_dir.rglob("rows-*/*.log"))
+    return {
+        "segments -> noop, M rows/s": round(ROWS / took["segments"] / 1e6, 2),
+        "segments scan / Parquet scan of the same rows": round(took["parquet"] / took["segments"], 2),
+        "segments -> Parquet / Parquet -> Parquet": round(took["parquet copied"] / took["segments copied"], 2),
+        "segments, view=batches with CRC, GB/s": round(size / took["batches"] / 1e9, 2),
+    }
+
+
+def _sink(spark: Any, bootstrap: str, there: Path) -> dict[str, Any]:
+    """The first run is not counted: workers, connections and compiled code are new in it."""
+    _create(bootstrap, "copy")
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": "copy"}
+
+    def write() -> None:
+        rows = spark.read.parquet(str(there / "rows")).select("key", "value")
+        rows.write.format("kraftlite").options(**options).mode("append").save()
+
+    write()
+    return {"Parquet -> topic, M rows/s": round(ROWS / best_s({"topic": write}, 2)["topic"] / 1e6, 2)}
+
+
 def _latency(spark: Any, bootstrap: str, there: Path) -> dict[str, Any]:
-    """Triggers of 1,000 rows back to back, to Parquet."""
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "rows", "startingOffsets": "earliest"}
-    rows = spark.readStream.format("kraftlite").options(**options, maxOffsetsPerTrigger="1000").load()
-    query = (
-        rows.writeStream.format("parquet")
-        .option("path", str(there / "small"))
-        .option("checkpointLocation", str(there / "checkpoint"))
-        .trigger(processingTime="0 seconds")
-        .start()
-    )
-    try:
-        until("enough triggers", lambda: len(query.recentProgress) >= TRIGGERS, timeout_s=120)
+    """Batches of 1,000 rows back to back, without anybody who asks how far they are meanwhile."""
+    _create(bootstrap, "few")
+    wide = spark.read.parquet(str(there / "rows")).select("key", "value").limit(TRIGGERS * 1_000)
+    wide.write.format("kraftlite").options(**{"kafka.bootstrap.servers": bootstrap, "topic": "few"}).mode("append").save()
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "few", "startingOffsets": "earliest"}
+    figures = {}
+    for sink in ("noop", "parquet"):
+        rows = spark.readStream.format("kraftlite").options(**options, maxOffsetsPerTrigger="1000").load()
+        writer = rows.writeStream.format(sink).option("checkpointLocation", str(there / f"checkpoint-{sink}"))
+        if sink == "parquet":
+            writer = writer.option("path", str(there / "small"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
         took = [it.durationMs["triggerExecution"] for it in query.recentProgress[5:]]
-    finally:
-        query.stop()
-    return {"micro-batch of 1,000 rows to Parquet, p50 ms": round(statistics.median(took))}
+        figures[f"micro-batch of 1,000 rows to {sink}, p50 ms"] = round(statistics.median(took))
+    return figures
 
 
 def _connector() -> str | None:

@@ -16,7 +16,7 @@ from kraftlite.spark.jobs.audit import audit
 from kraftlite.spark.jobs.failover_report import AuditInputError, HistoryError, failover_report
 from tests.harness.audit_cluster import END, acked_lines, flip, make_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 
 def test_spark_finds_what_one_process_finds(spark: Any, tmp_path: Path) -> None:

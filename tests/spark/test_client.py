@@ -32,7 +32,7 @@ from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
 from tests.harness.spark_runs import run_all_again
 
-pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("spark-client")]
+pytestmark = [pytest.mark.clients]
 
 _NUMBERS = count(1)
 

@@ -215,6 +215,20 @@ def test_tls_with_files_and_with_texts(pem: Path, tls: ssl.SSLContext) -> None:
             connect(there, "localhost", **trust)
 
 
+def test_tls_texts_in_one_line(pem: Path, tls: ssl.SSLContext) -> None:
+    """As Kafka takes them, and as they come out of a properties file or a secret store."""
+    cert, key = ((pem / name).read_text().replace("\n", " ").strip() for name in ("cert.pem", "key.pem"))
+    tls.load_verify_locations(pem / "cert.pem")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    both = {
+        "ssl__truststore__certificates": f"{cert} {cert}",
+        "ssl__keystore__certificate__chain": cert,
+        "ssl__keystore__key": key,
+    }
+    with broker(context=tls) as there:
+        assert connect(there, "localhost", security__protocol="SSL", **both) == {}
+
+
 def test_a_certificate_that_nobody_vouches_for_is_an_error_at_once(tls: ssl.SSLContext) -> None:
     with broker(context=tls) as there, pytest.raises(ClientError, match=r"TLS: localhost:\d+ is not trusted: self"):
         connect(there, "localhost", security__protocol="SSL")

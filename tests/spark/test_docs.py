@@ -9,30 +9,34 @@ import pytest
 
 from kraftlite.testing import SyncCluster
 from tests.harness import embedded
+from tests.harness.audit_cluster import make_cluster
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SPARK.md"
 README = DOCUMENT.parents[1] / "README.md"
 COUNT = 1_000
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_the_examples_of_the_document(
     spark: Any, cluster: SyncCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     examples = [it.split("```", 1)[0] for it in DOCUMENT.read_text().split("```python\n")[1:]]
-    assert len(examples) == 8
+    assert len(examples) == 9
     for topic in ("orders", "copies"):
         cluster.create_topic(topic, 3)
     for partition in range(3):
         embedded.produce(cluster, "orders", [str(it) for it in range(partition, COUNT, 3)], partition=partition)
     monkeypatch.setenv("KRAFTLITE_BOOTSTRAP_SERVER", cluster.bootstrap_servers)
+    brokers = make_cluster(tmp_path)
     names: dict[str, Any] = {}
     for number, code in enumerate(examples):
         code = code.replace('"lake/', f'"{tmp_path}/lake/')  # Spark's directory is where its JVM was started
+        code = code.replace("~/.kraftlite/local", ",".join(f"{name}={it.path}" for name, it in brokers.items()))
         exec(compile(code, f"{DOCUMENT.name}, example {number + 1}", "exec"), names)
     assert names["spark"] is spark
     assert names["places"].columns == ["partition", "offset"]
+    assert names["batches"].count() == len(brokers) * sum(len(brokers["b1"].batches(it)) for it in range(3))
     assert names["late"].count() == COUNT // 3 - 100
     assert spark.read.parquet(f"{tmp_path}/lake/orders").distinct().count() == COUNT
     copies = names["copies"].collect()

@@ -17,7 +17,7 @@ import pytest
 from kraftlite.testing import SyncCluster
 from tests.harness.spark_runs import Sent, create, fill, numbered, read
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 DAY_MS = 86_400_000
 T0_MS = 1_700_000_000_000 - 1_700_000_000_000 % DAY_MS

@@ -24,7 +24,7 @@ from tests.harness import embedded  # noqa: E402
 from tests.harness.spark_runs import run_all_again  # noqa: E402
 from tests.spark.test_client import batches_of  # noqa: E402
 
-pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("spark-client")]
+pytestmark = [pytest.mark.clients]
 
 _NUMBERS = count(1)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -21,7 +21,7 @@ from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
 from tests.spark.test_producing import Row, read, settings_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-kills")]
+pytestmark = [pytest.mark.spark]
 
 HEADERS = "array(named_struct('key', 'a', 'value', cast('1' as binary)))"
 BIG = 160_000
@@ -216,7 +216,7 @@ def test_a_batch_that_runs_again_is_recognised(spark: Any, cluster: SyncCluster,
     seed(cluster, topic, 40)
 
     def run(value: str = "value") -> str:
-        rows = source(spark, cluster, topic, maxOffsetsPerTrigger="60").selectExpr("key", value)
+        rows = source(spark, cluster, topic, maxOffsetsPerTrigger="60", minPartitions="3").selectExpr("key", value)
         return str(finish(start(rows, cluster, out, tmp_path / "checkpoint")).id)
 
     def written() -> list[Row]:

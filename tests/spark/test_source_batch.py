@@ -15,7 +15,7 @@ from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
 from tests.harness.spark_runs import Sent, create, fill, numbered, options_of, read, values, values_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 UTC = datetime.UTC
 HEADERS = "array<struct<key:string,value:binary>>"

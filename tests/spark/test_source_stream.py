@@ -20,7 +20,7 @@ from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
 from tests.harness.spark_runs import Lane, Sent, batches_of, create, fill, numbered, stream, values, values_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 EARLIEST = {"startingOffsets": "earliest"}
 Made = Callable[..., Lane]
@@ -212,7 +212,7 @@ def test_partitions_that_come_under_the_query(cluster: SyncCluster, topic: str, 
 
 def test_topics_that_come_under_a_pattern(spark: Any, cluster: SyncCluster, tmp_path: Path) -> None:
     create(cluster, "pattern-1")
-    query = Lane(spark, cluster, "", tmp_path, subscribePattern="pattern-[0-9]")
+    query = Lane(spark, cluster, "", tmp_path, subscribePattern="^pattern-[0-9]")
     query.run()
     create(cluster, "pattern-2")
     create(cluster, "other-pattern-2")
@@ -247,6 +247,34 @@ def test_a_topic_that_is_deleted_under_the_query(spark: Any, cluster: SyncCluste
     fill(cluster, "goes", numbered(6, 18))
     query.run(failOnDataLoss="false")
     assert query.values() == values(range(24)), "a new topic of that name is read from its start"
+
+
+@pytest.mark.parametrize("more", [3, 30], ids=["fewer", "more"])
+def test_a_topic_that_is_made_again_under_a_running_query(spark: Any, cluster: SyncCluster, tmp_path: Path, more: int) -> None:
+    """Between two triggers, as a rule; when one of them finds no topic at all, the outcome is the same."""
+    from pyspark.errors import StreamingQueryException
+
+    name = f"again-{more}"
+    for fail in ("false", "true"):
+        create(cluster, name)
+        fill(cluster, name, numbered(12))
+        rows = stream(spark, cluster, name, failOnDataLoss=fail, **EARLIEST)
+        writer = rows.writeStream.format("memory").queryName(f"again_{fail}").trigger(processingTime="1 second")
+        query = writer.option("checkpointLocation", str(tmp_path / fail)).start()
+        try:
+            query.processAllAvailable()
+            delete(cluster, name)
+            create(cluster, name)
+            fill(cluster, name, numbered(more, 12))
+            if fail == "true":
+                with pytest.raises(StreamingQueryException, match=r"was deleted and made again|are gone"):
+                    query.processAllAvailable()
+            else:
+                query.processAllAvailable()
+                assert values_of(spark.table("again_false")) == values(range(12 + more))
+        finally:
+            query.stop()
+        delete(cluster, name)
 
 
 def test_records_that_are_gone_before_they_were_read(cluster: SyncCluster, topic: str, lane: Made) -> None:

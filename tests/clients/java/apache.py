@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +58,8 @@ class ApacheKafka:
     nodes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     production: bool = False
     """With the heap and the flags of Kafka's own start script, to be measured; else small."""
+    listeners: dict[str, str] = field(default_factory=dict)
+    """Of each further listener, by its security protocol: the addresses of all nodes."""
 
     def data_dir(self, node_id: int) -> Path:
         return self.folder / f"data-{node_id}"
@@ -99,22 +101,30 @@ def _spawn(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def apache_kafka(*, nodes: int = 1, config: Mapping[str, str] | None = None, production: bool = False) -> Iterator[ApacheKafka]:
+def apache_kafka(
+    *, nodes: int = 1, config: Mapping[str, str] | None = None, production: bool = False, listeners: Sequence[str] = ()
+) -> Iterator[ApacheKafka]:
     """`nodes` combined nodes, with these configs on top of `SMALL`, or of Kafka's defaults when they run as in `production`.
-    tools.Missing: there is no Java, or no jars."""
+    `listeners`: security protocols that have a listener beside the one in plain text. tools.Missing: no Java, or no jars."""
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as folder:
         (Path(folder) / ".starting").touch()  # the mark of a directory whose ports are taken
-        ports = reserve(Path(folder), range(19092, 19092 + 2 * nodes))
-        clients, controllers = ports[:nodes], ports[nodes:]
+        ports = reserve(Path(folder), range(19092, 19092 + (2 + len(listeners)) * nodes))
+        clients, controllers, others = ports[:nodes], ports[nodes : 2 * nodes], ports[2 * nodes :]
         cluster = ApacheKafka(Path(folder), ",".join(f"127.0.0.1:{port}" for port in clients), production=production)
+        for number, protocol in enumerate(listeners):
+            theirs = others[number * nodes : (number + 1) * nodes]
+            cluster.listeners[protocol] = ",".join(f"127.0.0.1:{port}" for port in theirs)
         voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(controllers, start=1))
         copies = str(min(nodes, 3))
         try:
             for n in range(1, nodes + 1):
+                served = {"PLAINTEXT": cluster.bootstrap_servers, **cluster.listeners}
+                named = [f"{name}://{addresses.split(',')[n - 1]}" for name, addresses in served.items()]
                 properties = {
                     "node.id": str(n),
                     "process.roles": "broker,controller",
-                    "listeners": f"PLAINTEXT://127.0.0.1:{clients[n - 1]},CONTROLLER://127.0.0.1:{controllers[n - 1]}",
+                    "listeners": ",".join([*named, f"CONTROLLER://127.0.0.1:{controllers[n - 1]}"]),
+                    "listener.security.protocol.map": ",".join([*(f"{it}:{it}" for it in served), "CONTROLLER:PLAINTEXT"]),
                     "controller.listener.names": "CONTROLLER",
                     "controller.quorum.voters": voters,
                     "log.dirs": str(cluster.data_dir(n)),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kraftlite.spark.offsets import TP, Offsets, Range, from_json, from_tree, limit, split, to_json, to_tree
+from kraftlite.spark.offsets import TP, Offsets, Range, from_json, from_tree, limit, split, to_json, to_tree, together
 
 TPS = st.builds(TP, st.sampled_from(["a", "b", "ä-1", "z.9"]), st.integers(0, 12))
 OFFSETS = st.dictionaries(TPS, st.integers(-2, 2**62))
@@ -147,12 +147,23 @@ def test_min_partitions_as_spark(sizes: list[int], least: int) -> None:
         return
     wanted = spark_min_partitions(sizes, least)
     found = split(ranges, least, None)
-    assert [sorted(it.size for it in found if it.tp == whole.tp) for whole in ranges] == [sorted(it) for it in wanted]
+    assert [[it.size for it in found if it.tp == whole.tp] for whole in ranges] == wanted
+
+
+@given(RANGES, st.integers(1, 900))
+def test_small_ranges_share_a_task_in_their_order(ranges: list[Range], most: int) -> None:
+    single = split(ranges, None, None)
+    found = together(single, most)
+    assert [it for group in found for it in group] == single
+    assert all(len(group) == 1 or sum(it.size for it in group) <= most for group in found)
+    for one, following in pairwise(found):
+        assert sum(it.size for it in one) + following[0].size > most, "they would have fitted"
 
 
 def test_max_records_as_spark() -> None:
     found = split([Range(TP("t", 0), 0, 10)], None, 4)
     assert [it.size for it in found] == [3, 3, 4]
+    assert [it.size for it in split([Range(TP("t", 0), 0, 14)], None, 4)] == [3, 3, 4, 4]
 
 
 def test_max_records_first_and_then_min_partitions() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraftlite.spark import options as opts
+from kraftlite.spark import segment_options
 from kraftlite.spark.offsets import EARLIEST, LATEST, TP
 from kraftlite.spark.options import At, SourceOptions, parse
 
@@ -60,7 +61,8 @@ def test_every_option_in_any_case(name: str, spell: Any) -> None:
 
 
 def test_every_known_option_is_in_the_table() -> None:
-    assert {name.lower() for name in VALUES} | {"kafkaconsumer.polltimeoutms", "parser"} == set(opts.NAMES)
+    others = {"kafkaconsumer.polltimeoutms", "parser", *(name.lower() for name in segment_options.NAMES)}
+    assert {name.lower() for name in VALUES} | others == set(opts.NAMES)
 
 
 def test_the_poll_timeout_is_how_long_a_read_tries() -> None:
@@ -74,7 +76,7 @@ def test_defaults_are_those_of_spark() -> None:
     assert (stream.starting, batch.starting, batch.ending) == (At(symbol=LATEST), At(symbol=EARLIEST), At(symbol=LATEST))
     assert stream.fail_on_data_loss and not stream.include_headers and not stream.no_match_is_latest
     assert (stream.max_offsets, stream.min_offsets, stream.min_partitions, stream.max_records) == (None,) * 4
-    assert (stream.max_trigger_delay_ms, stream.offset_retries, stream.offset_retry_ms) == (15 * 60_000, 3, 10)
+    assert (stream.max_trigger_delay_ms, stream.offset_retries, stream.offset_retry_ms) == (15 * 60_000, 3, 1_000)
 
 
 @pytest.mark.parametrize("which", ["starting", "ending"])
@@ -235,8 +237,12 @@ def test_latest_as_the_end_of_one_partition_is_behind_any_start() -> None:
     assert given(startingOffsets=SPECIFIC, endingOffsets='{"t":{"0":-1}}').ending.offsets == {TP("t", 0): LATEST}
 
 
-def test_a_pattern_matches_whole_names() -> None:
-    found = parse({"kafka.bootstrap.servers": "here:9092", "subscribePattern": " t[0-9] "}, streaming=True)
+def test_a_pattern_is_looked_for_in_the_name() -> None:
+    """As in Spark, which finds it anywhere; what is meant to be the whole name says so."""
+    base = {"kafka.bootstrap.servers": "here:9092"}
+    found = parse({**base, "subscribePattern": " t[0-9] "}, streaming=True)
+    assert [it for it in ("t1", "t12", "at1", "t") if found.matches(it)] == ["t1", "t12", "at1"]
+    found = parse({**base, "subscribePattern": "^t[0-9]$"}, streaming=True)
     assert [it for it in ("t1", "t12", "at1", "t") if found.matches(it)] == ["t1"]
 
 

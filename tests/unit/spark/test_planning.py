@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,7 @@ class Found:
 class Topic:
     internal: bool
     partitions: tuple[int, ...]
+    topic_id: UUID | None
 
 
 class Cluster:
@@ -44,10 +46,12 @@ class Cluster:
         self.internal: tuple[str, ...] = ()
         self.stable: dict[TP, int] = {}
         self.stale: dict[TP, list[int]] = {}
+        self.ids: dict[str, UUID | None] = {name: UUID(int=number) for number, name in enumerate(sorted(topics), start=1)}
 
     def topics(self) -> dict[str, Topic]:
         names = sorted({tp.topic for tp in self.logs})
-        return {it: Topic(it in self.internal, tuple(sorted(tp.partition for tp in self.logs if tp.topic == it))) for it in names}
+        numbers = {name: tuple(sorted(tp.partition for tp in self.logs if tp.topic == name)) for name in names}
+        return {name: Topic(name in self.internal, numbers[name], self.ids.get(name)) for name in names}
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         wanted = list(names)
@@ -269,6 +273,63 @@ def test_topics_that_come_and_go() -> None:
     assert plans.latest({A0: 10, B0: 3}) == {}
 
 
+@pytest.mark.parametrize("records", [2, 8, 20])
+def test_a_topic_that_is_made_again_is_read_from_its_beginning(records: int) -> None:
+    """However many records the new one has by then. Spark asks again for the end that it has stored, with the same or another
+    planner."""
+    cluster = Cluster(a=[Log(0, 8)], b=[Log(0, 5)])
+    plans = planner(cluster, subscribe="a,b", failOnDataLoss="false", maxOffsetsPerTrigger="100")
+    start = plans.latest({A0: 3, B0: 5})
+    assert start == {A0: 8, B0: 5}
+    cluster.logs[A0], cluster.ids["a"] = Log(0, records), UUID(int=99)
+    end = plans.latest(start)
+    assert end == {B0: 5}, "one end without it"
+    assert plans.latest(start) == end, "however often it is asked"
+    assert plans.plan(start, end) == []
+    after = plans.latest(end)
+    assert after == {A0: records, B0: 5}
+    assert plans.plan(end, after) == planner(cluster, subscribe="a,b").plan(end, after) == ranges((A0, 0, records))
+    assert plans.latest(after) == after
+
+
+def test_a_topic_that_is_made_again_is_a_loss() -> None:
+    cluster = Cluster(a=[Log(0, 8)])
+    plans = planner(cluster)
+    start = plans.latest({A0: 3})
+    cluster.logs[A0], cluster.ids["a"] = Log(0, 20), UUID(int=99)
+    with pytest.raises(DataLoss, match="a was deleted and made again"):
+        plans.latest(start)
+    assert planner(cluster).latest(start) == {A0: 20}, "who has not seen the former one cannot know"
+
+
+def test_a_topic_that_is_made_again_is_read_whatever_is_waited_for() -> None:
+    cluster = Cluster(a=[Log(0, 8)])
+    for options in ({"minOffsetsPerTrigger": "50"}, {}):
+        cluster.logs[A0], cluster.ids["a"] = Log(0, 8), UUID(int=1)
+        plans = planner(cluster, failOnDataLoss="false", **options)
+        start = plans.latest({A0: 3})
+        if not options:
+            plans.prepare_available_now()
+        cluster.logs[A0], cluster.ids["a"] = Log(0, 6), UUID(int=99)
+        assert plans.latest(start) == {}
+
+
+def test_a_cluster_without_topic_ids() -> None:
+    cluster = Cluster(a=[Log(0, 8)])
+    cluster.ids = {}
+    plans = planner(cluster)
+    assert plans.latest(plans.latest({A0: 3})) == {A0: 8}
+
+
+def test_a_limit_counts_from_where_a_new_partition_begins() -> None:
+    cluster = Cluster(a=[Log(0, 10), Log(100, 200)])
+    plans = planner(cluster, failOnDataLoss="false", maxOffsetsPerTrigger="50")
+    start = {A0: 10}
+    end = plans.latest(start)
+    assert end == {A0: 10, A1: 150}
+    assert plans.plan(start, end) == ranges((A1, 100, 150))
+
+
 def test_a_planned_batch_of_a_topic_that_is_gone_when_it_runs_again() -> None:
     """The end comes from the checkpoint; the log it speaks of may not be there any more."""
     cluster = Cluster(b=[Log(0, 5)])
@@ -419,6 +480,17 @@ def test_a_batch_query_that_cannot_be() -> None:
     assert plan(endingOffsets='{"a":{"0":21}}', failOnDataLoss="false") == {A0: 20}
     with pytest.raises(ValueError, match="the starting offset 15 is greater than the ending offset 10"):
         plan(startingTimestamp="15", endingOffsets='{"a":{"0":10}}')
+    for fail in ("true", "false"):
+        with pytest.raises(ValueError, match="the starting offset 15 is greater than the ending offset 12"):
+            plan(startingTimestamp="15", endingTimestamp="12", failOnDataLoss=fail)
+        with pytest.raises(ValueError, match="the starting offset 21 is greater than the ending offset 20"):
+            plan(startingOffsets='{"a":{"0":21}}', failOnDataLoss=fail)
+        with pytest.raises(ValueError, match="the starting offset 5 is greater than the ending offset 4"):
+            plan(endingOffsets='{"a":{"0":4}}', failOnDataLoss=fail)
+    gone = {"startingOffsets": '{"a":{"0":1}}', "endingOffsets": '{"a":{"0":3}}'}
+    with pytest.raises(DataLoss, match="startingOffsets for a-0 is 1, which has offsets 5 to 20"):
+        plan(**gone)
+    assert plan(**gone, failOnDataLoss="false") == {A0: 5}
     with pytest.raises(ValueError, match="there is no x in the cluster"):
         plan(subscribe="x")
     with pytest.raises(ValueError, match="no offset matched"):

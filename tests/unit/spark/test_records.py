@@ -484,3 +484,37 @@ def test_parsers() -> None:
     for parser in ("fast", *([] if "numba" in PARSERS else ["numba"])):
         with pytest.raises(ValueError, match=f"parser '{parser}'"):
             parse_records(data, tp=ORDERS, start=0, end=9, parser=parser)
+
+
+def sized(rng: random.Random, count: int) -> bytes:
+    """A batch in which records of one size come in runs, long and short; sizes take one, two and three bytes."""
+    records: list[Record] = []
+    while len(records) < count:
+        size = rng.choice((0, 3, 50, 57, 58, 63, 64, 84, 300, 8_180, 8_190, 9_000))
+        again = 1 if size > 8_000 else rng.choice((1, 2, 31, 32, 33, 64, 65, 200))
+        records += [Record(None, rng.randbytes(size), (), rng.choice((0, 0, 1, 100)) if again < 5 else 7) for _ in range(again)]
+    return build_batch(records[:count], timestamp_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 63, 64, 65, 66, 500, 2_500])
+def test_records_of_one_size_that_follow_each_other(count: int) -> None:
+    rng = random.Random(count)
+    for _ in range(5):
+        data = sized(rng, count)
+        assert rows(parse(data, max_rows=10_000)) == expected(data)
+    same = build_batch([Record(b"key", b"v" * 84)] * count, timestamp_ms=NOW_MS)
+    assert rows(parse(same)) == expected(same)
+
+
+@pytest.mark.parametrize("change", [-2, 2, 40])
+@pytest.mark.parametrize("where", [0, 31, 32, 40, 99])
+def test_one_of_many_records_of_one_size_has_another_one(where: int, change: int) -> None:
+    """The size of one is wrong: whatever its neighbours say, it is found."""
+    data = bytearray(build_batch([Record(None, b"v" * 20, (), 1)] * 100, timestamp_ms=NOW_MS))
+    size = len(data[HEADER_BYTES:]) // 100
+    at = HEADER_BYTES + where * size
+    data[at + max(0, where - 64)] += change  # from the 64th on, offsets take two bytes
+    data[17:21] = crc_of(data).to_bytes(4, "big")
+    with pytest.raises(ApiError) as error:
+        parse(data)
+    assert error.value.code == ErrorCode.CORRUPT_MESSAGE

@@ -38,7 +38,7 @@ def test_every_field(found: list[bytes], base_position: int) -> None:
     wanted = []
     for position, header in iter_headers(data):
         first = (base_position + position, header.base_offset, header.size_bytes, header.partition_leader_epoch, 2, True)
-        wanted.append(first + tuple(header)[5:])
+        wanted.append((*first, *header[5:], header.crc))
     assert scan.headers.tolist() == wanted
 
 

@@ -1,0 +1,233 @@
+"""The client of Spark's tasks (`kraftlite.spark.client`) reads from and writes to a real Apache Kafka that wants TLS and SASL.
+
+Source: KIP-43, KIP-84, KIP-651; `docs/SPARK.md`, The connection.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from kraftlite.spark.client import ClientError, KafkaClient
+from kraftlite.spark.encode import encode_records
+from kraftlite.spark.offsets import TP
+from kraftlite.spark.records import parse_records
+from kraftlite.spark.settings import ClientSettings
+from tests.clients.java.apache import ApacheKafka, apache_kafka
+
+pytestmark = [pytest.mark.clients, pytest.mark.jvm, pytest.mark.slow, pytest.mark.xdist_group("clients")]
+
+PASSWORDS = {"alice": 'se"cret, with=signs\\', "bob": "plain"}
+MODULES = "org.apache.kafka.common.security"
+MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512")
+REAUTHENTICATE_MS = 1_000
+"""After so long the listener with TLS and SASL closes a connection that has not said again who it is (KIP-368)."""
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, and what it vouches for: a broker on loopback and a client, whose key is also there with a password."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(command: str) -> None:
+        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+
+    curve = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+    openssl(f"req -x509 {curve} -days 2 -subj /CN=authority -keyout authority.key -out authority.pem")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    for who in ("broker", "client"):
+        openssl(f"req {curve} -subj /CN={who} -keyout {who}.key -out {who}.csr")
+        openssl(f"x509 -req -in {who}.csr -CA authority.pem -CAkey authority.key -days 2 -extfile names -out {who}.crt")
+        (folder / f"{who}.pem").write_text((folder / f"{who}.key").read_text() + (folder / f"{who}.crt").read_text())
+    openssl("pkcs8 -topk8 -v2 aes-256-cbc -passout pass:hidden -in client.key -out client-locked.key")
+    (folder / "client-locked.pem").write_text((folder / "client-locked.key").read_text() + (folder / "client.crt").read_text())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kafka(request: pytest.FixtureRequest, java: None, pem: Path) -> Iterator[ApacheKafka]:
+    """SSL asks for the client's certificate, SASL_SSL does not."""
+    if request.config.getoption("--kafka-external") is not None:
+        pytest.skip("--kafka-external: this starts a cluster itself")
+    users = " ".join(f'user_{name}="{quoted(password)}"' for name, password in PASSWORDS.items())
+    config = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(pem / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(pem / "authority.pem"),
+        "listener.name.ssl.ssl.client.auth": "required",
+        **{f"listener.name.sasl_ssl.{name}.connections.max.reauth.ms": str(REAUTHENTICATE_MS) for name in MECHANISMS},
+    }
+    for listener in ("sasl_plaintext", "sasl_ssl"):
+        plain = f"{MODULES}.plain.PlainLoginModule required {users};"
+        config[f"listener.name.{listener}.plain.sasl.jaas.config"] = plain.replace("\\", "\\\\")  # as a properties file has it
+        for mechanism in MECHANISMS[1:]:
+            config[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = f"{MODULES}.scram.ScramLoginModule required;"
+    with apache_kafka(config=config, listeners=("SASL_PLAINTEXT", "SSL", "SASL_SSL")) as found:
+        give_passwords(found.bootstrap_servers)
+        yield found
+
+
+def quoted(password: str) -> str:
+    return password.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def give_passwords(bootstrap: str) -> None:
+    from confluent_kafka.admin import (
+        AdminClient,
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialUpsertion,
+    )
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        for name, password in PASSWORDS.items():
+            wanted = [UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 8192), password.encode())]
+            for it in admin.alter_user_scram_credentials(wanted).values():
+                it.result(30)
+
+
+def round_trip(kafka: ApacheKafka, options: Mapping[str, str], host: str = "127.0.0.1") -> list[str]:
+    """Values that were written and read again through the listener of `security.protocol`."""
+    address = kafka.listeners[options["security.protocol"]].replace("127.0.0.1", host)
+    given = {"bootstrap.servers": address, "default.api.timeout.ms": "20000", **options}
+    client = KafkaClient(ClientSettings.from_kafka_options(given))
+    tp = TP(f"secure-{next(_NUMBERS)}", 0)
+    try:
+        client.partitions_for(tp.topic, create=True)
+        values = [f"v{it}" for it in range(5)]
+        (batch,) = encode_records(pa.table({"value": values}), timestamp_ms=1, max_batch_bytes=1 << 20)
+        assert client.produce([(tp, batch.data)])[tp].error_code == 0
+        end = client.list_offsets({tp: -1})[tp].offset
+        fetched = client.fetch(tp, 0)
+        parsed = parse_records(
+            fetched.records,
+            tp=tp,
+            start=0,
+            end=end,
+            columns=("value",),
+            aborted=fetched.aborted,
+            read_committed=False,
+            parser="numpy",
+            max_rows=100,
+        )
+        found = [bytes(it.as_py()).decode() for rows in parsed.batches for it in rows.column("value")]
+        assert found == values
+        return found
+    finally:
+        client.close()
+
+
+def by_name(mechanism: str, user: str = "alice", protocol: str = "SASL_PLAINTEXT") -> dict[str, str]:
+    login = {"sasl.username": user, "sasl.password": PASSWORDS[user]}
+    return {"security.protocol": protocol, "sasl.mechanism": mechanism, **login}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_sasl(kafka: ApacheKafka, mechanism: str) -> None:
+    assert round_trip(kafka, by_name(mechanism))
+    assert round_trip(kafka, by_name(mechanism, "bob"))
+    module = f"{MODULES}.plain.PlainLoginModule" if mechanism == "PLAIN" else f"{MODULES}.scram.ScramLoginModule"
+    jaas = f'{module} required username="alice" password="{quoted(PASSWORDS["alice"])}";'
+    assert round_trip(kafka, {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas})
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("wrong", [{"sasl.password": "guess"}, {"sasl.username": "nobody"}])
+def test_sasl_refuses_others(kafka: ApacheKafka, mechanism: str, wrong: dict[str, str]) -> None:
+    with pytest.raises(ClientError, match="SASL_AUTHENTICATION_FAILED"):
+        round_trip(kafka, {**by_name(mechanism), **wrong})
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_sasl_over_tls(kafka: ApacheKafka, pem: Path, mechanism: str) -> None:
+    trust = {"ssl.truststore.location": str(pem / "authority.pem")}
+    assert round_trip(kafka, {**by_name(mechanism, protocol="SASL_SSL"), **trust})
+    with pytest.raises(ClientError, match="SASL_AUTHENTICATION_FAILED"):
+        round_trip(kafka, {**by_name(mechanism, protocol="SASL_SSL"), **trust, "sasl.password": "guess"})
+
+
+def test_a_connection_whose_time_is_over(kafka: ApacheKafka, pem: Path) -> None:
+    """The broker closes it when the next request comes; every record is written once all the same."""
+    options = {**by_name("SCRAM-SHA-256", protocol="SASL_SSL"), "ssl.truststore.location": str(pem / "authority.pem")}
+    client = KafkaClient(ClientSettings.from_kafka_options({"bootstrap.servers": kafka.listeners["SASL_SSL"], **options}))
+    tp = TP(f"secure-{next(_NUMBERS)}", 0)
+    try:
+        client.partitions_for(tp.topic, create=True)
+        producer_id, epoch = client.init_producer_id()
+        written, began = 0, time.monotonic()
+        while time.monotonic() < began + 3.5 * REAUTHENTICATE_MS / 1000:
+            (batch,) = encode_records(
+                pa.table({"value": [f"v{written}"]}),
+                timestamp_ms=1,
+                max_batch_bytes=1 << 20,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=written,
+            )
+            assert client.produce([(tp, batch.data)])[tp].error_code == 0
+            written += 1
+        assert client.list_offsets({tp: -1})[tp].offset == written
+    finally:
+        client.close()
+
+
+def texts(pem: Path) -> dict[str, str]:
+    return {
+        "ssl.truststore.certificates": (pem / "authority.pem").read_text(),
+        "ssl.keystore.certificate.chain": (pem / "client.crt").read_text(),
+        "ssl.keystore.key": (pem / "client.key").read_text(),
+    }
+
+
+def test_tls_with_the_certificates_of_both(kafka: ApacheKafka, pem: Path) -> None:
+    trust = {"security.protocol": "SSL", "ssl.truststore.location": str(pem / "authority.pem"), "ssl.truststore.type": "PEM"}
+    assert round_trip(kafka, {**trust, "ssl.keystore.location": str(pem / "client.pem"), "ssl.keystore.type": "PEM"})
+    locked = {"ssl.keystore.location": str(pem / "client-locked.pem"), "ssl.key.password": "hidden"}
+    assert round_trip(kafka, {**trust, **locked})
+    assert round_trip(kafka, {"security.protocol": "SSL", **texts(pem)})
+    assert round_trip(kafka, {"security.protocol": "SSL", **texts(pem)}, host="localhost")
+
+
+def test_tls_texts_in_one_line(kafka: ApacheKafka, pem: Path) -> None:
+    """As they come out of a secret store or a properties file: Kafka takes them with blanks in the place of line breaks."""
+    flat = {name: value.replace("\n", " ").strip() for name, value in texts(pem).items()}
+    assert round_trip(kafka, {"security.protocol": "SSL", **flat})
+
+
+def test_tls_without_the_clients_certificate(kafka: ApacheKafka, pem: Path) -> None:
+    trust = {"security.protocol": "SSL", "ssl.truststore.location": str(pem / "authority.pem"), "default.api.timeout.ms": "2000"}
+    with pytest.raises(ClientError, match="certificate"):
+        round_trip(kafka, trust)
+
+
+def test_tls_with_an_authority_that_did_not_sign_it(kafka: ApacheKafka, pem: Path) -> None:
+    other = {"security.protocol": "SASL_SSL", "ssl.truststore.location": str(pem / "client.crt")}
+    with pytest.raises(ClientError, match="is not trusted"):
+        round_trip(kafka, {**by_name("PLAIN", protocol="SASL_SSL"), **other})
+
+
+def test_plain_text_to_a_listener_with_tls(kafka: ApacheKafka) -> None:
+    """And the other way round: an error in time, whatever it says."""
+    address = kafka.listeners["SSL"]
+    client = KafkaClient(ClientSettings.from_kafka_options({"bootstrap.servers": address, "default.api.timeout.ms": "1000"}))
+    with pytest.raises(ClientError, match="no broker answered"):
+        client.topics()
+    tls = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL", "default.api.timeout.ms": "1000"}
+    with pytest.raises(ClientError):
+        KafkaClient(ClientSettings.from_kafka_options(tls)).topics()
