@@ -33,7 +33,7 @@ cluster: ## only the tests that start real processes
 	@$$(scripts/venv dev flights) -m pytest -m "cluster and not slow" tests
 
 spark: ## all tests on Spark, the slow ones too (needs Java 17)
-	@$$(scripts/venv dev flights spark) -m pytest -m spark -n 2 --dist loadgroup tests/spark
+	@$$(scripts/venv dev flights spark) -m pytest -m spark -n 2 --dist worksteal tests/spark
 
 bench: ## measure; prints a table and JSON, asserts nothing
 	@$$(scripts/venv dev flights spark) -m tests.bench

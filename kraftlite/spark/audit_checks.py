@@ -8,6 +8,7 @@ Source: LG-01 to LG-08, LG-26 to LG-30; RP-28.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,11 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kraftlite.log.checkpoints import HW_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kraftlite.model.ids import uuid_to_str
 from kraftlite.spark.audit_findings import MAX_FINDINGS_PER_REPLICA, Finding
 from kraftlite.spark.audit_index import index_problems
 from kraftlite.spark.audit_order import OffsetOrder, epoch_regressions, next_offsets
-from kraftlite.spark.audit_scan import Headers, SegmentScan, read_again
+from kraftlite.spark.audit_scan import SegmentScan, read_again
 from kraftlite.spark.scan import HEADERS
+from kraftlite.spark.segment_files import Headers
 from kraftlite.spark.segments import LogDir, Replica
 
 STRUCTURAL: Final = frozenset(
@@ -240,6 +243,27 @@ def check_claims(found: ReplicaScan, others: Sequence[ReplicaScan]) -> None:
     found.findings[:] = [item for item in found.findings if (item.kind, item.file) != ("segment_cut", file)]
     words = ", ".join(f"{key} says {value}" for key, value in beyond.items())
     found.add("lost_tail", f"the log ends at {leo}, and {words}", file=file, position=position, offset=leo)
+
+
+def check_topic_ids(found: Sequence[ReplicaScan]) -> None:
+    """All replicas must belong to the same topic: a directory of one that was deleted has the same name."""
+    counts = Counter(scan.replica.topic_id for scan in found if scan.replica.topic_id is not None)
+    usual = max(counts, key=lambda it: (counts[it], str(it))) if counts else None
+    for scan in found:
+        replica = scan.replica
+        if replica.topic_id_problem is not None:
+            detail = replica.topic_id_problem
+        elif usual is None or replica.topic_id == usual:
+            continue
+        elif replica.topic_id is not None:
+            detail = f"topic id {uuid_to_str(replica.topic_id)}, other replicas have {uuid_to_str(usual)}"
+            if max(counts.values()) == 1:
+                detail += "; it may be either"
+        elif replica.clean:
+            detail = "the file is missing"
+        else:
+            continue
+        scan.add("bad_partition_metadata", detail, file=replica.partition_metadata_path)
 
 
 def _check_log_start(found: ReplicaScan) -> None:

@@ -19,9 +19,9 @@ from kraftlite.log.batch import Record, iter_records
 from kraftlite.model.errors import ApiError
 from kraftlite.model.limits import MIB
 from kraftlite.spark.audit_checks import STRUCTURAL, ReplicaScan
-from kraftlite.spark.audit_scan import Headers
+from kraftlite.spark.segment_files import Headers
 
-COMPARE_BYTES: Final = 8 * MIB
+COMPARE_BYTES: Final = 1 * MIB
 _EPOCH_AT: Final = 12
 _EPOCH_END: Final = 16
 _FIELDS: Final = ("size", "magic", "attributes", "last_offset_delta", "count")

@@ -23,6 +23,7 @@
 | `bad_time_index` | `.timeindex`, likewise |
 | `bad_checkpoint` | a checkpoint is malformed, or says what no log of that partition bears out |
 | `bad_epoch_checkpoint` | `leader-epoch-checkpoint` is malformed, missing after a clean shutdown, or contradicts the log |
+| `bad_partition_metadata` | `partition.metadata` is malformed, missing after a clean shutdown, or names another topic |
 | `missing_replica` | a broker that shut down in order has a high watermark for a partition, and no directory |
 | `acked_lost` | an acknowledged record is not there |
 | `acked_changed` | at its offset there is a record with another key or value |

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
-from kraftlite.spark.audit_checks import ReplicaScan, check_claims, check_replica
+from kraftlite.spark.audit_checks import ReplicaScan, check_claims, check_replica, check_topic_ids
 from kraftlite.spark.audit_compare import compare_partition, reference_of
 from kraftlite.spark.audit_findings import VIOLATION, Finding, PartitionResult, ReplicaSummary
 from kraftlite.spark.audit_history import HistoryCounts, check_history
@@ -55,17 +57,40 @@ def _again(replica: Replica) -> ReplicaScan:
 
 
 def _result(found: Sequence[ReplicaScan], history: Sequence[Sent]) -> PartitionResult:
+    if found[0].replica.topic == METADATA_TOPIC:
+        _set_agreed(found)
     for scan in found:
         check_replica(scan)
     for scan in found:
         check_claims(scan, found)
         if scan.replica.hw is None and scan.leo > 0 and scan.replica.topic != METADATA_TOPIC:
             scan.add("left_out", "no high watermark is written down: not compared with the other replicas")
+    check_topic_ids(found)
     compared_below = compare_partition(found)
     counts = HistoryCounts()
     if history:
         counts = check_history(reference_of([scan for scan in found if scan.scans] or found), history)
     return _summed(found, compared_below, counts)
+
+
+_SAME_BATCH: Final = ("base_offset", "epoch", "size", "last_offset_delta", "max_timestamp")
+
+
+def _set_agreed(found: Sequence[ReplicaScan]) -> None:
+    """The metadata log's high watermark is not written down. Instead, up to where each log must be like another one: the end of
+    its last batch that another replica has at the same offset in the same epoch. (Raft, log matching: then so is all before.)"""
+    held = [_batches(scan) for scan in found]
+    for index, scan in enumerate(found):
+        elsewhere = frozenset(itertools.chain.from_iterable(them for place, them in enumerate(held) if place != index))
+        common = [end for key, end in held[index].items() if key in elsewhere]
+        scan.replica = replace(scan.replica, hw=max(common) if common else None)
+
+
+def _batches(scan: ReplicaScan) -> dict[tuple[int, ...], int]:
+    """The intact batches and where they end, exclusive."""
+    good = scan.headers["crc_ok"]
+    keys = zip(*(scan.headers[name][good].tolist() for name in _SAME_BATCH), strict=True)
+    return dict(zip(keys, scan.ends[good].tolist(), strict=True))
 
 
 def _summed(found: Sequence[ReplicaScan], compared_below: int | None, counts: HistoryCounts) -> PartitionResult:

@@ -30,6 +30,7 @@ from kraftlite.spark.audit_partition import check_partition, without_replica
 from kraftlite.spark.audit_scan import scan_segment
 from kraftlite.spark.history import HistoryError, Sent, history_files, read_history
 from kraftlite.spark.segments import AuditInputError, LogDir, Replica, SegmentFiles, discover
+from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -228,7 +229,10 @@ def _run_on_spark(
                 scans.append(pickle.loads(body))
             elif kind == "history":
                 history += pickle.loads(body)
-        return answer(pickle.dumps(_check(plan, (topic, partition), scans, history)))
+        try:
+            return answer(pickle.dumps(_check(plan, (topic, partition), scans, history)))
+        finally:
+            settle()
 
     checked = rows.groupBy("topic", "partition").applyInArrow(check, _RESULT)
     with _Watch(spark, say):
@@ -280,6 +284,7 @@ def _read_rows(batches: Iterator[Any]) -> Iterator[Any]:
                         yield row(*key, "history", pickle.dumps(lines, pickle.HIGHEST_PROTOCOL))
                 except HistoryError as error:  # the driver raises it: out of a task it would be Spark's
                     yield row("", -1, "refused", pickle.dumps(error))
+    settle()
 
 
 def _chunks(path: str, wanted: frozenset[str]) -> Iterator[tuple[Key, list[Sent]]]:
