@@ -249,7 +249,7 @@ def test_a_topic_that_is_deleted_under_the_query(spark: Any, cluster: SyncCluste
     assert query.values() == values(range(24)), "a new topic of that name is read from its start"
 
 
-@pytest.mark.parametrize("more", [3, 30], ids=["fewer", "more"])
+@pytest.mark.parametrize("more", [pytest.param(3, marks=pytest.mark.slow, id="fewer"), pytest.param(30, id="more")])
 def test_a_topic_that_is_made_again_under_a_running_query(spark: Any, cluster: SyncCluster, tmp_path: Path, more: int) -> None:
     """Between two triggers, as a rule; when one of them finds no topic at all, the outcome is the same."""
     from pyspark.errors import StreamingQueryException

@@ -19,6 +19,20 @@ MAX_COMPILED_BYTES: Final = 1 << 20
 """Of memory that one expression may take."""
 
 
+_WORDS: Final = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "unexpected )": "missing closing )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+"""RE2's words for what is wrong, and re2j's. Others are the same."""
+
+
 def check(pattern: str) -> None:
     """ApiError(INVALID_REGULAR_EXPRESSION) when it is none."""
     if len(pattern) > MAX_REGEX_LENGTH:
@@ -48,8 +62,10 @@ def _compiled(pattern: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
+    """As re2j describes it, without the part of the expression that RE2 adds."""
     (text,) = error.args
-    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    words = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)).partition(": ")[0]
+    return _WORDS.get(words, words)
 
 
 def _refusal(pattern: str, reason: str) -> ApiError:

@@ -124,7 +124,7 @@ async def test_assignors_and_expressions_that_are_not_there() -> None:
         assert code(await client.call(BEAT, 1, beat(server_assignor="range"))) is E.NONE
         refused = await client.call(BEAT, 1, beat("n", subscribed_topic_names=None, subscribed_topic_regex="(t"))
         assert code(refused) is E.INVALID_REGULAR_EXPRESSION
-        assert refused.error_message == "SubscribedTopicRegex `(t` is not a valid regular expression: missing ): (t."
+        assert refused.error_message == "SubscribedTopicRegex `(t` is not a valid regular expression: missing closing )."
         matched = await client.call(BEAT, 1, beat("n", subscribed_topic_names=None, subscribed_topic_regex="t"))
         assert (code(matched), matched.member_epoch) == (E.NONE, 3)
 

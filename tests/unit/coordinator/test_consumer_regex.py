@@ -62,6 +62,19 @@ def test_what_is_refused(pattern: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+@pytest.mark.parametrize(("pattern", "reason"), [
+    ("[", "missing closing ]"), ("(", "missing closing )"), (")", "missing closing )"),
+    ("\\", "trailing backslash at end of expression"), ("*", "missing argument to repetition operator"),
+    ("a**", "invalid nested repetition operator"), ("a{1001}", "invalid repeat count"), ("\\8", "invalid escape sequence"),
+    ("(?z)", "invalid or unsupported Perl syntax"), ("(?P<n", "invalid named capture"),
+    ("[b-a]", "invalid character class range"),
+])  # fmt: skip
+def test_the_reason_is_told_in_kafkas_words(pattern: str, reason: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        check(pattern)
+    assert caught.value.message == f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {reason}."
+
+
 def test_no_expression_takes_exponential_time() -> None:
     pattern = "(a+)+(a|a)*(a?){60}a{60}"
     assert matching(pattern, ["a" * 120 + "b", "a" * 120]) == ("a" * 120,)
