@@ -159,3 +159,11 @@ def test_no_mock_patch() -> None:
         if re.search(r"mock\.patch|monkeypatch\.setattr|unittest\.mock", path.read_text())
     ]
     assert not found, f"fakes are ports: {found}"
+
+
+def test_tests_on_spark_are_in_their_folder() -> None:
+    """`scripts/test` looks for them nowhere else: to collect all tests in each process takes longer than many of them."""
+    marker = ".".join(("mark", "spark"))
+    tests = ROOT / "tests"
+    found = [str(it.relative_to(ROOT)) for it in sorted(tests.rglob("test_*.py")) if marker in it.read_text()]
+    assert found and all(it.startswith("tests/spark/") for it in found), found
