@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -17,6 +18,7 @@ from kraftlite.spark.history import Sent
 from kraftlite.spark.segments import METADATA_TOPIC, Replica, list_again
 
 ATTEMPTS: Final = 3
+_SAME_BATCH: Final = ("base_offset", "epoch", "size", "last_offset_delta", "max_timestamp")
 
 
 def check_partition(replicas: Sequence[Replica], scans: Iterable[SegmentScan], history: Sequence[Sent] = ()) -> PartitionResult:
@@ -73,16 +75,13 @@ def _result(found: Sequence[ReplicaScan], history: Sequence[Sent]) -> PartitionR
     return _summed(found, compared_below, counts)
 
 
-_SAME_BATCH: Final = ("base_offset", "epoch", "size", "last_offset_delta", "max_timestamp")
-
-
 def _set_agreed(found: Sequence[ReplicaScan]) -> None:
     """The metadata log's high watermark is not written down. Instead, up to where each log must be like another one: the end of
     its last batch that another replica has at the same offset in the same epoch. (Raft, log matching: then so is all before.)"""
     held = [_batches(scan) for scan in found]
-    for index, scan in enumerate(found):
-        elsewhere = frozenset(itertools.chain.from_iterable(them for place, them in enumerate(held) if place != index))
-        common = [end for key, end in held[index].items() if key in elsewhere]
+    replicas = Counter(itertools.chain.from_iterable(held))
+    for scan, batches in zip(found, held, strict=True):
+        common = [end for key, end in batches.items() if replicas[key] > 1]
         scan.replica = replace(scan.replica, hw=max(common) if common else None)
 
 

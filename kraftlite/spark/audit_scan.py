@@ -56,7 +56,6 @@ def _scan_file(segment: SegmentFiles, file: FileIO) -> SegmentScan:
     size = 0
     for it in walk(file, Buffer(), floor=segment.base_offset):
         if isinstance(it, Stretch):
-            it.headers["position"] += it.position
             parts.append(it.headers)
             size = it.position + len(it.data)
         elif it.tail:

@@ -29,7 +29,7 @@ class Progress:
 
     offsets: Mapping[TP, int]
     group: str
-    """As given, or the prefix to which the query's id is appended."""
+    """The prefix to which the query's id is appended."""
     token: str
 
 

@@ -20,8 +20,7 @@ from kraftlite.log.control import ControlType, control_type
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_INT64, MIB
 from kraftlite.spark.decoding import ARROW_TYPES, CorruptBatch, Run, decode, starts_finder
-from kraftlite.spark.scan import BAD_LENGTH, BAD_MAGIC, Scan, scan_batches
-from kraftlite.spark.varints import I64
+from kraftlite.spark.scan import BAD_LENGTH, BAD_MAGIC, Scan, next_offsets, scan_batches
 
 COLUMNS: Final = tuple(ARROW_TYPES)
 
@@ -77,7 +76,7 @@ def parse_records(
     scan = scan or scan_batches(view, check_crc=check_crc, end=end)
     headers = scan.headers
     _check_headers(scan, start)
-    keep = (headers["attributes"] & CONTROL_BIT == 0) & (headers["count"] > 0) & (_next_offsets(headers) > start)
+    keep = (headers["attributes"] & CONTROL_BIT == 0) & (headers["count"] > 0) & (next_offsets(headers) > start)
     if read_committed:
         _drop_aborted(keep, view, headers, aborted)
     batches: list[Any] = []
@@ -87,13 +86,8 @@ def parse_records(
     except CorruptBatch as error:
         _corrupt(error.offset, error.why)
     whole = scan.why == "" and scan.stopped_at < len(view)
-    reached = end if whole else int(_next_offsets(headers[-1:])[0]) if headers.size else start
+    reached = end if whole else int(next_offsets(headers[-1:])[0]) if headers.size else start
     return Parsed(batches=batches, next_offset=max(start, min(end, reached)), consumed_bytes=scan.stopped_at)
-
-
-def _next_offsets(headers: npt.NDArray[Any]) -> I64:
-    found: I64 = headers["base_offset"] + headers["last_offset_delta"] + 1
-    return found
 
 
 def _corrupt(offset: int, why: str) -> NoReturn:
@@ -110,7 +104,7 @@ def _check_headers(scan: Scan, start: int) -> None:
     ):
         if bad.any():
             _corrupt(int(base[np.argmax(bad)]), why)
-    following = _next_offsets(headers)
+    following = next_offsets(headers)
     back = base[1:] < following[:-1]
     if back.any():
         at = int(np.argmax(back))
@@ -125,7 +119,7 @@ def _drop_aborted(
     """Clear `keep` of the batches of aborted transactions: of those that began before the batch ends and have no marker yet."""
     coming = sorted(aborted, key=lambda entry: entry[1], reverse=True)
     current: set[int] = set()
-    last = (_next_offsets(headers) - 1).tolist()
+    last = (next_offsets(headers) - 1).tolist()
     for index in np.flatnonzero(headers["attributes"] & (TRANSACTIONAL_BIT | CONTROL_BIT)).tolist():
         while coming and coming[-1][1] <= last[index]:
             current.add(coming.pop()[0])

@@ -116,6 +116,12 @@ def scan_batches(
     return Scan(headers=headers, stopped_at=base_position + position, why=why)
 
 
+def next_offsets(headers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Of each batch, the offset behind it."""
+    found: npt.NDArray[np.int64] = headers["base_offset"] + headers["last_offset_delta"] + 1
+    return found
+
+
 def _columns(view: memoryview, positions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     found = np.empty(positions.size, HEADERS)
     found["position"] = positions

@@ -20,9 +20,8 @@ import numpy.typing as npt
 
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader, check_crc, parse_header
 from kraftlite.model.limits import MAX_INT64, MIB
-from kraftlite.spark.scan import TORN, scan_batches
+from kraftlite.spark.scan import TORN, next_offsets, scan_batches
 from kraftlite.spark.segments import SegmentFiles
-from kraftlite.spark.varints import I64
 
 CHUNK_BYTES: Final = 4 * MIB
 """Larger ones are slower: they do not stay in the processor's cache between reading, CRC and parsing."""
@@ -47,7 +46,7 @@ class Hole:
 
 class Stretch(NamedTuple):
     """Whole batches one after the other, from `position` of the file. `data` is good until the next stretch; `headers`
-    (`scan.HEADERS`), which stay good, count positions from its start."""
+    (`scan.HEADERS`), which stay good, count positions from the file's start."""
 
     position: int
     data: memoryview
@@ -84,12 +83,6 @@ def pread(file: FileIO, position: int, size: int) -> bytes:
     return bytes(Buffer().read(file, position, size))
 
 
-def next_offsets(headers: Headers) -> I64:
-    """Of each batch, the offset behind it."""
-    found: I64 = headers["base_offset"] + headers["last_offset_delta"] + 1
-    return found
-
-
 def walk(
     file: FileIO,
     buffer: Buffer,
@@ -111,10 +104,10 @@ def walk(
         data = buffer.read(file, position, ask)
         if not data:
             return
-        scan = scan_batches(data, check_crc=crc, end=end)
-        used, headers = scan.stopped_at, scan.headers
-        if used > stop - position:
-            headers = headers[headers["position"] < stop - position]
+        scan = scan_batches(data, base_position=position, check_crc=crc, end=end)
+        used, headers = scan.stopped_at - position, scan.headers
+        if scan.stopped_at > stop:
+            headers = headers[headers["position"] < stop]
         if headers.size:
             floor = int(headers["base_offset"][-1])
             yield Stretch(position, data[:used], headers)
@@ -170,7 +163,7 @@ def position_of(file: FileIO, buffer: Buffer, segment: SegmentFiles, offset: int
             return it.position
         behind = np.flatnonzero(next_offsets(it.headers) > offset)
         if behind.size:
-            return it.position + int(it.headers["position"][behind[0]])
+            return int(it.headers["position"][behind[0]])
         start = it.position + len(it.data)
     return start
 

@@ -21,7 +21,8 @@ from kraftlite.log.batch import CONTROL_BIT, iter_records, parse_header, record_
 from kraftlite.log.checkpoints import HW_CHECKPOINT
 from kraftlite.model.limits import MAX_INT64, MIB
 from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Range
-from kraftlite.spark.segment_files import Buffer, Stretch, boundaries, last_boundary, newest_ms, next_offsets, open_log, walk
+from kraftlite.spark.scan import next_offsets
+from kraftlite.spark.segment_files import Buffer, Stretch, boundaries, last_boundary, newest_ms, open_log, walk
 from kraftlite.spark.segment_options import Files
 from kraftlite.spark.segments import (
     COMPACTED_ALWAYS,
@@ -234,7 +235,7 @@ def _spans(replica: Replica, end: int) -> list[tuple[SegmentFiles, int]]:
 def _as_late_in(it: Stretch, time_ms: int) -> Iterator[int]:
     headers = it.headers
     for index in np.flatnonzero((headers["max_timestamp"] >= time_ms) & (headers["attributes"] & CONTROL_BIT == 0)).tolist():
-        position = int(headers["position"][index])
+        position = int(headers["position"][index]) - it.position
         batch = it.data[position : position + int(headers["size"][index])]
         header = parse_header(batch)
         for record in iter_records(batch):

@@ -23,14 +23,13 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.spark.offsets import Range, log, report_loss
 from kraftlite.spark.records import parse_records
-from kraftlite.spark.scan import Scan
+from kraftlite.spark.scan import Scan, next_offsets
 from kraftlite.spark.segment_files import (
     Buffer,
     Headers,
     Hole,
     Stretch,
     begins,
-    next_offsets,
     open_log,
     position_of,
     walk,
@@ -201,14 +200,14 @@ class _Reading:
         for index in holes:
             if index and headers["position"][index] != headers["position"][index - 1] + headers["size"][index - 1]:
                 continue  # what was between them was told
-            position = it.position + int(headers["position"][index])
+            position = int(headers["position"][index])
             missing = f"offsets {expected[index]} to {base[index] - 1} of {self._task.range.tp} are not in the log"
             report_loss(f"{segment.log_path} at byte {position}: {missing}", self._fail)
         return headers
 
     def _tell(self, it: Stretch, segment: SegmentFiles, bad: Any, what: str) -> None:
         for header in it.headers[bad]:
-            _damaged(segment.log_path, it.position + int(header["position"]), what.format(header["base_offset"]), self._fail)
+            _damaged(segment.log_path, int(header["position"]), what.format(header["base_offset"]), self._fail)
 
     def _parsed(self, it: Stretch, headers: Headers, segment: SegmentFiles) -> list[pa.RecordBatch]:
         try:
@@ -221,11 +220,13 @@ class _Reading:
             try:
                 found += self._parse(it, headers[index : index + 1])
             except ApiError as error:
-                _damaged(segment.log_path, it.position + int(headers["position"][index]), str(error.message), self._fail)
+                _damaged(segment.log_path, int(headers["position"][index]), str(error.message), self._fail)
         return found
 
     def _parse(self, it: Stretch, headers: Headers) -> list[pa.RecordBatch]:
         task = self._task
+        headers = headers.copy()
+        headers["position"] -= it.position
         return parse_records(
             it.data,
             tp=task.range.tp,
@@ -275,7 +276,6 @@ def read_batches(task: BatchesTask) -> Iterator[pa.RecordBatch]:
                 if isinstance(it, Hole):
                     _told(it, segment, task.fail_on_data_loss)
                     continue
-                it.headers["position"] += it.position
                 held.append(it.headers)
                 rows += len(it.headers)
                 if rows >= task.batch_rows:
