@@ -116,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self._accepting = True
         self._requests_held = False
         self._responses_held = False
+        self._leased = False
         self._reason: str | None = None
         self.peer_host = ""
         self.peer_port = 0
@@ -224,7 +225,22 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
         self._flush()
 
+    def lease_frame(self) -> None:
+        """Keep the frame of the request that is being handled: until `return_frame` its bytes stay as they are, and nothing
+        else is received or taken from this connection. For work that is done off the loop. The view may outlive the
+        connection."""
+        self._leased = True
+        self._pause_reading()
+
+    def return_frame(self) -> None:
+        """No view of the leased frame is in use any more."""
+        self._leased = False
+        if not self.lost:
+            self._loop.call_soon(self._resume)
+
     def shrink_if_idle(self, now_ms: int) -> None:
+        if self._leased:
+            return
         idle = now_ms - self.last_active_ms >= SHRINK_AFTER_MS
         if idle and self._start == self._end and len(self._buffer) > IDLE_BUFFER_BYTES and not self.lost:
             self._resize(IDLE_BUFFER_BYTES)
@@ -233,7 +249,7 @@ class Connection(asyncio.BufferedProtocol):
         """Hand over every whole frame in the buffer, then write what got answered: one write per loop turn."""
         self._corked = True
         try:
-            while self._accepting and self._may_take_request():
+            while self._accepting and not self._leased and self._may_take_request():
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -283,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        if self._reading or not self._accepting or self.lost or not self._writable or self._requests_held:
+        if self._reading or not self._accepting or self.lost or not self._writable or self._requests_held or self._leased:
             return
         if self._transport is None or self._transport.is_closing():
             return
