@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 BOOTSTRAP_VARIABLE = "KRAFTLITE_BOOTSTRAP_SERVER"
 DATA_DIR_VARIABLE = "KRAFTLITE_DATA_DIR"
+_ACTS_ON_TERMINALS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""DEL and the C1 controls; line separators and marks that turn the direction of text."""
 
 
 def output_option(function: F) -> F:
@@ -77,13 +80,15 @@ def bootstrap_of(given: str | None) -> str:
 
 @contextlib.contextmanager
 def local_errors() -> Iterator[None]:
-    """LocalError becomes one line."""
+    """LocalError, and what the file system refuses, become one line."""
     from kraftlite.local.state import LocalError
 
     try:
         yield
     except LocalError as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or 'the local cluster'}: {error.strerror or error}") from None
 
 
 def pairs(items: Iterable[str], what: str = "--config") -> dict[str, str]:
@@ -97,13 +102,25 @@ def pairs(items: Iterable[str], what: str = "--config") -> dict[str, str]:
     return found
 
 
+def printable(text: str) -> str:
+    """`text` with what a terminal acts upon as escapes: names of clients, groups and users are whatever a client sent."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(one: str) -> str:
+    code = ord(one)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, default=str, ensure_ascii=False, indent=2))
+    """JSON escapes the control characters below 0x20 itself; those above are escaped in its way, too."""
+    text = json.dumps(value, default=str, ensure_ascii=False, indent=2)
+    click.echo(_ACTS_ON_TERMINALS.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Left-aligned columns, two blanks between them; absent values print as `-`."""
-    texts = [list(header), *[["-" if cell is None else str(cell) for cell in row] for row in rows]]
+    texts = [list(header), *[["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in texts) for i in range(len(header))]
     for row in texts:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.kafka import admin_types, kafka_errors, result
+from kraftlite.cli.common import printable
+from kraftlite.cli.kafka import admin_types, kafka_errors, kafka_message, result
 
 REQUEST_TIMEOUT_S = 15.0
 MIN_WIDTH = 15
@@ -134,7 +135,7 @@ def list_groups(client: Any) -> list[tuple[str, str, str]]:
     with kafka_errors():
         found = result(client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
     for error in found.errors:
-        raise click.ClickException(f"not all groups are known: {error}")
+        raise click.ClickException(f"not all groups are known: {kafka_message(error)}")
     return sorted((group.group_id, state_name(group.state), str(group.type.name).capitalize()) for group in found.valid)
 
 
@@ -180,7 +181,7 @@ def at_time(timestamp_ms: int) -> Any:
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]], widths: Sequence[int] | None = None) -> None:
     """A table as Kafka's tool prints it: an empty line, then columns of at least `widths` (15); absent values are `-`."""
-    texts = [list(header), *[["-" if cell is None else str(cell) for cell in row] for row in rows]]
+    texts = [list(header), *[["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]]
     least = [MIN_WIDTH] * len(header) if widths is None else list(widths)
     found = [max(least[i], *(len(row[i]) for row in texts)) for i in range(len(header))]
     click.echo()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, printable
 from kraftlite.cli.group_view import (
     REQUEST_TIMEOUT_S,
     GroupView,
@@ -59,7 +59,7 @@ def list_groups_command(state: str | None, kind: str | None, bootstrap_server: s
         print_json([{"group": name, "state": its_state, "type": its_kind} for name, its_state, its_kind in found])
     elif state is None and kind is None:
         for name, _, _ in found:
-            click.echo(name)
+            click.echo(printable(name))
     else:
         shown = [0] + ([2] if kind is not None else []) + ([1] if state is not None else [])
         header = ("GROUP", "STATE", "TYPE")
@@ -107,9 +107,9 @@ def _names(client: Any, groups: Sequence[str], all_groups: bool) -> list[str]:
 def _note(view: GroupView) -> None:
     """On standard error, as Kafka's tool does."""
     if view.state == "Empty":
-        click.echo(f"\nConsumer group '{view.group}' has no active members.", err=True)
+        click.echo(f"\nConsumer group '{printable(view.group)}' has no active members.", err=True)
     elif view.state in ("PreparingRebalance", "CompletingRebalance"):
-        click.echo(f"\nWarning: Consumer group '{view.group}' is rebalancing.", err=True)
+        click.echo(f"\nWarning: Consumer group '{printable(view.group)}' is rebalancing.", err=True)
 
 
 def offset_rows(client: Any, view: GroupView) -> list[tuple[Any, ...]]:
@@ -226,12 +226,12 @@ def delete_groups(client: Any, names: Sequence[str], reason: Callable[[Any], str
             result(futures[name])
             done.append(name)
         except KafkaException as error:
-            failed.append(f"* Group '{name}' could not be deleted due to: {reason(error)}")
+            failed.append(f"* Group '{printable(name)}' could not be deleted due to: {reason(error)}")
     return done, failed
 
 
 def quoted(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
+    return ", ".join(f"'{printable(name)}'" for name in names)
 
 
 @click.command("delete-offsets")

@@ -53,7 +53,13 @@ def admin(bootstrap: str) -> Any:
 
 
 def result(future: Future[T], timeout_s: float = API_TIMEOUT_S) -> T:
-    return future.result(timeout=timeout_s)
+    """What the cluster answered. ClickException when nothing came in time, which leaves open whether it was carried out."""
+    try:
+        return future.result(timeout=timeout_s)
+    except TimeoutError:
+        raise click.ClickException(
+            f"no broker answered within {timeout_s:.0f} s; the request may have been carried out"
+        ) from None
 
 
 def list_topics(client: Any, timeout_s: float = 15.0) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -122,7 +124,74 @@ def ps(data_dir: Path | None, output: str) -> None:
         print_nodes(cluster)
 
 
-_NODE = click.argument("node", type=click.IntRange(0))
+_TARGET = re.compile(r"\d{1,10}|controller|leader \S+-\d{1,10}")
+_NODE = click.argument("target", nargs=-1, required=True, metavar="NODE | controller | leader TOPIC-PARTITION")
+
+
+def _node_of(directory: Path, target: Sequence[str]) -> int:
+    """The id of the node that `target` names: by id, as the active controller, or as the leader of a partition."""
+    words = " ".join(target)
+    if not _TARGET.fullmatch(words):
+        raise click.UsageError(f"{words}: allowed are a node's id, controller, and leader TOPIC-PARTITION")
+    cluster = state.load(directory)
+    if words.isdecimal():
+        return cluster.node(int(words)).id
+    if words == "controller":
+        from kraftlite.local.client import fetch_quorum
+
+        return cluster.node(int(fetch_quorum(_running(cluster))["leader_id"])).id
+    return cluster.node(_leader_of(_running(cluster), target[1])).id
+
+
+def _running(cluster: state.LocalCluster) -> str:
+    """The addresses of the brokers that run."""
+    found = [node.kafka for node in cluster.nodes if node.kafka and node.state == process.RUNNING]
+    if not found:
+        raise state.LocalError(f"no broker of the cluster in {cluster.data_dir} runs: name the node by its id")
+    return ",".join(found)
+
+
+def _leader_of(bootstrap: str, partition: str) -> int:
+    from kraftlite.cli.wire import ClusterClient
+
+    topic, _, index = partition.rpartition("-")
+    leaders = ClusterClient(bootstrap).leaders([topic])
+    if (topic, int(index)) not in leaders:
+        raise state.LocalError(f"there is no partition {partition}")
+    leader = leaders[topic, int(index)]
+    if leader is None:
+        raise state.LocalError(f"partition {partition} has no leader")
+    return leader
+
+
+def _what_follows(directory: Path, node_id: int) -> str | None:
+    """What a killed or paused node means to the cluster, and how long that takes."""
+    from kraftlite.config.server import ConfigError
+    from kraftlite.config.server import load as load_config
+
+    cluster = state.load(directory)
+    node = cluster.node(node_id)
+    controller = next((other for other in cluster.nodes if other.is_controller), node)
+    try:
+        config = load_config(controller.config_path)
+    except ConfigError:
+        return None
+    told = []
+    if node.is_broker:
+        silence = config.get_int("broker.session.timeout.ms") / 1000
+        told.append(
+            f"Its partitions go to other leaders once the controller misses it, after {silence:g} s of silence: "
+            "kraftlite describe --watch"
+        )
+    if node.is_controller:
+        silence = config.get_int("controller.quorum.fetch.timeout.ms") / 1000
+        told.append(
+            f"If it is the active controller, another one is elected after {silence:g} s: kraftlite quorum describe --status"
+        )
+    return "\n".join(told)
+
+
+_NUMBER = click.argument("node", type=click.IntRange(0))
 
 
 def _done(node_id: int, word: str, output: str) -> None:
@@ -144,27 +213,37 @@ def _done(node_id: int, word: str, output: str) -> None:
 )
 @data_dir_option
 @output_option
-def kill(node: int, name: str, data_dir: Path | None, output: str) -> None:
+def kill(target: tuple[str, ...], name: str, data_dir: Path | None, output: str) -> None:
     """Kill a node, as a crash would."""
     number = signal.Signals[f"SIG{name.upper()}"]
+    directory = data_dir_of(data_dir)
     with local_errors():
-        local.kill(data_dir_of(data_dir), node, number)
+        node = _node_of(directory, target)
+        local.kill(directory, node, number)
+        after = _what_follows(directory, node) if number == signal.SIGKILL and output != "json" else None
     _done(node, "killed" if number == signal.SIGKILL else "told to stop", output)
+    if after:
+        click.echo(after, err=True)
 
 
 @click.command("pause")
 @_NODE
 @data_dir_option
 @output_option
-def pause(node: int, data_dir: Path | None, output: str) -> None:
+def pause(target: tuple[str, ...], data_dir: Path | None, output: str) -> None:
     """Stop a node where it is (SIGSTOP), as a long garbage collection or a frozen machine would."""
+    directory = data_dir_of(data_dir)
     with local_errors():
-        local.pause(data_dir_of(data_dir), node)
+        node = _node_of(directory, target)
+        local.pause(directory, node)
+        after = _what_follows(directory, node) if output != "json" else None
     _done(node, "paused", output)
+    if after:
+        click.echo(after, err=True)
 
 
 @click.command("resume")
-@_NODE
+@_NUMBER
 @data_dir_option
 @output_option
 def resume(node: int, data_dir: Path | None, output: str) -> None:
@@ -178,10 +257,12 @@ def resume(node: int, data_dir: Path | None, output: str) -> None:
 @_NODE
 @data_dir_option
 @output_option
-def restart(node: int, data_dir: Path | None, output: str) -> None:
+def restart(target: tuple[str, ...], data_dir: Path | None, output: str) -> None:
     """Start a node again, stopping it gracefully first if it runs."""
+    directory = data_dir_of(data_dir)
     with local_errors():
-        local.restart(data_dir_of(data_dir), node)
+        node = _node_of(directory, target)
+        local.restart(directory, node, on_late=_report_late)
     _done(node, "restarted", output)
 
 

@@ -216,6 +216,9 @@ def main(args: list[str] | None = None) -> None:
     try:
         status = cli.main(args=args, prog_name="kraftlite", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(error.exit_code)
     except click.UsageError as error:
         _say(error.format_message(), error.ctx.command_path if error.ctx is not None else None)
         sys.exit(error.exit_code)
@@ -246,8 +249,11 @@ def _is_expected(error: Exception) -> bool:
 
 
 def _say(message: str, usage_of: str | None = None) -> None:
+    from kraftlite.cli.common import printable
+
     hint = f" (see {usage_of} --help)" if usage_of else ""
-    click.echo(f"error: {message}{hint}", err=True)
+    shown = "\n".join(printable(line) for line in message.split("\n"))
+    click.echo(f"error: {shown}{hint}", err=True)
 
 
 if __name__ == "__main__":

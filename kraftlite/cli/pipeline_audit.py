@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ _SHOWN = 30
 
 
 @click.command("audit")
+@click.argument("directories", nargs=-1, type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]...")
 @click.option(
     "--data-dirs", multiple=True, metavar="NAME=DIR,…", help="Log directories by broker: b4=/data/4,b5=/data/5. Repeatable."
 )
@@ -40,6 +41,7 @@ _SHOWN = 30
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the whole report as JSON.")
 @output_option
 def audit_command(
+    directories: tuple[Path, ...],
     data_dirs: tuple[str, ...],
     data_dir: Path | None,
     history: tuple[str, ...],
@@ -52,13 +54,13 @@ def audit_command(
 ) -> None:
     """Verify every replica of every broker from its files: batches, order, epochs, indexes, checkpoints, committed prefixes.
 
-    Without --data-dirs, of the local cluster in --data-dir, running or stopped. Exit status: 0 all is well, 1 something is
+    DIR is a local cluster's directory, or log directories of one broker each; without it, the local cluster in --data-dir,
+    running or stopped. Exit status: 0 all is well, 1 something is
     wrong, 2 it could not run, or not read everything.
     """
     try:
-        found = _run(
-            data_dirs, data_dir, engine, master, output == "json", {"history": history, "topics": topics, "compacted": compacted}
-        )
+        chosen = _chosen(directories, data_dirs, data_dir)
+        found = _run(chosen, engine, master, output == "json", {"history": history, "topics": topics, "compacted": compacted})
         if report is not None:
             report.parent.mkdir(parents=True, exist_ok=True)
             report.write_text(json.dumps(found.as_json(), ensure_ascii=False, indent=2) + "\n")
@@ -108,20 +110,48 @@ def spark_or_none(engine: str, master: str, app: str) -> Iterator[Any]:
         raise CannotRun(str(error)) from None
 
 
+def _chosen(directories: Sequence[Path], data_dirs: Sequence[str], data_dir: Path | None) -> Callable[[], dict[str, list[Path]]]:
+    """Where the replicas are, by broker, to be found out when the audit runs."""
+    from kraftlite.spark.segments import local_data_dirs, parse_data_dirs
+
+    if (bool(directories) + bool(data_dirs) + (data_dir is not None)) > 1:
+        raise click.UsageError("DIR, --data-dirs and --data-dir exclude each other")
+    if data_dirs:
+        return lambda: parse_data_dirs(data_dirs)
+    if not directories:
+        return lambda: local_data_dirs(data_dir_of(data_dir))
+    if len(directories) == 1 and (directories[0] / "cluster.json").exists():
+        return lambda: local_data_dirs(directories[0].expanduser().absolute())
+    return lambda: by_position(directories)
+
+
+def by_position(directories: Sequence[Path]) -> dict[str, list[Path]]:
+    """Log directories under the ids in their meta.properties, else under their places on the command line (`dir1`, `dir2`, …)."""
+    from kraftlite.config.properties import parse_properties
+
+    found: dict[str, list[Path]] = {}
+    for place, directory in enumerate(directories, start=1):
+        path = directory.expanduser().absolute()
+        try:
+            values = {item.key: item.value for item in parse_properties((path / "meta.properties").read_text())}
+        except (OSError, ValueError):
+            values = {}
+        name = f"b{values['node.id']}" if values.get("node.id", "").isdecimal() else f"dir{place}"
+        found.setdefault(name, []).append(path)
+    return found
+
+
 def _run(
-    data_dirs: tuple[str, ...], data_dir: Path | None, engine: str, master: str, quiet: bool, options: dict[str, Any]
+    directories: Callable[[], dict[str, list[Path]]], engine: str, master: str, quiet: bool, options: dict[str, Any]
 ) -> AuditReport:
-    if data_dirs and data_dir is not None:
-        raise click.UsageError("--data-dirs and --data-dir exclude each other")
     from rich.console import Console
 
     with Console(stderr=True, quiet=quiet).status("starting …") as status, spark_or_none(engine, master, "audit") as spark:
         from kraftlite.spark.jobs.audit import AuditInputError, audit
-        from kraftlite.spark.segments import local_data_dirs, parse_data_dirs
 
         try:
             return audit(
-                parse_data_dirs(data_dirs) if data_dirs else local_data_dirs(data_dir_of(data_dir)),
+                directories(),
                 engine=engine,
                 spark=spark,
                 on_progress=lambda what, done, total: status.update(f"{what} … {f'{done} of {total}' if total else ''}"),

@@ -23,7 +23,17 @@ QUIET_EVENTS = frozenset({"controller.stable_advanced", "raft.hw_advanced", "raf
 """Left out of a trace that is printed; a trace file has everything."""
 
 
-@click.command("sim")
+class _SimCommand(click.Command):
+    """`--explain KIND NAME`, and `--explain controller`, which takes no name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--explain") if "--explain" in args else len(args)
+        if args[at + 1 : at + 2] == ["controller"]:
+            args = [*args[: at + 2], "", *args[at + 2 :]]
+        return super().parse_args(ctx, args)
+
+
+@click.command("sim", cls=_SimCommand)
 @click.option("--seed", type=int, required=True, metavar="N", help="Decides everything that is left to chance.")
 @click.option(
     "--shape", metavar="NAME", help="A named cluster instead of one drawn from the seed: 3+3, 1+1, 1+3, 3c, 5+5, defaults."
@@ -39,7 +49,9 @@ QUIET_EVENTS = frozenset({"controller.stable_advanced", "raft.hw_advanced", "raf
 @click.option(
     "--trace", type=click.Path(path_type=Path), metavar="FILE", help="Write every event to FILE (- for standard output)."
 )
-@click.option("--explain", nargs=2, metavar="KIND NAME", help="Tell one story, e.g. --explain partition orders-0.")
+@click.option(
+    "--explain", nargs=2, metavar="KIND [NAME]", help="Tell one story: --explain partition orders-0, --explain controller."
+)
 @output_option
 def sim(
     seed: int,
@@ -57,6 +69,7 @@ def sim(
     The same seed gives the same run, event for event. Exit status: 0 all checks hold, 3 a node or the simulator crashed, 4 a
     safety check failed, 5 a liveness check failed.
     """
+    from kraftlite.sim.fault_plan import UnknownNode
     from kraftlite.sim.run import RunPlan, run
 
     plan = RunPlan(
@@ -77,7 +90,10 @@ def sim(
         if explain is not None:
             events.append((now_us // 1000, node, event))
 
-    result = run(plan, sink=sink)
+    try:
+        result = run(plan, sink=sink)
+    except UnknownNode as error:
+        raise click.ClickException(f"--fault: {error}") from None
     if out is not None and out is not sys.stdout:
         out.close()
     if explain is not None:

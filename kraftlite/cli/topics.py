@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+import time
+from datetime import datetime
 from typing import Any
 
 import click
@@ -152,6 +154,8 @@ def _number(source: Any) -> int:
 @click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions whose ISR is below min.insync.replicas.")
 @click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions whose ISR is exactly min.insync.replicas.")
+@click.option("--watch", is_flag=True, help="Go on, and print what changes, until Ctrl-C.")
+@click.option("--for", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="How long to --watch.")
 @bootstrap_option
 @output_option
 def describe(
@@ -160,10 +164,16 @@ def describe(
     unavailable_partitions: bool,
     under_min_isr_partitions: bool,
     at_min_isr_partitions: bool,
+    watch: bool,
+    seconds: float | None,
     bootstrap_server: str | None,
     output: str,
 ) -> None:
     """Partitions, leaders, replicas and ISRs of TOPIC…, or of all topics."""
+    if seconds is not None and not watch:
+        raise click.UsageError("--for says how long to --watch")
+    if watch and output == "json":
+        raise click.UsageError("--watch prints lines: leave --output json out")
     bootstrap = bootstrap_of(bootstrap_server)
     names = list(dict.fromkeys(topic)) or _names(bootstrap)
     topics = fetch_topics(bootstrap, names) if names else []
@@ -177,12 +187,75 @@ def describe(
     else:
         for entry in described:
             _print_topic(entry, header=not any(filters))
+    if watch and known:
+        watch_topics(bootstrap, [str(item.name) for item, _ in known], seconds)
     if missing:
         raise click.ClickException(
             f"Topic '{missing[0]}' does not exist as expected"
             if len(missing) == 1
             else f"Topics {', '.join(missing)} do not exist as expected"
         )
+
+
+_Seen = dict[str, tuple[int | None, int, tuple[int, ...]]]
+_WATCH_S = 0.25
+
+
+def watch_topics(bootstrap: str, names: list[str], seconds: float | None) -> None:
+    """Print each change of a leader or an ISR with its time, until Ctrl-C or for `seconds`."""
+    from kraftlite.local.client import ClientError
+
+    end = None if seconds is None else time.monotonic() + seconds
+    before: _Seen | None = None
+    silent = False
+    try:
+        while end is None or time.monotonic() < end:
+            try:
+                now = _seen(bootstrap, names)
+            except ClientError as error:
+                if not silent:
+                    _at(str(error))
+                silent = True
+            else:
+                silent = False
+                for line in _changes(before or now, now):
+                    _at(line)
+                before = now
+            time.sleep(_WATCH_S)
+    except KeyboardInterrupt:
+        return
+
+
+def _seen(bootstrap: str, names: list[str]) -> _Seen:
+    """Leader, leader epoch and ISR of each partition."""
+    return {
+        f"{item.name}-{part.partition_index}": (
+            None if part.leader_id < 0 else int(part.leader_id),
+            int(part.leader_epoch),
+            tuple(int(node) for node in part.isr_nodes),
+        )
+        for item, partitions in fetch_topics(bootstrap, names)
+        for part in partitions
+    }
+
+
+def _changes(before: _Seen, now: _Seen) -> list[str]:
+    lines = []
+    for name, (leader, epoch, isr) in now.items():
+        old_leader, old_epoch, old_isr = before.get(name, (None, -1, ()))
+        parts = []
+        if (leader, epoch) != (old_leader, old_epoch):
+            words = tuple("none" if node is None else str(node) for node in (old_leader, leader))
+            parts.append(f"leader {words[0]} → {words[1]} (epoch {epoch})")
+        if isr != old_isr:
+            parts.append(f"ISR {_joined(list(old_isr))} → {_joined(list(isr))}")
+        if parts:
+            lines.append(f"{name}: {', '.join(parts)}")
+    return [*lines, *(f"{name}: deleted" for name in before if name not in now)]
+
+
+def _at(line: str) -> None:
+    click.echo(f"{datetime.now().strftime('%H:%M:%S.%f')[:-3]}  {line}")
 
 
 def _described(item: Any, partitions: list[Any], configs: dict[str, str], filters: tuple[bool, ...]) -> dict[str, Any]:

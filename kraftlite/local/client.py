@@ -12,6 +12,10 @@ from kraftlite.local.state import LocalError
 
 T = TypeVar("T")
 _CONNECT_TIMEOUT_S = 3.0
+_PROBE_TIMEOUT_S = 5.0
+"""For an answer to ApiVersions: long enough for a broker on a busy machine, short enough to be told of a port that is silent."""
+_UNREACHABLE_S = 5.0
+"""For how long addresses that take no connection are tried again: as long as a broker may take to start."""
 _MAX_RESPONSE = 64 << 20
 _QUORUM_TRIES = 40
 _QUORUM_PAUSE_S = 0.25
@@ -34,22 +38,42 @@ def client_config(bootstrap: str) -> dict[str, Any]:
     }
 
 
-def reach(bootstrap: str, timeout_s: float = 5.0) -> None:
-    """Wait until one of the brokers takes connections; raises ClientError when none does, with each one's reason."""
+def reach(bootstrap: str, timeout_s: float = _UNREACHABLE_S, probe_s: float = _PROBE_TIMEOUT_S) -> None:
+    """Wait until one of the brokers answers as a Kafka broker; raises ClientError when none does, with each one's reason.
+
+    One that takes the connection has `probe_s` for its answer.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         reasons = {}
         for address in bootstrap.split(","):
-            host, _, port = address.strip().rpartition(":")
             try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
-            except OSError as error:
-                reasons[address.strip()] = error.strerror or str(error)
+                _exchange(address.strip(), _PROBE, time.monotonic() + probe_s)
+            except (OSError, ValueError) as error:
+                reasons[address.strip()] = _reason(error)
             else:
                 return
         if time.monotonic() >= deadline:
             raise ClientError(_nobody(reasons))
         time.sleep(0.25)
+
+
+_PROBE = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+"""ApiVersions v0 without a client id: what every broker answers."""
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, TimeoutError):
+        return "it takes connections and answers nothing" if isinstance(error, _Silent) else "the connection timed out"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+class _Unreachable(OSError):
+    """The address takes no connection. `strerror` says why."""
+
+
+class _Silent(TimeoutError):
+    """The connection stands, and no answer came."""
 
 
 def _nobody(reasons: dict[str, str]) -> str:
@@ -61,21 +85,24 @@ def ask(bootstrap: str, request: Any, response_type: type[T], timeout_s: float =
     from kio.serial import entity_reader, entity_writer
 
     payload = _frame(request, entity_writer)
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
+    deadline = began + timeout_s
     reasons: dict[str, str] = {}
     while True:
+        unreachable = True
         for address in bootstrap.split(","):
             try:
                 raw = _exchange(address.strip(), payload, deadline)
             except (OSError, ValueError) as error:
-                reasons[address.strip()] = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                reasons[address.strip()] = _reason(error)
+                unreachable = unreachable and isinstance(error, _Unreachable)
                 continue
             header_type = response_type.__header_schema__  # type: ignore[attr-defined]
             header, size = entity_reader(header_type)(raw, 0)
             message, _ = entity_reader(response_type)(raw, size)  # type: ignore[type-var]
             assert header.correlation_id == 1
             return message
-        if time.monotonic() >= deadline - 1:
+        if time.monotonic() >= min(deadline - 1, began + _UNREACHABLE_S if unreachable else deadline):
             raise ClientError(_nobody(reasons))
         time.sleep(0.25)
 
@@ -96,23 +123,53 @@ def _frame(request: Any, entity_writer: Any) -> bytes:
 
 
 def _exchange(address: str, payload: bytes, deadline: float) -> bytes:
+    """One request and its answer. Raises OSError or ValueError, whose text says what is wrong with the address."""
     host, _, port = address.rpartition(":")
     left = max(0.2, min(_CONNECT_TIMEOUT_S, deadline - time.monotonic()))
-    with socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=left) as connection:
-        connection.settimeout(max(0.5, deadline - time.monotonic()))
+    try:
+        connection = socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=left)
+    except OSError as error:
+        raise _Unreachable(
+            error.errno, "the connection timed out" if isinstance(error, TimeoutError) else error.strerror
+        ) from None
+    with connection:
         connection.sendall(payload)
-        (size,) = struct.unpack(">i", _read(connection, 4))
-        if not 0 <= size <= _MAX_RESPONSE:
-            raise ValueError(f"a response of {size} bytes")
-        return _read(connection, size)
+        head = _read(connection, 4, deadline)
+        (size,) = struct.unpack(">i", head)
+        if size < 4 or size > _MAX_RESPONSE:
+            raise ValueError(_no_kafka(head))
+        if size in _HTTP2_SETTINGS:  # a size that an answer could have, too: what comes next tells
+            rest = _read(connection, 4, deadline)
+            if rest == bytes(4):
+                raise ValueError(_GRPC)
+            return rest + _read(connection, size - 4, deadline)
+        return _read(connection, size, deadline)
 
 
-def _read(connection: socket.socket, size: int) -> bytes:
+_HTTP2_SETTINGS = range(0x04, 0x10000, 0x100)
+"""The first four bytes of HTTP/2's first frame, its length and type, read as the size of an answer."""
+_GRPC = "it speaks gRPC, which nodes talk to one another; clients need a broker's Kafka listener"
+
+
+def _no_kafka(head: bytes) -> str:
+    """What speaks there, by its first four bytes."""
+    if head == b"HTTP":
+        return "it speaks HTTP, not Kafka's protocol"
+    if head[0] in (0x15, 0x16) and head[1] == 3:
+        return "it speaks TLS, which is not supported"
+    return f"it does not speak Kafka's protocol: its answer begins with 0x{head.hex()}"
+
+
+def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
     parts = bytearray()
     while len(parts) < size:
-        data = connection.recv(min(size - len(parts), 1 << 20))
+        connection.settimeout(max(0.5, deadline - time.monotonic()))
+        try:
+            data = connection.recv(min(size - len(parts), 1 << 20))
+        except TimeoutError:
+            raise _Silent from None
         if not data:
-            raise ValueError("the connection was closed")
+            raise ValueError("it closed the connection without an answer")
         parts += data
     return bytes(parts)
 

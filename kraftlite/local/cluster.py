@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +18,13 @@ from kraftlite.local.layout import plan, write_files
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, load, locked, save, update_node
 
 READY_TIMEOUT_S = 60.0
+"""For a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
 STOP_TIMEOUT_S = 60.0
 LAUNCH_TIMEOUT_S = 60.0
 _STARTING = ".starting"
+_PATIENCE = 3
+_LITTLE_SPACE = 1 << 20
+"""Bytes of free disk below which a node cannot even say what is wrong."""
 DEFAULT_CONTROLLERS = 3
 DEFAULT_BROKERS = 3
 
@@ -174,6 +178,7 @@ def _size(path: Path) -> int:
 
 def _wait_ready(nodes: Sequence[LocalNode], offsets: Mapping[int, int]) -> None:
     waiting = {node.id: node for node in nodes}
+    sizes = dict(offsets)
 
     def settled() -> bool:
         for node in list(waiting.values()):
@@ -185,12 +190,17 @@ def _wait_ready(nodes: Sequence[LocalNode], offsets: Mapping[int, int]) -> None:
                 )
         return not waiting
 
-    if not process.wait_until(settled, READY_TIMEOUT_S):
-        names = ", ".join(str(node_id) for node_id in waiting)
-        why = _without_controllers(Path(next(iter(waiting.values())).directory).parent)
-        raise LocalError(
-            f"after {READY_TIMEOUT_S:.0f} s not ready: node {names}{why} (see {next(iter(waiting.values())).log_path})"
-        )
+    for _ in range(_PATIENCE):
+        if process.wait_until(settled, READY_TIMEOUT_S):
+            return
+        grown = {node.id: _size(node.log_path) for node in waiting.values()}
+        if all(grown[node_id] == sizes[node_id] for node_id in grown):
+            break
+        sizes.update(grown)
+    first = next(iter(waiting.values()))
+    why = _without_controllers(Path(first.directory).parent) or f"; its last words: {_last_line(first, offsets[first.id])}"
+    names = ", ".join(str(node_id) for node_id in waiting)
+    raise LocalError(f"node {names} runs and is not ready yet{why} (see {first.log_path}, and kraftlite ps)")
 
 
 def _without_controllers(data_dir: Path) -> str:
@@ -219,7 +229,12 @@ def _log_since(node: LocalNode, offset: int) -> str:
 def _last_line(node: LocalNode, offset: int) -> str:
     lines = [line for line in _log_since(node, offset).splitlines() if line.strip()]
     reasons = [line.removeprefix("kraftlite: ") for line in lines if line.startswith("kraftlite: ")]
-    return ("; ".join(reasons) or lines[-1])[:1000] if lines else "it said nothing"
+    if lines:
+        return ("; ".join(reasons) or lines[-1])[:1000]
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(node.directory).free < _LITTLE_SPACE:
+            return "it said nothing; the disk is full"
+    return "it said nothing"
 
 
 def kill(data_dir: Path, node_id: int, number: signal.Signals) -> LocalNode:
@@ -248,10 +263,15 @@ def resume(data_dir: Path, node_id: int) -> LocalNode:
     return node
 
 
-def restart(data_dir: Path, node_id: int) -> LocalCluster:
-    """Stop the node gracefully if it runs, then start it, with the same directory and ports; returns when it is ready."""
+def restart(data_dir: Path, node_id: int, *, on_late: Callable[[list[int]], None] = lambda late: None) -> LocalCluster:
+    """Stop the node gracefully if it runs, then start it, with the same directory and ports; returns when it is ready.
+
+    `on_late` is told when it did not stop in time and was killed.
+    """
     cluster = load(data_dir)
-    stop_nodes([cluster.node(node_id)])
+    late = stop_nodes([cluster.node(node_id)])
+    if late:
+        on_late(late)
     return start(cluster, [cluster.node(node_id)])
 
 

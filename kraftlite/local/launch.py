@@ -43,8 +43,11 @@ def main() -> int:
         if request["format"]:
             for order in orders:
                 format_node(order.config, request["cluster_id"])
-    except (StorageError, ConfigError, OSError) as error:
+    except (StorageError, ConfigError) as error:
         sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"{error.filename or 'the data directory'}: {error.strerror or error}\n")
         return 1
     gc.collect()
     gc.freeze()

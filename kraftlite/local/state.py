@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,13 +119,66 @@ def load(data_dir: Path) -> LocalCluster:
     """Raises LocalError when there is no cluster or its file is damaged."""
     path = data_dir / STATE_NAME
     try:
-        raw = json.loads(path.read_text())
-        nodes = tuple(LocalNode(**{**node, "roles": tuple(node["roles"])}) for node in raw.pop("nodes"))
-        return LocalCluster(**{**raw, "data_dir": str(data_dir), "nodes": nodes})
+        with path.open("rb") as file:
+            text = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise LocalError(f"there is no local cluster in {data_dir}; start one with: kraftlite up --data-dir {data_dir}") from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise LocalError(f"{path} cannot be used: {error}") from None
+    except OSError as error:
+        raise LocalError(f"{path} cannot be read: {error.strerror or error}") from None
+    try:
+        if len(text) > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+        return _parse(data_dir, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise LocalError(
+            f"{path} does not describe a local cluster of kraftlite: {error}; use another --data-dir, or move the file away"
+        ) from None
+
+
+def _parse(data_dir: Path, raw: Any) -> LocalCluster:
+    """Raises ValueError. What it says is believed only within `data_dir`: `down --wipe` removes the nodes' directories."""
+    cluster = _fields(LocalCluster, raw, "the cluster", {"nodes": list})
+    nodes = []
+    for item in raw["nodes"]:
+        node = _fields(LocalNode, item, "a node", {"roles": list, "pid": (int, type(None)), **_OPTIONAL})
+        if not set(node["roles"]) <= {"broker", "controller"} or not node["roles"]:
+            raise ValueError(f"a node's roles are {node['roles']!r}; allowed are broker and controller")
+        for name in _OPTIONAL:
+            if not _is_address(node[name], name):
+                raise ValueError(f"a node's {name} is {node[name]!r}; allowed is host:port")
+        directory = Path(node["directory"])
+        if directory.name != f"node-{node['id']}" or directory.parent.resolve() != data_dir.resolve():
+            raise ValueError(f"node {node['id']} is in {directory}, not in {data_dir}: a cluster cannot be moved")
+        nodes.append(LocalNode(**{**node, "directory": str(data_dir / directory.name), "roles": tuple(node["roles"])}))
+    if not nodes or len({node.id for node in nodes}) != len(nodes):
+        raise ValueError("it has no nodes" if not nodes else "two of its nodes have the same id")
+    return LocalCluster(**{**cluster, "data_dir": str(data_dir), "nodes": tuple(nodes)})
+
+
+def _fields(cls: type[LocalCluster] | type[LocalNode], raw: Any, what: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass, each of its type (`kinds`, else by its annotation)."""
+    if not isinstance(raw, dict):
+        raise ValueError(f"{what} is {type(raw).__name__}, not an object")
+    names = {item.name: item.type for item in fields(cls)}
+    if unknown := sorted(set(raw) - set(names)):
+        raise ValueError(f"{what} has the field {unknown[0]!r}, which is not known")
+    for name, annotation in names.items():
+        kind = kinds.get(name) or _KINDS[str(annotation)]
+        if name not in raw or not isinstance(raw[name], kind) or (kind is int and isinstance(raw[name], bool)):
+            raise ValueError(f"{what} has {'no' if name not in raw else 'a wrong'} {name}")
+    return raw
+
+
+_KINDS: dict[str, Any] = {"int": int, "str": str, "bool": bool, "str | None": (str, type(None))}
+_OPTIONAL = dict.fromkeys(("kafka", "replication", "controller"), (str, type(None)))
+_MAX_BYTES = 16 << 20
+
+
+def _is_address(value: str | None, name: str) -> bool:
+    if value is None:
+        return True
+    host, _, port = value.rpartition(":")
+    return bool(host) and "," not in host and port.isdecimal() and 0 < int(port) < 65536
 
 
 def save(cluster: LocalCluster) -> None:

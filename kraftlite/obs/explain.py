@@ -8,6 +8,7 @@ event, or the silence between two. Pure: no files, no clocks.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +39,7 @@ __all__ = [
 
 KINDS: Final = ("partition", "topic", "node", "controller", "record")
 _LISTED: Final = 20
+_SUGGESTED: Final = 5
 
 
 class UnknownSubject(Exception):
@@ -124,7 +126,7 @@ def _check(history: History, subject: Subject) -> None:
         case _:
             return
     if subject.name not in map(str, known):
-        raise UnknownSubject(f"nothing is recorded of {subject}; {_list(subject.kind, known)}")
+        raise UnknownSubject(f"nothing is recorded of {subject}; {_list(subject, known)}")
 
 
 def _nodes(history: History) -> list[int]:
@@ -133,13 +135,18 @@ def _nodes(history: History) -> list[int]:
     return sorted({*history.nodes(), *(int(node) for node in named if isinstance(node, int))})
 
 
-def _list(kind: str, known: Sequence[object]) -> str:
+def _list(subject: Subject, known: Sequence[object]) -> str:
+    """What there is instead: the names that are most like it, else a few and how many more."""
     if not known:
-        return f"there is no {kind}"
-    if kind == "record":
+        return f"there is no {subject.kind}"
+    if subject.kind == "record":
         return f"recorded are @{known[0]} to @{known[-1]}, without those that the quorum wrote for itself"
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"there are: {', '.join(map(str, known[:_LISTED]))}{more}"
+    names = [str(name) for name in known]
+    close = difflib.get_close_matches(subject.name, names, n=_SUGGESTED) if len(names) > _SUGGESTED else []
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    more = f" and {len(names) - _SUGGESTED} more" if len(names) > _SUGGESTED else ""
+    return f"there are: {', '.join(names[:_SUGGESTED])}{more}"
 
 
 def _stories(history: History, subject: Subject, clock: Clock) -> Iterator[Story]:

@@ -6,6 +6,7 @@ when it begins. Everything a fault did is undone when it ends, at the latest whe
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,11 +18,18 @@ GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
 ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
 SCENE_FAULTS: Final = ("late", "churn", "cut-quorum")
 """Only drawn as part of a scene."""
+ONE_TARGET: Final = frozenset({*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum"})
+TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late"})
+_TARGET: Final = re.compile(r"\d+|controller|leader \S+-\d+")
+
+
+class UnknownNode(ValueError):
+    """A fault names a node that the cluster does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPlan:
-    """`target` and `other` are node ids, "controller", "leader TOPIC-PARTITION" or "any"; `amount` is the fault's own number."""
+    """`target` and `other` are node ids, "controller" or "leader TOPIC-PARTITION"; `amount` is the fault's own number."""
 
     at_ms: int
     kind: str
@@ -58,6 +66,9 @@ def parse(line: str) -> FaultPlan:
                 here = word
             else:
                 fields[here].append(word)
+        if at_ms < 0:
+            raise ValueError(f"time {at_ms}: allowed is 0 or more milliseconds")
+        _check_targets(kind, {name: " ".join(fields[name]) for name in ("target", "and")})
         return FaultPlan(
             at_ms=at_ms,
             kind=kind,
@@ -68,3 +79,17 @@ def parse(line: str) -> FaultPlan:
         )
     except (IndexError, ValueError) as error:
         raise ValueError(f"{line!r} is no fault: expected e.g. '12000 kill leader t1-0 for 3000' ({error})") from None
+
+
+def _check_targets(kind: str, given: dict[str, str]) -> None:
+    """Raises ValueError for a target that cannot be resolved, one that is missing and one that the fault does not take."""
+    wanted = 2 if kind in TWO_TARGETS else 1 if kind in ONE_TARGET else 0
+    targets = [target for target in given.values() if target]
+    if len(targets) != wanted or (wanted == 1 and not given["target"]):
+        example = ("", f"{kind} 2", f"{kind} 2 and 3")[wanted]
+        raise ValueError(
+            f"{kind} takes {('no target', 'one target', 'two targets')[wanted]}{f', e.g. {example}' * bool(example)}"
+        )
+    for target in targets:
+        if not _TARGET.fullmatch(target):
+            raise ValueError(f"unknown target {target!r}: allowed are a node id, 'controller' and 'leader TOPIC-PARTITION'")

@@ -11,7 +11,7 @@ from kraftlite.faults.nodes import Incarnation, RoomNode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
-from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 
 DeathCallback = Callable[[RoomNode, str], None]
 
@@ -40,6 +40,14 @@ class Injector:
         self.stopping: dict[Incarnation, RoomNode] = {}
         """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
         self.over = False
+
+    def check(self, faults: Sequence[FaultPlan]) -> None:
+        """Raises UnknownNode for a fault that names a node which is not of this cluster."""
+        nodes = self.cluster.nodes
+        for plan in faults:
+            for target in (plan.target, plan.other):
+                if target.isdecimal() and NodeId(int(target)) not in nodes:
+                    raise UnknownNode(f"{plan}: there is no node {target}; the nodes are {', '.join(map(str, nodes))}")
 
     def schedule(self, faults: Sequence[FaultPlan]) -> None:
         """Arm all faults, from now on."""

@@ -25,7 +25,7 @@ from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolati
 from kraftlite.sim.client import records_of
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.coverage import Coverage
-from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 from kraftlite.sim.history import History
 from kraftlite.sim.injector import Injector
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
@@ -95,7 +95,10 @@ def run(
     *,
     sink: TraceSink | None = None,
 ) -> RunResult:
-    """Run a plan to its end. Never raises for what the run finds: that is the result's `outcome`."""
+    """Run a plan to its end. Never raises for what the run finds: that is the result's `outcome`.
+
+    Raises UnknownNode when a fault of the plan names a node that the cluster does not have.
+    """
     if checkers is None:
         from kraftlite.sim.checkers.catalog import ALL
 
@@ -129,6 +132,11 @@ class _Run:
             wiped=self.losses.wiped,
             on_churn=self.workload.churn,
         )
+        try:
+            self.injector.check(faults)
+        except UnknownNode:
+            self.loop.close()
+            raise
         self._digest = hashlib.sha256()
         self._sink = sink
         self._found: BaseException | None = None

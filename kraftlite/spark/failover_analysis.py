@@ -112,8 +112,9 @@ class RunReport:
     outages: list[Outage] = field(default_factory=list)
     isr: list[IsrHistory] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    acknowledged: int = 0
-    refused: int = 0
+    acknowledged: int | None = None
+    refused: int | None = None
+    """Records, by the clients' histories; None when there is none, which says nothing about how many there were."""
     planned: int = 0
     """Orderly shutdowns, which are left out."""
 
@@ -122,8 +123,9 @@ def analyse(run: RunData) -> RunReport:
     """Pure."""
     times = [change.time_ms for change in run.nodes] + [move.time_ms for move in run.moves]
     report = RunReport(run=run.name, began_ms=min(times, default=0), end_ms=run.end_ms)
-    report.acknowledged = sum(int(acks.times.size) for acks in run.acks.values())
-    report.refused = run.lost_errors + sum(int(acks.errors.size) for acks in run.acks.values())
+    if run.has_history:
+        report.acknowledged = sum(int(acks.times.size) for acks in run.acks.values())
+        report.refused = run.lost_errors + sum(int(acks.errors.size) for acks in run.acks.values())
     found = _failures(run, report)
     found.sort(key=lambda failure: (failure.began_ms, failure.node))
     for number, failure in enumerate(found, start=1):

@@ -97,6 +97,8 @@ class RunData:
     injected: list[Injected] = field(default_factory=list)
     acks: dict[tuple[str, int], Acks] = field(default_factory=dict)
     end_ms: int = 0
+    has_history: bool = False
+    """Whether some client's history is there: without one nobody knows what was acknowledged."""
     lost_errors: int = 0
     """Records that were refused and of which nobody knows the partition."""
 
@@ -244,7 +246,9 @@ def _read_histories(run: RunData, paths: Sequence[str]) -> None:
         for line in read_history(path):
             if isinstance(line, Injected):
                 run.injected.append(line)
-            elif isinstance(line, Sent) and line.partition < 0:
+                continue
+            run.has_history = True
+            if isinstance(line, Sent) and line.partition < 0:
                 run.lost_errors += 1
             elif line.time_ms >= 0:
                 (errors if line.offset < 0 else times).setdefault((line.topic, line.partition), []).append(line.time_ms)

@@ -7,6 +7,7 @@ one of its fixtures. Each worker of pytest-xdist has a cluster of its own.
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 SHARED: Final = ("kafka_cluster", "kafka_bootstrap_servers", "kafka_topic", "kafka_admin", "kafka_chaos")
 """Fixtures of the session's cluster."""
 WATCHED: Final = "_kafka_watch"
+_PACKAGE: Final = "kraftlite.testing"
+_ASYNC_MARKERS: Final = ("asyncio", "anyio", "trio")
 WATCH: Final = pytest.StashKey["Watch"]()
 MAX_NAME: Final = 150
 """Characters of a test's name that its topic gets; Kafka allows 249 in all."""
@@ -76,6 +79,29 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     _wish(item)  # a wrong marker is an error even of a test without a topic
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test of a module that uses `kraftlite.testing` where no plugin for asyncio has taken it in hand.
+
+    pytest itself refuses such tests, and pytest-asyncio runs only those that are marked, unless its mode is auto.
+    """
+    function = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(function) or any(pyfuncitem.get_closest_marker(name) for name in _ASYNC_MARKERS):
+        return None
+    if not any(_is_ours(value) for value in vars(pyfuncitem.module).values()):
+        return None
+    import asyncio
+
+    names = inspect.signature(function).parameters
+    asyncio.run(function(**{name: value for name, value in pyfuncitem.funcargs.items() if name in names}))
+    return True
+
+
+def _is_ours(value: object) -> bool:
+    name = getattr(value, "__name__" if inspect.ismodule(value) else "__module__", None)
+    return isinstance(name, str) and (name == _PACKAGE or name.startswith(f"{_PACKAGE}."))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -289,3 +289,31 @@ def test_nothing_is_imported_before_it_is_used(pytester: pytest.Pytester) -> Non
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     with pytest.raises(AttributeError, match="no attribute 'Clutser'"):
         _ = kraftlite.testing.Clutser  # type: ignore[attr-defined]
+
+
+ASYNC_TEST = """
+    from kraftlite.testing import Cluster, other_than
+
+    async def test_an_order_survives_the_death_of_its_leader():
+        async with Cluster(controllers=1, brokers=3) as c:
+            await c.create_topic("orders", partitions=1, replication_factor=3)
+            leader = c.leader("orders")
+            c.kill(leader)
+            await c.wait_for(topic="orders", leader=other_than(leader))
+
+    async def test_that_fails(kafka_topic):
+        assert kafka_topic.startswith("x")
+"""
+
+
+@pytest.mark.parametrize("options", [("-p", "no:asyncio"), ("-o", "asyncio_mode=strict"), ("-o", "asyncio_mode=auto")], ids=str)
+def test_async_tests_run_whether_or_not_there_is_a_plugin_for_them(pytester: pytest.Pytester, options: tuple[str, str]) -> None:
+    pytester.makepyfile(ASYNC_TEST)
+    result = run_apart(pytester) if "no:asyncio" in options else run(pytester, *options)
+    result.assert_outcomes(passed=1, failed=1)
+
+
+def test_async_tests_of_others_are_left_to_their_plugins(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("async def test_elsewhere():\n    assert True\n")
+    result = run_apart(pytester)
+    result.assert_outcomes(failed=1)

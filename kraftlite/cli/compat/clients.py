@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import click
 
 from kraftlite.cli.compat.tool import UsageError, check_properties, key_values
 from kraftlite.local.client import client_config
@@ -79,7 +82,8 @@ def producer(bootstrap: str, values: Mapping[str, Any]) -> Any:
     """A librdkafka producer that hashes keys as Java's does. UsageError for properties that it does not take."""
     from confluent_kafka import Producer
 
-    config: dict[str, Any] = {**client_config(bootstrap), "partitioner": "murmur2_random", **values}
+    quiet = {**client_config(bootstrap), "error_cb": _Connection(bootstrap)}
+    config: dict[str, Any] = {**quiet, "partitioner": "murmur2_random", **values}
     if str(values.get("acks", "all")) in ("all", "-1") and "retries" not in values:
         config.setdefault("enable.idempotence", True)  # as Java's producer by default
     return _made(Producer, config)
@@ -88,7 +92,24 @@ def producer(bootstrap: str, values: Mapping[str, Any]) -> Any:
 def consumer(bootstrap: str, values: Mapping[str, Any]) -> Any:
     from confluent_kafka import Consumer
 
-    return _made(Consumer, {**client_config(bootstrap), **values})
+    return _made(Consumer, {**client_config(bootstrap), "error_cb": _Connection(bootstrap), **values})
+
+
+class _Connection:
+    """Says on standard error that no broker can be reached, as Kafka's clients do, and not more often than every ten seconds.
+
+    librdkafka itself goes on trying, in silence.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._next_s = 0.0
+
+    def __call__(self, error: Any) -> None:
+        if error.name() not in ("_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE") or time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + 10
+        click.echo(f"WARN no connection to {self.bootstrap} could be established ({error.str()}): trying again", err=True)
 
 
 def _made(make: Any, config: dict[str, Any]) -> Any:

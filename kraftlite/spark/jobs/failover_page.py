@@ -168,7 +168,11 @@ def _open(height: float, label: str) -> str:
 
 def _run(run: RunReport) -> str:
     began = datetime.fromtimestamp(run.began_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    facts = [began, f"{(run.end_ms - run.began_ms) / 1000:.1f} s", f"{run.acknowledged:,} records acknowledged"]
+    facts = [began, f"{(run.end_ms - run.began_ms) / 1000:.1f} s"]
+    if run.acknowledged is None:
+        facts.append("no history of a client: how many records were acknowledged is not known")
+    else:
+        facts.append(f"{run.acknowledged:,} records acknowledged")
     facts += [f"{run.refused:,} refused"] if run.refused else []
     return "\n".join(
         [

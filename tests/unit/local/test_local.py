@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,7 @@ from kraftlite.local import cluster as local
 from kraftlite.local import process
 from kraftlite.local.layout import plan, write_files
 from kraftlite.local.ports import reserve
-from kraftlite.local.state import LocalCluster, LocalError, default_data_dir, load, save, update_node
+from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, default_data_dir, load, save, update_node
 
 
 @pytest.fixture(autouse=True)
@@ -86,13 +89,6 @@ def test_what_is_saved_is_loaded(cluster: LocalCluster) -> None:
     assert found.bootstrap_servers.count(",") == 2
     with pytest.raises(LocalError, match="no node 9"):
         found.node(9)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"nodes": [1]}', '{"nodes": [], "data_dir": "x", "surplus": 1}'])
-def test_a_damaged_state_file_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "cluster.json").write_text(text)
-    with pytest.raises(LocalError, match=r"cluster\.json cannot be used"):
-        load(tmp_path)
 
 
 def test_no_cluster(tmp_path: Path) -> None:
@@ -191,3 +187,54 @@ def test_replacing_a_value_keeps_the_rest(cluster: LocalCluster) -> None:
     changed = update_node(Path(cluster.data_dir), 5, pid=1, mark="x")
     assert changed.node(5) == replace(cluster.node(5), pid=1, mark="x")
     assert changed.node(4) == cluster.node(4)
+
+
+def described(directory: Path) -> dict[str, Any]:
+    """A cluster.json as `up` writes it."""
+    found = plan(directory, controllers=1, brokers=1, combined=True)
+    save(found)
+    raw: dict[str, Any] = json.loads((directory / STATE_NAME).read_text())
+    return raw
+
+
+def elsewhere(raw: dict[str, Any]) -> None:
+    raw["nodes"][0]["directory"] = "/etc"
+
+
+def not_directly(raw: dict[str, Any]) -> None:
+    raw["nodes"][0]["directory"] += "/../.."
+
+
+FOREIGN: dict[str, tuple[Any, str]] = {
+    "another program's": (lambda raw: raw.update(name="my-service"), "the cluster has the field 'name', which is not known"),
+    "no nodes": (lambda raw: raw.update(nodes=[]), "it has no nodes"),
+    "nodes of another kind": (lambda raw: raw.update(nodes=[3]), "a node is int, not an object"),
+    "no list of nodes": (lambda raw: raw.update(nodes=1), "the cluster has a wrong nodes"),
+    "a field is missing": (lambda raw: raw.pop("cluster_id"), "the cluster has no cluster_id"),
+    "a field of another type": (lambda raw: raw["nodes"][0].update(pid="12"), "a node has a wrong pid"),
+    "an id that is none": (lambda raw: raw["nodes"][0].update(id=True), "a node has a wrong id"),
+    "an unknown role": (lambda raw: raw["nodes"][0].update(roles=["king"]), "allowed are broker and controller"),
+    "an address that is none": (lambda raw: raw["nodes"][0].update(kafka="x:1,evil:9"), "allowed is host:port"),
+    "a directory elsewhere": (elsewhere, "node 1 is in /etc, not in"),
+    "a directory with dots": (not_directly, "a cluster cannot be moved"),
+    "two of one id": (lambda raw: raw["nodes"].append(dict(raw["nodes"][0])), "two of its nodes have the same id"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_description_is_refused_in_words(tmp_path: Path, change: Any, words: str) -> None:
+    raw = described(tmp_path)
+    change(raw)
+    (tmp_path / STATE_NAME).write_text(json.dumps(raw))
+    with pytest.raises(LocalError, match=re.escape(words)):
+        load(tmp_path)
+
+
+NO_DESCRIPTIONS = {"empty": "", "no fields": "{}", "list": "[]", "null": "null", "torn": "{", "deep": "[" * 100_000}
+
+
+@pytest.mark.parametrize("text", NO_DESCRIPTIONS.values(), ids=NO_DESCRIPTIONS)
+def test_what_is_no_description_is_refused_in_words(tmp_path: Path, text: str) -> None:
+    (tmp_path / STATE_NAME).write_text(text)
+    with pytest.raises(LocalError, match="does not describe a local cluster of kraftlite"):
+        load(tmp_path)

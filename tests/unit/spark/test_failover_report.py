@@ -186,7 +186,10 @@ def test_without_histories_the_trace_says_when_it_began(tmp_path: Path) -> None:
     run.event(KILLED + 7, 6, "fetcher.request_failed", leader_id=5, error="of another node")
     run.event(29_120, 5, "partition.first_produce_acknowledged", tp=["orders", 0], leader_epoch=0, offset=1)
     run.event(29_150, 5, "partition.first_produce_acknowledged", tp=["orders", 0], leader_epoch=1, offset=9)
-    first, second = report(run.write()).runs[0].failures
+    found = report(run.write()).runs[0]
+    first, second = found.failures
+    assert (found.acknowledged, found.refused) == (None, None)  # unknown is not 0
+    assert "how many records were acknowledged is not known" in page([found], [], [])
     assert (first.event, first.source, first.began_ms) == ("fenced", "trace", KILLED + 5)
     assert spans(first) == (8994, 8995, 9145, 16_495)
     assert (second.event, second.source, second.began_ms, second.node) == ("replaced", "trace", 30_000, 1)

@@ -1,0 +1,83 @@
+"""Whom the command line finds behind an address, and what it says of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from kraftlite.local import client
+
+
+@contextmanager
+def server(answer: bytes | None, *, speaks_first: bool = False) -> Iterator[str]:
+    """An address that answers every connection with these bytes, or, for None, takes it and says nothing."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    taken: list[socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            taken.append(connection)
+            if answer is not None:
+                with suppress(OSError):  # the client may have gone already
+                    if not speaks_first:
+                        connection.recv(100)
+                    connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        for connection in taken:
+            connection.close()
+        thread.join(5)
+
+
+SETTINGS = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)
+
+
+@pytest.mark.parametrize(
+    ("answer", "first", "words"),
+    [
+        (SETTINGS, True, "it speaks gRPC, which nodes talk to one another; clients need a broker's Kafka listener"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False, "it speaks HTTP"),
+        (b"\x15\x03\x01\x00\x02\x02\x50", False, "it speaks TLS"),
+        (b"SSH-2.0-x\r\n", True, "its answer begins with 0x5353482d"),
+        (b"", False, "it closed the connection without an answer"),
+    ],
+    ids=["gRPC", "HTTP", "TLS", "SSH", "closed"],
+)
+def test_what_is_no_broker_is_named(answer: bytes, first: bool, words: str) -> None:
+    with server(answer, speaks_first=first) as address, pytest.raises(client.ClientError) as refused:
+        client.reach(address, timeout_s=0)
+    assert str(refused.value).startswith(f"no broker answered ({address}: ") and words in str(refused.value)
+
+
+def test_a_port_that_is_silent_is_named() -> None:
+    with server(None) as address, pytest.raises(client.ClientError, match="it takes connections and answers nothing"):
+        client.reach(address, timeout_s=0, probe_s=0.2)
+
+
+def test_a_broker_is_found_among_others() -> None:
+    answer = (10).to_bytes(4, "big") + bytes(10)
+    with server(SETTINGS, speaks_first=True) as wrong, server(answer) as right:
+        client.reach(f"{wrong},{right}", timeout_s=0)
+
+
+def test_a_small_answer_is_not_taken_for_grpc() -> None:
+    """An answer of 18 · 256 + 4 bytes begins with the bytes of HTTP/2's first frame."""
+    size = 0x1204
+    answer = size.to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes(size - 4)
+    with server(answer) as address:
+        client.reach(address, timeout_s=0)
