@@ -145,6 +145,30 @@ def start(config: Path | None, override: tuple[str, ...]) -> None:
     sys.exit(serve.run(None if config is None else str(config), pairs(override, "--override")))
 
 
+@click.command("keys")
+@click.argument("words", nargs=-1, metavar="[PART]…")
+@output_option
+def config_keys(words: tuple[str, ...], output: str) -> None:
+    """List each configuration key of a node: whether it is applied, in part, without effect, or refused, and why.
+
+    With PART only the keys that contain one of these parts: kraftlite config keys quota ssl
+    """
+    from kraftlite.model.config_effects import EFFECTS
+
+    chosen = {name: found for name, found in EFFECTS.items() if not words or any(word in name for word in words)}
+    if words and not chosen:
+        raise click.ClickException(f"no configuration key contains {' or '.join(words)}")
+    if output == "json":
+        print_json(
+            [
+                {"key": name, "effect": str(it.rule.effect), "default": it.default, "words": it.rule.words}
+                for name, it in chosen.items()
+            ]
+        )
+    else:
+        print_table(("KEY", "EFFECT", "WHY"), [(name, str(it.rule.effect), it.rule.words) for name, it in chosen.items()])
+
+
 def _formatted_as(loaded: ServerConfig) -> str | None:
     from kraftlite.config.properties import parse_properties
 

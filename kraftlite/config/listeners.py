@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.messages.controller import ListenerInfo
 
 KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -23,9 +24,9 @@ DEFAULT_PROTOCOLS: Mapping[str, str] = {**{name: name for name in PROTOCOLS}, "R
 DERIVED_LISTENER = "REPLICATION"
 DERIVED_PORT_STEP = 100
 
-_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([^:\[\]]*)):(-?[0-9]+)\Z")
-_VOTER = re.compile(r"([0-9]+)@(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]+)\Z")
-_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]+)\Z")
+_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([^:\[\]]*)):(-?[0-9]{1,6})\Z")
+_VOTER = re.compile(r"([0-9]{1,10})@(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]{1,6})\Z")
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]{1,6})\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,19 +119,23 @@ def _same_address(one: str, other: str) -> bool:
 def parse_voters(items: Sequence[str], problems: list[str]) -> tuple[QuorumVoter, ...]:
     """`id@host:port` entries (RF-58)."""
     found: list[QuorumVoter] = []
+    ids: set[NodeId] = set()
+    addresses: set[Endpoint] = set()
     for item in items:
         match = _VOTER.match(item)
-        if match is None or not 1 <= int(match[4]) <= 65535:
+        if match is None or not 1 <= int(match[4]) <= 65535 or int(match[1]) > MAX_INT32:
             problems.append(f"controller.quorum.voters: {item}: allowed is id@host:port, for example 1@localhost:9093")
             continue
         host = match[2] or match[3]
         if host == "0.0.0.0":
             problems.append(f"controller.quorum.voters: {item}: 0.0.0.0 is not an address that other nodes can reach")
         voter = QuorumVoter(node_id=NodeId(int(match[1])), endpoint=Endpoint(host, int(match[4])))
-        if any(voter.node_id == other.node_id for other in found):
+        if voter.node_id in ids:
             problems.append(f"controller.quorum.voters: id {voter.node_id} is there twice")
-        if any(voter.endpoint == other.endpoint for other in found):
+        if voter.endpoint in addresses:
             problems.append(f"controller.quorum.voters: address {voter.endpoint} is there twice")
+        ids.add(voter.node_id)
+        addresses.add(voter.endpoint)
         found.append(voter)
     return tuple(found)
 

@@ -31,7 +31,7 @@ def config(tmp_path: Path) -> Path:
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
         "listeners=PLAINTEXT://localhost:9092,REPLICATION://localhost:9192,CONTROLLER://localhost:9093\n"
         "controller.listener.names=CONTROLLER\ninter.broker.listener.name=REPLICATION\n"
-        f"log.dirs={tmp_path}/a,{tmp_path}/b\n"
+        f"log.dirs={tmp_path}/b\nmetadata.log.dir={tmp_path}/a\n"
     )
     return path
 

@@ -39,7 +39,7 @@ def config(
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"{voter}@localhost:9093",
-        "log.dirs": dirs,
+        "log.dirs": dirs.split(",")[0],
         "metadata.log.dir": "/m",
         **{key.replace("_", "."): value for key, value in extra.items()},
     }
@@ -47,7 +47,9 @@ def config(
         values["inter.broker.listener.name"] = "REPLICATION"
     path = tmp_path / f"server-{node_id}.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-    return load(path)
+    loaded = load(path)
+    # More than one is refused where a node is configured; what is here can do with several already.
+    return replace(loaded, log_dirs=tuple(dirs.split(",")))
 
 
 def formatted(disk: MemDisk, server: ServerConfig, cluster_id: str = CLUSTER, **options: object) -> list[str]:
