@@ -1,8 +1,8 @@
 """Which of Kafka's broker and controller keys have an effect here, which have none, and which are refused because of that.
 
-A key that closes, limits or protects and does nothing yet is refused when it is set to anything but its default: whoever sets it
-relies on it. A key that only tunes machinery that kraftlite does not have is taken, with one warning that lists all of them. A key
-of `BROKER_CONFIGS` that no row here names is applied; tests hold that code reads it, and that each key of Kafka is in one class.
+A key that closes, limits or protects and does nothing yet is refused when it is set to anything but its default: who sets it
+relies on it. A key that only tunes machinery that is not there is taken, with one warning that lists all of them. A key of
+`BROKER_CONFIGS` that no row here names is applied; tests hold that code reads it, and that each key of Kafka is in one class.
 Source: Kafka 4.3's broker configuration reference for names and defaults; docs/DIFFERENCES.md shows this table.
 """
 
@@ -28,7 +28,7 @@ class Effect(StrEnum):
 class Rule:
     """What becomes of some keys. `words`: of REFUSED what is not supported and what to do; of the others what happens instead.
 
-    `dynamic`: the effect of setting it through the admin API, where it is another one. `title`: the keys' common name in documents.
+    `dynamic`: the effect of setting it through the admin API, where it is another one. `title`: what the keys have in common.
     """
 
     effect: Effect
@@ -261,8 +261,8 @@ _NONE: Final[tuple[tuple[str, str, str], ...]] = (
         "Metrics and telemetry",
         "see kraftlite.metrics.port",
         """
-        metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms kafka.metrics.polling.interval.secs=10
-        telemetry.max.bytes=1048576 confluent.support.metrics.enable
+        metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        kafka.metrics.polling.interval.secs=10 telemetry.max.bytes=1048576 confluent.support.metrics.enable
         """,
     ),
     (
