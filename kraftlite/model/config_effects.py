@@ -207,10 +207,19 @@ _NOT_LIVE: Final = (
     "max.connections max.connections.per.ip log.cleaner.io.max.bytes.per.second",
 )
 
+_TUNED_AT_START: Final = (
+    "Tuned from the file only",
+    "applied when the node starts; set through the admin API it is stored and not applied",
+    """
+    num.replica.fetchers num.recovery.threads.per.data.dir log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
+    log.cleaner.backoff.ms
+    """,
+)
+
 _IN_PART: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "Thread counts of the log cleaner",
-        "one thread compacts; the number only says how large the key map must be",
+        "one thread compacts; the number only says how large the key map must be, in the file",
         "log.cleaner.threads",
     ),
     (
@@ -357,6 +366,8 @@ def _rules() -> Iterator[tuple[Rule, str]]:
     yield Rule(Effect.REFUSED, title, words, dynamic=Effect.NONE), names
     title, words, names = _NOT_LIVE
     yield Rule(Effect.APPLIED, title, words, dynamic=Effect.REFUSED), names
+    title, words, names = _TUNED_AT_START
+    yield Rule(Effect.APPLIED, title, words, dynamic=Effect.NONE), names
 
 
 def _effects() -> Iterator[tuple[str, KeyEffect]]:
@@ -435,3 +446,11 @@ def dynamic_refusal(name: str, text: str) -> str | None:
     if found is None or (found.rule.dynamic or found.rule.effect) is not Effect.REFUSED or not found.departs(text):
         return None
     return f"{name} would have no effect: {found.rule.words}"
+
+
+def without_dynamic_effect(name: str) -> str | None:
+    """Why this key, set while the node runs, is stored and does nothing; None when it does something, or nobody knows."""
+    found = effect_of(name)
+    if found is None or (found.rule.dynamic or found.rule.effect) is not Effect.NONE:
+        return None
+    return found.rule.words

@@ -262,3 +262,14 @@ def test_of_the_files_for_one_role_only_the_quorum_is_refused(tmp_path: Path, ro
     assert [told.partition("=")[0] for told in found.problems] == ["controller.quorum.bootstrap.servers"]
     path.write_text(text + "controller.quorum.voters=1@localhost:9093\n" + ("node.id=2\n" if role == "broker" else ""))
     assert load(path).problems == ()
+
+
+def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> None:
+    """A dynamic key is a default of topics, which follow at once; or it has a word about what setting it does."""
+    live = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)} | {"producer.id.expiration.ms"}
+    silent = [
+        name
+        for name, key in BROKER_CONFIGS.items()
+        if key.dynamic != "read-only" and name not in live and not EFFECTS[name].rule.words
+    ]
+    assert silent == []
