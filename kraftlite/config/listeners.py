@@ -37,6 +37,10 @@ class QuorumVoter:
     endpoint: Endpoint
 
 
+def _short(item: str) -> str:
+    return item if len(item) <= 100 else item[:100] + "…"
+
+
 def is_grpc(listener: ListenerInfo) -> bool:
     return listener.security_protocol in GRPC_PROTOCOLS
 
@@ -48,7 +52,7 @@ def parse_protocol_map(items: Sequence[str], problems: list[str]) -> dict[str, s
         name, _, protocol = item.partition(":")
         if not name or protocol.upper() not in PROTOCOLS:
             problems.append(
-                f"listener.security.protocol.map: {item}: allowed is NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
+                f"listener.security.protocol.map: {_short(item)}: allowed is NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
             )
             continue
         found[name.upper()] = protocol.upper()
@@ -68,20 +72,21 @@ def parse_listeners(
         match = _LISTENER.match(item)
         if match is None or not 0 <= int(match[4]) <= 65535:
             problems.append(
-                f"{key}: {item}: allowed is NAME://host:port with a port between 0 and 65535, for example PLAINTEXT://:9092"
+                f"{key}: {_short(item)}: allowed is NAME://host:port with a port between 0 and 65535, for example PLAINTEXT://:9092"
             )
             continue
         name = match[1].upper()
         protocol = _protocol(name, protocols, controller_names)
         if protocol is None:
             problems.append(
-                f"{key}: {item}: listener.security.protocol.map has no protocol for {name}; "
+                f"{key}: {_short(item)}: listener.security.protocol.map has no protocol for {name}; "
                 f"allowed is one of {', '.join(PROTOCOLS)}"
             )
             continue
         if protocol not in SUPPORTED_PROTOCOLS:
             problems.append(
-                f"{key}: {item}: protocol {protocol} is not supported yet; allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
+                f"{key}: {_short(item)}: protocol {protocol} is not supported yet; "
+                f"allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
             )
         host = match[2] if match[2] is not None else match[3]
         found.append(ListenerInfo(name=name, host=host, port=int(match[4]), security_protocol=protocol))
@@ -124,11 +129,11 @@ def parse_voters(items: Sequence[str], problems: list[str]) -> tuple[QuorumVoter
     for item in items:
         match = _VOTER.match(item)
         if match is None or not 1 <= int(match[4]) <= 65535 or int(match[1]) > MAX_INT32:
-            problems.append(f"controller.quorum.voters: {item}: allowed is id@host:port, for example 1@localhost:9093")
+            problems.append(f"controller.quorum.voters: {_short(item)}: allowed is id@host:port, for example 1@localhost:9093")
             continue
         host = match[2] or match[3]
         if host == "0.0.0.0":
-            problems.append(f"controller.quorum.voters: {item}: 0.0.0.0 is not an address that other nodes can reach")
+            problems.append(f"controller.quorum.voters: {_short(item)}: 0.0.0.0 is not an address that other nodes can reach")
         voter = QuorumVoter(node_id=NodeId(int(match[1])), endpoint=Endpoint(host, int(match[4])))
         if voter.node_id in ids:
             problems.append(f"controller.quorum.voters: id {voter.node_id} is there twice")
@@ -146,7 +151,7 @@ def parse_addresses(key: str, items: Sequence[str], problems: list[str]) -> tupl
     for item in items:
         match = _ADDRESS.match(item)
         if match is None or not 1 <= int(match[3]) <= 65535:
-            problems.append(f"{key}: {item}: allowed is host:port, for example localhost:9093")
+            problems.append(f"{key}: {_short(item)}: allowed is host:port, for example localhost:9093")
             continue
         found.append(Endpoint(match[1] or match[2], int(match[3])))
     return tuple(found)

@@ -5,7 +5,7 @@ Source: BL-25, RF-58; behaviours, "Cross-checks enforced at start".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,10 @@ def resolve(
         "controller.quorum.bootstrap.servers", typed.get("controller.quorum.bootstrap.servers", ()), problems
     )
     if not voters and not typed.get("controller.quorum.voters"):
-        voters = _only_voter(node_id, roles, bootstrap, listeners, controller_names)
+        own_names = {item.host for item in (*listeners, *explicit) if item.name in controller_names}
+        if len(bootstrap) == 1 and not _is_loopback(bootstrap[0].host):
+            own_names.add(hostname())
+        voters = _only_voter(node_id, roles, bootstrap, listeners, controller_names, own_names)
     _check_quorum(typed, node_id, roles, voters, listeners, controller_names, problems, warnings)
     _check_numbers(typed, problems)
     log_dirs = _log_dirs(typed, problems)
@@ -267,15 +270,20 @@ def _only_voter(
     bootstrap: Sequence[Endpoint],
     listeners: Sequence[ListenerInfo],
     controller_names: Names,
+    own_names: Collection[str],
 ) -> tuple[QuorumVoter, ...]:
     """A node that is broker and controller, and names only itself as the quorum's bootstrap server: what Kafka 4's own
-    server.properties says, and `kafka-storage format --standalone` makes a quorum of. It is the only voter."""
+    server.properties says. It is the only voter. A server under another name or port than its own may be another node's."""
     own = next((listener for listener in listeners if listener.name in controller_names), None)
     if node_id is None or own is None or len(bootstrap) != 1 or set(roles) != {"broker", "controller"}:
         return ()
-    if bootstrap[0].port != own.port:
+    if bootstrap[0].port != own.port or not (_is_loopback(bootstrap[0].host) or bootstrap[0].host in own_names):
         return ()
     return (QuorumVoter(node_id=NodeId(node_id), endpoint=bootstrap[0]),)
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _check_quorum(

@@ -269,7 +269,7 @@ def _unusable(key: str, text: str) -> str | None:
         return f"{_short(key)} has {len(text)} characters; allowed are at most {MAX_VALUE_LENGTH}"
     for where, found in (("its name", _UNPRINTABLE.search(key)), ("its value", _UNPRINTABLE.search(text))):
         if found is not None:
-            return f"{_short(key)!r}: {where} contains the control character U+{ord(found.group()):04X}, which no setting needs"
+            return f"{_short(key)}: {where} contains the control character U+{ord(found.group()):04X}, which no setting needs"
     return None
 
 
@@ -308,7 +308,8 @@ def _first(lines: Sequence[str], what: str) -> list[str]:
 
 
 def _short(key: str) -> str:
-    return key if len(key) <= 100 else key[:100] + "…"
+    text = key if key.isprintable() else repr(key)
+    return text if len(text) <= 100 else text[:100] + "…"
 
 
 def _hostname() -> str:

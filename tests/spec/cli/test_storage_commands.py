@@ -133,3 +133,40 @@ def test_config_explain_says_where_values_come_from(run: Run, config: Path) -> N
     broken = run("config", "explain", "-c", config, "--override", "num.partitions=x")
     assert broken.exit_code == 1
     assert "problem: num.partitions=x" in broken.output
+
+
+KAFKAS = """process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+"""
+
+
+@pytest.mark.parametrize(
+    "option", [("--standalone",), ("--no-initial-controllers",), ("--initial-controllers", "1@localhost:9093:x")]
+)
+def test_options_of_a_dynamic_quorum_are_refused(run: Run, tmp_path: Path, option: tuple[str, ...]) -> None:
+    """They would make a static quorum of one that elects itself, which others cannot join."""
+    path = tmp_path / "server.properties"
+    path.write_text(f"{KAFKAS}log.dirs={tmp_path}/data\n")
+    refused = run("compat", "kafka-storage", "format", "-t", ID, "-c", path, *option)
+    assert refused.exit_code == 1
+    assert f"{option[0]}: dynamic quorums are not supported yet; list every controller" in refused.output
+    assert "Traceback" not in refused.output and not (tmp_path / "data").exists()
+    assert run("compat", "kafka-storage", "format", "-t", ID, "-c", path).exit_code == 0
+
+
+def test_options_of_a_dynamic_quorum_with_static_voters(run: Run, config: Path, tmp_path: Path) -> None:
+    refused = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--standalone")
+    assert refused.exit_code == 1 and "you cannot specify controller.quorum.voters" in refused.output
+    assert not (tmp_path / "a").exists()
+    assert run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--no-initial-controllers").exit_code == 0, "as Kafka"
+
+
+@pytest.mark.parametrize(("level", "status"), [("0", 0), ("1", 1)])
+def test_the_feature_of_dynamic_quorums(run: Run, config: Path, level: str, status: int) -> None:
+    done = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--feature", f"kraft.version={level}")
+    assert done.exit_code == status
+    assert ("dynamic quorums are not supported yet" in done.output) == bool(status)
