@@ -275,7 +275,7 @@ def _unusable(key: str, text: str) -> str | None:
 
 def _unknown(raw: Mapping[str, str], sources: Mapping[str, str]) -> list[str]:
     """Kafka only warns of a key that it does not know: a plug-in may. What was probably meant is said."""
-    lines = []
+    lines: list[str] = []
     for key in raw:
         if effect_of(key) is None:
             # Comparing costs: not for a file full of something else.

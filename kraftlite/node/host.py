@@ -47,7 +47,12 @@ class Host:
         register_gauges(metrics, node)
         self.tracer.add_sink(metrics)
         self.server = MetricsServer(metrics)
-        endpoint = await self.server.start(config.get_text("kraftlite.metrics.host"), int(port))
+        host = config.get_text("kraftlite.metrics.host")
+        try:
+            endpoint = await self.server.start(host, int(port))
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise OSError(f"kraftlite.metrics.port={port} of {host or 'all addresses'}: {reason or error}") from None
         self.tracer.emit(ListenerOpened(listener="METRICS", endpoint=str(endpoint)))
 
     async def close(self) -> None:
