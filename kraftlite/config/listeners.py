@@ -24,9 +24,9 @@ DEFAULT_PROTOCOLS: Mapping[str, str] = {**{name: name for name in PROTOCOLS}, "R
 DERIVED_LISTENER = "REPLICATION"
 DERIVED_PORT_STEP = 100
 
-_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([^:\[\]]*)):(-?[0-9]{1,6})\Z")
-_VOTER = re.compile(r"([0-9]{1,10})@(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]{1,6})\Z")
-_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]{1,6})\Z")
+_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([A-Za-z0-9_.%-]*)):(-?[0-9]{1,6})\Z")
+_VOTER = re.compile(r"([0-9]{1,10})@(?:\[([0-9a-fA-F:%.]+)\]|([A-Za-z0-9_.%-]+)):([0-9]{1,6})\Z")
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:%.]+)\]|([A-Za-z0-9_.%-]+)):([0-9]{1,6})\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,13 @@ class QuorumVoter:
 
     node_id: NodeId
     endpoint: Endpoint
+
+
+def _is_name(host: str | None) -> bool:
+    """Whether it can be looked up at all: parts of 1 to 63 characters, 253 in all (RFC 1035). None, an IPv6 address, and "" pass."""
+    if not host:
+        return True
+    return len(host) <= 253 and all(0 < len(part) <= 63 for part in host.removesuffix(".").split("."))
 
 
 def _short(item: str) -> str:
@@ -70,7 +77,7 @@ def parse_listeners(
     found: list[ListenerInfo] = []
     for item in items:
         match = _LISTENER.match(item)
-        if match is None or not 0 <= int(match[4]) <= 65535:
+        if match is None or not 0 <= int(match[4]) <= 65535 or not _is_name(match[3]):
             problems.append(
                 f"{key}: {_short(item)}: allowed is NAME://host:port with a port between 0 and 65535, for example PLAINTEXT://:9092"
             )
@@ -128,7 +135,7 @@ def parse_voters(items: Sequence[str], problems: list[str]) -> tuple[QuorumVoter
     addresses: set[Endpoint] = set()
     for item in items:
         match = _VOTER.match(item)
-        if match is None or not 1 <= int(match[4]) <= 65535 or int(match[1]) > MAX_INT32:
+        if match is None or not 1 <= int(match[4]) <= 65535 or int(match[1]) > MAX_INT32 or not _is_name(match[3]):
             problems.append(f"controller.quorum.voters: {_short(item)}: allowed is id@host:port, for example 1@localhost:9093")
             continue
         host = match[2] or match[3]
@@ -150,7 +157,7 @@ def parse_addresses(key: str, items: Sequence[str], problems: list[str]) -> tupl
     found: list[Endpoint] = []
     for item in items:
         match = _ADDRESS.match(item)
-        if match is None or not 1 <= int(match[3]) <= 65535:
+        if match is None or not 1 <= int(match[3]) <= 65535 or not _is_name(match[2]):
             problems.append(f"{key}: {_short(item)}: allowed is host:port, for example localhost:9093")
             continue
         found.append(Endpoint(match[1] or match[2], int(match[3])))

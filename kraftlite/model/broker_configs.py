@@ -272,7 +272,7 @@ _GROUPS: tuple[_Row, ...] = (
     ("offsets.topic.num.partitions", _I, "50", _POSITIVE, _RO, "Partitions of __consumer_offsets."),
     ("offsets.topic.replication.factor", _SHORT, "3", _POSITIVE, _RO, "Replicas of __consumer_offsets."),
     ("offsets.topic.segment.bytes", _I, "104857600", _POSITIVE, _RO, "Segments of __consumer_offsets."),
-    ("offsets.topic.compression.codec", _I, "0", _NATURAL, _RO, "Codec of __consumer_offsets."),
+    ("offsets.topic.compression.codec", _I, "0", between(0, 4), _RO, "Codec of __consumer_offsets."),
     ("offsets.load.buffer.size", _I, "5242880", _POSITIVE, _RO, "Read size when offsets are loaded."),
     ("offsets.retention.minutes", _I, "10080", _POSITIVE, _RO, "How long offsets of an empty group are kept."),
     ("offsets.retention.check.interval.ms", _L, "600000", _POSITIVE, _RO, "Period of looking for such offsets."),
