@@ -18,7 +18,7 @@ from kraftlite.runtime.trace import TraceEvent
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MAX_REQUEST_BYTES = 8 * 1024
-_MAX_CONNECTIONS = 32
+MAX_CONNECTIONS = 32
 """At once; a board and a few Prometheus need one each. For one more the oldest that has not asked yet is closed."""
 _REQUEST_TIMEOUT_S = 5.0
 _ANSWER_TIMEOUT_S = 10.0
@@ -114,9 +114,18 @@ class MetricsServer:
     every half second.
     """
 
-    def __init__(self, metrics: Metrics, *, request_timeout_s: float = _REQUEST_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        request_timeout_s: float = _REQUEST_TIMEOUT_S,
+        answer_timeout_s: float = _ANSWER_TIMEOUT_S,
+        fresh_s: float = _FRESH_S,
+    ) -> None:
         self._metrics = metrics
         self._request_timeout_s = request_timeout_s
+        self._answer_timeout_s = answer_timeout_s
+        self._fresh_s = fresh_s
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._silent: dict[asyncio.StreamWriter, None] = {}
@@ -143,7 +152,7 @@ class MetricsServer:
         return len(self._open)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= _MAX_CONNECTIONS:
+        if len(self._open) >= MAX_CONNECTIONS:
             oldest = next(iter(self._silent), writer)
             self._forget(oldest)
             oldest.transport.abort()
@@ -156,7 +165,7 @@ class MetricsServer:
             answer = await self._answer(reader)
             self._silent.pop(writer, None)
             writer.write(answer)
-            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(self._answer_timeout_s):
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
             writer.transport.abort()
@@ -186,7 +195,7 @@ class MetricsServer:
 
     def _fresh_page(self) -> bytes:
         now = asyncio.get_running_loop().time()
-        if now - self._made_at >= _FRESH_S:
+        if now - self._made_at >= self._fresh_s:
             self._page, self._made_at = self._metrics.render(), now
         return self._page
 

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kraftlite.obs import metrics as module
-from kraftlite.obs.metrics import Metrics, MetricsServer
+from kraftlite.obs.metrics import MAX_CONNECTIONS, Metrics, MetricsServer
 
 GOOD = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -103,17 +102,27 @@ async def test_many_silent_connections_do_not_keep_out_who_asks(server: tuple[Me
     opened: list[asyncio.StreamWriter] = []
     for number in range(300):
         opened.append((await asyncio.open_connection("127.0.0.1", port))[1])
-        assert made.connection_count <= module._MAX_CONNECTIONS
+        assert made.connection_count <= MAX_CONNECTIONS
         if number % 50 == 49:
             assert status(await ask(port, GOOD)) == 200
     for writer in opened:
         writer.close()
 
 
-async def test_who_does_not_read_is_cut_off(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_ANSWER_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(Metrics, "render", lambda self: b"x" * 50_000_000)
-    made = MetricsServer(metrics)
+class Pages(Metrics):
+    """Any page, and how often it was made."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.page, self.made = page, 0
+
+    def render(self) -> bytes:
+        self.made += 1
+        return self.page
+
+
+async def test_who_does_not_read_is_cut_off() -> None:
+    made = MetricsServer(Pages(b"x" * 50_000_000), answer_timeout_s=0.3)
     endpoint = await made.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port, limit=1024)
     writer.write(GOOD)
@@ -124,17 +133,13 @@ async def test_who_does_not_read_is_cut_off(metrics: Metrics, monkeypatch: pytes
     await made.stop()
 
 
-async def test_the_page_is_made_once_for_many_who_ask(server: tuple[MetricsServer, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-
-    def render(self: Metrics) -> bytes:
-        made.append(1)
-        return b"page\n"
-
-    monkeypatch.setattr(Metrics, "render", render)
-    monkeypatch.setattr(module, "_FRESH_S", 60)
-    answers = [await ask(server[1], GOOD) for _ in range(50)]
-    assert {answer.rsplit(b"\r\n", 1)[1] for answer in answers} == {b"page\n"} and len(made) == 1
+async def test_the_page_is_made_once_for_many_who_ask() -> None:
+    pages = Pages(b"page\n")
+    made = MetricsServer(pages, fresh_s=3600)
+    endpoint = await made.start("127.0.0.1", 0)
+    answers = [await ask(endpoint.port, GOOD) for _ in range(50)]
+    assert {answer.rsplit(b"\r\n", 1)[1] for answer in answers} == {b"page\n"} and pages.made == 1
+    await made.stop()
 
 
 async def test_stopping_does_not_wait_for_anybody(metrics: Metrics) -> None:
