@@ -16,7 +16,7 @@ from kraftlite.metadata.records import (
     RemoveTopicRecord,
 )
 from kraftlite.metadata.registrations import PartitionRegistration
-from kraftlite.model.config_effects import is_sensitive, without_dynamic_effect
+from kraftlite.model.config_effects import TOPIC_KEYS_WITHOUT_EFFECT, is_sensitive, without_dynamic_effect
 from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
@@ -24,9 +24,6 @@ from kraftlite.runtime.trace.controller import PartitionRecordAppended, RecordAp
 
 TRACED_RECORDS: Final = 32
 """Records of one batch that are traced one by one, from its beginning; and its last one: a fencing is behind its changes."""
-
-
-_THROTTLED_REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 
 def setting_not_applied(record: MetadataRecord) -> SettingNotApplied | None:
@@ -39,8 +36,8 @@ def setting_not_applied(record: MetadataRecord) -> SettingNotApplied | None:
     reason = None
     if record.resource_type == ConfigResourceType.BROKER:
         reason = without_dynamic_effect(record.name)
-    elif record.resource_type == ConfigResourceType.TOPIC and record.name in _THROTTLED_REPLICAS:
-        reason = "replication is not throttled"
+    elif record.resource_type == ConfigResourceType.TOPIC:
+        reason = TOPIC_KEYS_WITHOUT_EFFECT.get(record.name)
     if reason is None:
         return None
     value = "[hidden]" if is_sensitive(record.name) else record.value

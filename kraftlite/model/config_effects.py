@@ -423,6 +423,18 @@ def _listener_effect(name: str) -> KeyEffect | None:
     return None
 
 
+TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "leader.replication.throttled.replicas": "replication is not throttled",
+    "follower.replication.throttled.replicas": "replication is not throttled",
+    "local.retention.ms": "there is no tiered storage, so all of a log is local",
+    "local.retention.bytes": "there is no tiered storage, so all of a log is local",
+    "remote.log.copy.disable": "there is no tiered storage",
+    "remote.log.delete.on.disable": "there is no tiered storage",
+    "preallocate": "files grow as they are written",
+}
+"""Keys of topics that are stored and do nothing; `remote.storage.enable` is refused."""
+
+
 def is_sensitive(name: str) -> bool:
     """Whether its value must not be shown: a password, or what may be one."""
     key = broker_key_of(name)

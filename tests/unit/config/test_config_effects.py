@@ -10,7 +10,7 @@ import pytest
 
 from kraftlite.config.server import ConfigError, ServerConfig, load
 from kraftlite.model.broker_configs import BROKER_CONFIGS, topic_synonyms
-from kraftlite.model.config_effects import EFFECTS, Effect, dynamic_refusal, effect_of
+from kraftlite.model.config_effects import EFFECTS, TOPIC_KEYS_WITHOUT_EFFECT, Effect, dynamic_refusal, effect_of
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 
 PACKAGE = Path(__file__).parents[3] / "kraftlite"
@@ -272,3 +272,10 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
         if key.dynamic != "read-only" and name not in live and not EFFECTS[name].rule.words
     ]
     assert silent == []
+
+
+def test_each_key_of_a_topic_is_read_or_said_to_have_no_effect(sources: str) -> None:
+    elsewhere = {"unclean.leader.election.enable", "remote.storage.enable"}  # the controller's, and refused
+    fields = {name: name.replace(".", "_") for name in TOPIC_CONFIGS if name not in elsewhere}
+    read = {name for name, field in fields.items() if re.search(rf"\.{field}\b", sources)}
+    assert set(fields) - read == set(TOPIC_KEYS_WITHOUT_EFFECT)
