@@ -20,9 +20,31 @@ NODE = {
     "listeners": "PLAINTEXT://localhost:9092,REPLICATION://localhost:9192,CONTROLLER://localhost:9093",
     "inter.broker.listener.name": "REPLICATION",
 }
-PIECES = (
-    "PLAINTEXT CONTROLLER SSL GRPC REPLICATION :// : , @ localhost 0.0.0.0 [::1] [ ] * true -1 broker 9092 9093 ~ / .".split()
-)
+PIECES = [
+    "PLAINTEXT",
+    "CONTROLLER",
+    "SSL",
+    "GRPC",
+    "REPLICATION",
+    "://",
+    ":",
+    ",",
+    "@",
+    "localhost",
+    "0.0.0.0",
+    "[::1]",
+    "[",
+    "]",
+    "*",
+    "true",
+    "-1",
+    "broker",
+    "9092",
+    "9093",
+    "~",
+    "/",
+    ".",
+]
 PIECE = st.one_of(st.sampled_from(PIECES), st.text(max_size=3))
 VALUES = st.one_of(
     st.text(max_size=30),
