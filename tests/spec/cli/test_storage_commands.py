@@ -170,3 +170,14 @@ def test_the_feature_of_dynamic_quorums(run: Run, config: Path, level: str, stat
     done = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--feature", f"kraft.version={level}")
     assert done.exit_code == status
     assert ("dynamic quorums are not supported yet" in done.output) == bool(status)
+
+
+def test_config_keys_says_what_becomes_of_each_key(run: Run) -> None:
+    found = {item["key"]: item for item in json.loads(run("config", "keys", "-o", "json").output)}
+    assert len(found) > 360
+    assert found["num.partitions"] == {"key": "num.partitions", "effect": "applied", "default": "1", "words": ""}
+    assert found["num.io.threads"]["effect"] == "no effect" and found["num.io.threads"]["words"]
+    listed = run("config", "keys", "authorizer", "super").output.splitlines()
+    assert [line.split()[:2] for line in listed[1:]] == [["authorizer.class.name", "refused"], ["super.users", "refused"]]
+    none = run("config", "keys", "no-such-part")
+    assert none.exit_code == 1 and "no configuration key contains no-such-part" in none.output
