@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +11,6 @@ from kraftlite.cli.compat.features import feature_dependencies, version_mapping
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError
 from kraftlite.cli.features import level_of, level_text
 from kraftlite.metadata.features import KRAFT_VERSION, METADATA_VERSION
-
-if TYPE_CHECKING:
-    from kraftlite.config.server import ServerConfig
 
 
 def _parser() -> Parser:
@@ -67,9 +62,11 @@ def _format(options: argparse.Namespace) -> int:
         raise ToolError("--add-scram: SCRAM credentials are not supported")
     if options.standalone + options.no_initial_controllers + bool(options.initial_controllers) > 1:
         raise UsageError("--standalone, --no-initial-controllers and --initial-controllers exclude one another")
-    _refuse_dynamic_voters(options)
     arguments = ["--config", options.config, "--cluster-id", options.cluster_id]
     arguments += ["--ignore-formatted"] if options.ignore_formatted else []
+    arguments += ["--standalone"] if options.standalone else []
+    arguments += ["--no-initial-controllers"] if options.no_initial_controllers else []
+    arguments += ["--initial-controllers", options.initial_controllers] if options.initial_controllers else []
     release = options.release_version
     for item in options.feature:
         name, equals, text = item.partition("=")
@@ -89,40 +86,6 @@ def _format(options: argparse.Namespace) -> int:
             raise ToolError(str(error)) from None
     arguments += ["--release-version", release] if release else []
     return _invoke(nodes.format_storage, arguments)
-
-
-def _refuse_dynamic_voters(options: argparse.Namespace) -> None:
-    """A quorum of one that elects itself is not what these options ask for: others could not join it."""
-    given = {
-        "--standalone": options.standalone,
-        "--initial-controllers": options.initial_controllers,
-        "--no-initial-controllers": options.no_initial_controllers,
-    }
-    chosen = next((name for name, value in given.items() if value), None)
-    if chosen is None:
-        return
-    has_voters = bool(_configured(options.config).values.get("controller.quorum.voters", "").strip())
-    if chosen == "--no-initial-controllers" and has_voters:
-        return  # a static quorum, and so it is in Kafka
-    if has_voters:
-        raise ToolError(
-            f"{chosen}: you cannot specify controller.quorum.voters ({options.config}) and format the node with it; the voters "
-            "are those, so format without it"
-        )
-    raise ToolError(
-        f"{chosen}: dynamic quorums are not supported yet; list every controller in controller.quorum.voters of {options.config} "
-        "as id@host:port (a combined node that is to stay alone needs nothing but its own controller.quorum.bootstrap.servers), "
-        f"and format without {chosen}"
-    )
-
-
-def _configured(path: str) -> ServerConfig:
-    from kraftlite.config.server import ConfigError, load
-
-    try:
-        return load(path, os.environ, check=False)
-    except ConfigError as error:
-        raise ToolError(f"configuration: {error.problems[0]}") from None
 
 
 def _invoke(command: click.Command, arguments: list[str]) -> int:

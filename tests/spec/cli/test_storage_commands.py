@@ -155,6 +155,9 @@ def test_options_of_a_dynamic_quorum_are_refused(run: Run, tmp_path: Path, optio
     assert refused.exit_code == 1
     assert f"{option[0]}: dynamic quorums are not supported yet; list every controller" in refused.output
     assert "Traceback" not in refused.output and not (tmp_path / "data").exists()
+    own = run("format", "-t", ID, "-c", path, *option)
+    assert own.exit_code == 1 and own.output.removeprefix("Error: ").strip() in refused.output
+    assert not (tmp_path / "data").exists()
     assert run("compat", "kafka-storage", "format", "-t", ID, "-c", path).exit_code == 0
 
 
