@@ -41,7 +41,7 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
         register_controller(metrics, controller.metrics)
     if node.broker is not None:
         _broker_gauges(metrics, node.broker)
-        gauge("kraftlite_client_connections", "Connections of clients that are open.", lambda: node.listeners.connection_count)
+        gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
 
 
 def _leader(node: Node) -> int:
