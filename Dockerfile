@@ -22,7 +22,8 @@ RUN groupadd --gid 1000 kraftlite \
 COPY docker/entrypoint docker/healthy /usr/local/bin/
 ENV PATH=/opt/kraftlite/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
-    KAFKA_LOG_DIRS=/var/lib/kraftlite/data
+    KAFKA_LOG_DIRS=/var/lib/kraftlite/data \
+    KAFKA_KRAFTLITE_METRICS_HOST=0.0.0.0
 WORKDIR /var/lib/kraftlite
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/entrypoint"]

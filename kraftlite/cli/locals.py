@@ -26,13 +26,13 @@ from kraftlite.local import process, state
 
 
 def print_nodes(cluster: state.LocalCluster) -> None:
-    print_table(
-        ("NODE", "ROLES", "PID", "STATE", "KAFKA", "GRPC", "DATA DIRECTORY"),
-        [
-            (node["id"], ",".join(node["roles"]), node["pid"], node["state"], *node["addresses"].values(), node["data_dir"])
-            for node in (found.describe() for found in cluster.nodes)
-        ],
-    )
+    pages = ("metrics",) if any(node.metrics is not None for node in cluster.nodes) else ()
+    addresses = ("kafka", "grpc", *pages)
+    rows = []
+    for node in (found.describe() for found in cluster.nodes):
+        shown = [node["addresses"].get(name) for name in addresses]
+        rows.append((node["id"], ",".join(node["roles"]), node["pid"], node["state"], *shown, node["data_dir"]))
+    print_table(("NODE", "ROLES", "PID", "STATE", *(name.upper() for name in addresses), "DATA DIRECTORY"), rows)
 
 
 @click.command("up")

@@ -72,6 +72,7 @@ _CONFIG = LazyGroup(
         "describe": ("configs", "describe_config", "Values and where they come from."),
         "alter": ("configs", "alter_config", "Set and remove values."),
         "explain": ("nodes", "explain", "Where each value of a node's configuration came from."),
+        "keys": ("nodes", "config_keys", "What each configuration key of Apache Kafka does here."),
     },
 )
 _STORAGE = LazyGroup(

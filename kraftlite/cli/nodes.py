@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,16 +52,28 @@ def random_uuid() -> None:
 @click.option("--cluster-id", "-t", metavar="ID", help="The cluster's id (random-uuid makes one); default: CLUSTER_ID.")
 @click.option("--release-version", "-r", metavar="V", help="The metadata.version to begin with, for example 4.3-IV0.")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted already.")
+@click.option("--standalone", "-s", is_flag=True, hidden=True)
+@click.option("--no-initial-controllers", "-N", is_flag=True, hidden=True)
+@click.option("--initial-controllers", "-I", hidden=True)
 def format_storage(
     config: Path | None,
     override: tuple[str, ...],
     cluster_id: str | None,
     release_version: str | None,
     ignore_formatted: bool,
+    standalone: bool,
+    no_initial_controllers: bool,
+    initial_controllers: str | None,
 ) -> None:
     """Prepare a node's directories for their first start."""
     if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
         raise click.UsageError("--config is missing: the node's server.properties")
+    given = {
+        "--standalone": standalone,
+        "--initial-controllers": bool(initial_controllers),
+        "--no-initial-controllers": no_initial_controllers,
+    }
+    _refuse_dynamic_voters(config, override, given)
     loaded = _load(config, override)
     cluster_id = cluster_id or loaded.cluster_id
     if cluster_id is None:
@@ -69,6 +82,25 @@ def format_storage(
         )
     for line in _format(loaded, cluster_id, release_version, ignore_formatted):
         click.echo(line)
+
+
+def _refuse_dynamic_voters(config: Path | None, override: tuple[str, ...], given: Mapping[str, bool]) -> None:
+    """A quorum of one that elects itself is not what these options of Kafka ask for: others could not join it."""
+    chosen = next((name for name, value in given.items() if value), None)
+    if chosen is None:
+        return
+    has_voters = bool(_load(config, override, quiet=True, check=False).values.get("controller.quorum.voters", "").strip())
+    if not has_voters:
+        raise click.ClickException(
+            f"{chosen}: dynamic quorums are not supported yet; list every controller in controller.quorum.voters as id@host:port "
+            "(a combined node that is to stay alone needs nothing but its own controller.quorum.bootstrap.servers), "
+            f"and format without {chosen}"
+        )
+    if chosen != "--no-initial-controllers":  # which says of a static quorum nothing, in Kafka too
+        raise click.ClickException(
+            f"{chosen}: you cannot specify controller.quorum.voters and format the node with it; those are the voters, so format "
+            "without it"
+        )
 
 
 def _format(loaded: ServerConfig, cluster_id: str, release_version: str | None, ignore_formatted: bool) -> list[str]:
@@ -143,6 +175,30 @@ def start(config: Path | None, override: tuple[str, ...]) -> None:
     from kraftlite.node import serve
 
     sys.exit(serve.run(None if config is None else str(config), pairs(override, "--override")))
+
+
+@click.command("keys")
+@click.argument("words", nargs=-1, metavar="[PART]…")
+@output_option
+def config_keys(words: tuple[str, ...], output: str) -> None:
+    """List each configuration key of a node: whether it is applied, in part, without effect, or refused, and why.
+
+    With PART only the keys that contain one of these parts: kraftlite config keys quota ssl
+    """
+    from kraftlite.model.config_effects import EFFECTS
+
+    chosen = {name: found for name, found in EFFECTS.items() if not words or any(word in name for word in words)}
+    if words and not chosen:
+        raise click.ClickException(f"no configuration key contains {' or '.join(words)}")
+    if output == "json":
+        print_json(
+            [
+                {"key": name, "effect": str(it.rule.effect), "default": it.default, "words": it.rule.words}
+                for name, it in chosen.items()
+            ]
+        )
+    else:
+        print_table(("KEY", "EFFECT", "WHY"), [(name, str(it.rule.effect), it.rule.words) for name, it in chosen.items()])
 
 
 def _formatted_as(loaded: ServerConfig) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.messages.controller import ListenerInfo
 
 KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -23,9 +24,9 @@ DEFAULT_PROTOCOLS: Mapping[str, str] = {**{name: name for name in PROTOCOLS}, "R
 DERIVED_LISTENER = "REPLICATION"
 DERIVED_PORT_STEP = 100
 
-_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([^:\[\]]*)):(-?[0-9]+)\Z")
-_VOTER = re.compile(r"([0-9]+)@(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]+)\Z")
-_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:%.]+)\]|([^:@\[\]]+)):([0-9]+)\Z")
+_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([A-Za-z0-9_.%-]*)):(-?[0-9]{1,6})\Z")
+_VOTER = re.compile(r"([0-9]{1,10})@(?:\[([0-9a-fA-F:%.]+)\]|([A-Za-z0-9_.%-]+)):([0-9]{1,6})\Z")
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:%.]+)\]|([A-Za-z0-9_.%-]+)):([0-9]{1,6})\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,17 @@ class QuorumVoter:
 
     node_id: NodeId
     endpoint: Endpoint
+
+
+def _is_name(host: str | None) -> bool:
+    """Whether it can be looked up: parts of 1 to 63 characters, 253 in all (RFC 1035). None: an IPv6 address, which passes."""
+    if not host:
+        return True
+    return len(host) <= 253 and all(0 < len(part) <= 63 for part in host.removesuffix(".").split("."))
+
+
+def _short(item: str) -> str:
+    return item if len(item) <= 100 else item[:100] + "…"
 
 
 def is_grpc(listener: ListenerInfo) -> bool:
@@ -47,7 +59,7 @@ def parse_protocol_map(items: Sequence[str], problems: list[str]) -> dict[str, s
         name, _, protocol = item.partition(":")
         if not name or protocol.upper() not in PROTOCOLS:
             problems.append(
-                f"listener.security.protocol.map: {item}: allowed is NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
+                f"listener.security.protocol.map: {_short(item)}: allowed is NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
             )
             continue
         found[name.upper()] = protocol.upper()
@@ -65,22 +77,23 @@ def parse_listeners(
     found: list[ListenerInfo] = []
     for item in items:
         match = _LISTENER.match(item)
-        if match is None or not 0 <= int(match[4]) <= 65535:
+        if match is None or not 0 <= int(match[4]) <= 65535 or not _is_name(match[3]):
             problems.append(
-                f"{key}: {item}: allowed is NAME://host:port with a port between 0 and 65535, for example PLAINTEXT://:9092"
+                f"{key}: {_short(item)}: allowed is NAME://host:port with a port between 0 and 65535, for example PLAINTEXT://:9092"
             )
             continue
         name = match[1].upper()
         protocol = _protocol(name, protocols, controller_names)
         if protocol is None:
             problems.append(
-                f"{key}: {item}: listener.security.protocol.map has no protocol for {name}; "
+                f"{key}: {_short(item)}: listener.security.protocol.map has no protocol for {name}; "
                 f"allowed is one of {', '.join(PROTOCOLS)}"
             )
             continue
         if protocol not in SUPPORTED_PROTOCOLS:
             problems.append(
-                f"{key}: {item}: protocol {protocol} is not supported yet; allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
+                f"{key}: {_short(item)}: protocol {protocol} is not supported yet; "
+                f"allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
             )
         host = match[2] if match[2] is not None else match[3]
         found.append(ListenerInfo(name=name, host=host, port=int(match[4]), security_protocol=protocol))
@@ -118,19 +131,23 @@ def _same_address(one: str, other: str) -> bool:
 def parse_voters(items: Sequence[str], problems: list[str]) -> tuple[QuorumVoter, ...]:
     """`id@host:port` entries (RF-58)."""
     found: list[QuorumVoter] = []
+    ids: set[NodeId] = set()
+    addresses: set[Endpoint] = set()
     for item in items:
         match = _VOTER.match(item)
-        if match is None or not 1 <= int(match[4]) <= 65535:
-            problems.append(f"controller.quorum.voters: {item}: allowed is id@host:port, for example 1@localhost:9093")
+        if match is None or not 1 <= int(match[4]) <= 65535 or int(match[1]) > MAX_INT32 or not _is_name(match[3]):
+            problems.append(f"controller.quorum.voters: {_short(item)}: allowed is id@host:port, for example 1@localhost:9093")
             continue
         host = match[2] or match[3]
         if host == "0.0.0.0":
-            problems.append(f"controller.quorum.voters: {item}: 0.0.0.0 is not an address that other nodes can reach")
+            problems.append(f"controller.quorum.voters: {_short(item)}: 0.0.0.0 is not an address that other nodes can reach")
         voter = QuorumVoter(node_id=NodeId(int(match[1])), endpoint=Endpoint(host, int(match[4])))
-        if any(voter.node_id == other.node_id for other in found):
+        if voter.node_id in ids:
             problems.append(f"controller.quorum.voters: id {voter.node_id} is there twice")
-        if any(voter.endpoint == other.endpoint for other in found):
+        if voter.endpoint in addresses:
             problems.append(f"controller.quorum.voters: address {voter.endpoint} is there twice")
+        ids.add(voter.node_id)
+        addresses.add(voter.endpoint)
         found.append(voter)
     return tuple(found)
 
@@ -140,8 +157,8 @@ def parse_addresses(key: str, items: Sequence[str], problems: list[str]) -> tupl
     found: list[Endpoint] = []
     for item in items:
         match = _ADDRESS.match(item)
-        if match is None or not 1 <= int(match[3]) <= 65535:
-            problems.append(f"{key}: {item}: allowed is host:port, for example localhost:9093")
+        if match is None or not 1 <= int(match[3]) <= 65535 or not _is_name(match[2]):
+            problems.append(f"{key}: {_short(item)}: allowed is host:port, for example localhost:9093")
             continue
         found.append(Endpoint(match[1] or match[2], int(match[3])))
     return tuple(found)

@@ -5,10 +5,12 @@ Source: java.util.Properties: comments with # or !, `=`, `:` or blanks between k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_FOUR_DIGITS = re.compile("[0-9a-fA-F]{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def _escaped(value: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    pending = ""
+    pending: list[str] = []
     start = 0
     for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         line = raw.lstrip(" \t\f")
@@ -46,12 +48,12 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             start = number
         trailing = len(line) - len(line.rstrip("\\"))
         if trailing % 2:
-            pending += line[:-1]
+            pending.append(line[:-1])
             continue
-        yield start, pending + line
-        pending = ""
+        yield start, "".join((*pending, line))
+        pending.clear()
     if pending:
-        yield start, pending
+        yield start, "".join(pending)
 
 
 def _split(line: str, number: int) -> Property:
@@ -79,12 +81,19 @@ def _unescape(text: str, number: int) -> str:
         following = text[i + 1]
         if following == "u":
             digits = text[i + 2 : i + 6]
-            try:
-                out.append(chr(int(digits, 16)) if len(digits) == 4 else "")
-            except ValueError:
-                raise ValueError(f"line {number}: \\u{digits} is not an escape; allowed are four hexadecimal digits") from None
+            if not _FOUR_DIGITS.fullmatch(digits):
+                raise ValueError(f"line {number}: \\u{digits} is not an escape; allowed are four hexadecimal digits")
+            out.append(chr(int(digits, 16)))
             i += 6
             continue
         out.append(_ESCAPES.get(following, following))
         i += 2
-    return "".join(out)
+    return _joined("".join(out), number)
+
+
+def _joined(text: str, number: int) -> str:
+    """With the two escapes of a character beyond U+FFFF made one character."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ValueError(f"line {number}: half of a surrogate pair; allowed are both \\u escapes of a character") from None

@@ -5,7 +5,7 @@ Source: BL-25, RF-58; behaviours, "Cross-checks enforced at start".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,10 +69,13 @@ def resolve(
         "controller.quorum.bootstrap.servers", typed.get("controller.quorum.bootstrap.servers", ()), problems
     )
     if not voters and not typed.get("controller.quorum.voters"):
-        voters = _only_voter(node_id, roles, bootstrap, listeners, controller_names)
+        own_names = {item.host for item in (*listeners, *explicit) if item.name in controller_names}
+        if len(bootstrap) == 1 and not _is_loopback(bootstrap[0].host):
+            own_names.add(hostname())
+        voters = _only_voter(node_id, roles, bootstrap, listeners, controller_names, own_names)
     _check_quorum(typed, node_id, roles, voters, listeners, controller_names, problems, warnings)
     _check_numbers(typed, problems)
-    log_dirs = tuple(dict.fromkeys(_absolute(path) for path in typed.get("log.dirs") or (typed["log.dir"],)))
+    log_dirs = _log_dirs(typed, problems)
     metadata_dir = typed.get("metadata.log.dir")
     return Resolved(
         node_id=NodeId(-1 if node_id is None else node_id),
@@ -89,8 +92,27 @@ def resolve(
     )
 
 
+def _log_dirs(typed: Typed, problems: list[str]) -> Names:
+    """One directory; of a list the same one twice is one. More would need what is not there yet: moving the leaders of a
+    directory that has failed."""
+    key = "log.dirs" if typed.get("log.dirs") else "log.dir"
+    found = tuple(dict.fromkeys(_absolute(path) for path in typed[key]))
+    if not found:
+        problems.append(f"{key} is empty; allowed is the path of one directory")
+        return (_absolute("."),)
+    if len(found) > 1:
+        problems.append(
+            f"{key}={','.join(typed[key])}: several directories are not supported yet: when one fails, nobody would lead its "
+            "partitions any more; name one directory, on a volume made of all disks if need be"
+        )
+    return found
+
+
 def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
+    try:
+        return str(Path(path).expanduser().absolute())
+    except RuntimeError:  # ~name of nobody: a directory that is called so
+        return str(Path(path).absolute())
 
 
 def _node_id(typed: Typed, problems: list[str]) -> int | None:
@@ -143,8 +165,7 @@ def _inter_broker(
         grpc = next((listener for listener in candidates if is_grpc(listener)), None)
         if grpc is not None:
             return grpc.name, listeners, explicit
-        protocol = typed.get("security.inter.broker.protocol", "PLAINTEXT")
-        named = next((item for item in candidates if item.security_protocol == protocol), candidates[0] if candidates else None)
+        named = next((item for item in candidates if item.security_protocol == "PLAINTEXT"), next(iter(candidates), None))
         if named is None:
             return None, listeners, explicit
     added = derive_replication(named, listeners)
@@ -249,15 +270,20 @@ def _only_voter(
     bootstrap: Sequence[Endpoint],
     listeners: Sequence[ListenerInfo],
     controller_names: Names,
+    own_names: Collection[str],
 ) -> tuple[QuorumVoter, ...]:
     """A node that is broker and controller, and names only itself as the quorum's bootstrap server: what Kafka 4's own
-    server.properties says, and `kafka-storage format --standalone` makes a quorum of. It is the only voter."""
+    server.properties says. It is the only voter. A server under another name or port than its own may be another node's."""
     own = next((listener for listener in listeners if listener.name in controller_names), None)
     if node_id is None or own is None or len(bootstrap) != 1 or set(roles) != {"broker", "controller"}:
         return ()
-    if bootstrap[0].port != own.port:
+    if bootstrap[0].port != own.port or not (_is_loopback(bootstrap[0].host) or bootstrap[0].host in own_names):
         return ()
     return (QuorumVoter(node_id=NodeId(node_id), endpoint=bootstrap[0]),)
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _check_quorum(
@@ -273,10 +299,11 @@ def _check_quorum(
     if not typed.get("controller.quorum.voters"):
         if voters:
             return
-        if typed.get("controller.quorum.bootstrap.servers"):
+        servers = typed.get("controller.quorum.bootstrap.servers")
+        if servers:
             problems.append(
-                "controller.quorum.voters is not set: dynamic quorums (controller.quorum.bootstrap.servers alone) "
-                "are not supported yet; list every controller as id@host:port"
+                f"controller.quorum.bootstrap.servers={','.join(servers)}: dynamic quorums are not supported yet, and "
+                "controller.quorum.voters is not set; list every controller there as id@host:port, the same on every node"
             )
         else:
             problems.append(
@@ -316,6 +343,9 @@ def _check_numbers(typed: Typed, problems: list[str]) -> None:
     no_more("broker.heartbeat.interval.ms", "broker.session.timeout.ms", equal=False)
     no_more("group.min.session.timeout.ms", "group.max.session.timeout.ms")
     no_more("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms", equal=False)
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+        no_more(f"group.consumer.min.{name}", f"group.consumer.{name}")
+        no_more(f"group.consumer.{name}", f"group.consumer.max.{name}")
     no_more("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms")
     needed = typed["log.cleaner.threads"] * MIB
     if typed["log.cleaner.dedupe.buffer.size"] < needed:

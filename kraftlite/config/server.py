@@ -6,8 +6,10 @@ reported at once. Source: DESIGN "config"; BL-25, RF-58, CM-49; behaviours, defa
 
 from __future__ import annotations
 
+import difflib
+import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -18,11 +20,20 @@ from kraftlite.config.listeners import QuorumVoter
 from kraftlite.config.properties import parse_properties
 from kraftlite.config.resolve import resolve
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of
+from kraftlite.model.config_effects import EFFECTS, Effect, effect_of, is_sensitive, refusal
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
 
 DEFAULT_SOURCE = "default"
 OVERRIDE_SOURCE = "flag --override"
+MAX_FILE_BYTES = MIB
+MAX_VALUE_LENGTH = 64 * KIB
+_TOLD_ONE_BY_ONE = 20
+"""Unknown keys and keys set twice beyond so many are only counted: a file of something else has no other lines."""
+_MAX_PROBLEMS = 500
+_MAX_LINE = 1000
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 # A node that is started with no file and no role at all: one combined node, as the official image does.
 SINGLE_NODE: Mapping[str, str] = MappingProxyType(
@@ -35,8 +46,6 @@ SINGLE_NODE: Mapping[str, str] = MappingProxyType(
         "inter.broker.listener.name": "REPLICATION",
         "controller.listener.names": "CONTROLLER",
         "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
 )
@@ -130,10 +139,8 @@ class ServerConfig:
         """Every effective value, where it came from, in key order. Sensitive values are hidden (CM-51)."""
         found = []
         for key in sorted(self.values):
-            definition = broker_key_of(key)
-            hidden = definition.sensitive if definition is not None else "password" in key or "secret" in key
-            value = "[hidden]" if hidden else self.values[key]
-            found.append(Explained(key, value, self.sources[key], definition is not None))
+            value = "[hidden]" if is_sensitive(key) else self.values[key]
+            found.append(Explained(key, value, self.sources[key], effect_of(key) is not None))
         return tuple(found)
 
 
@@ -175,16 +182,28 @@ def load(
 def _read_file(path: Path, raw: dict[str, str], sources: dict[str, str], warnings: list[str]) -> None:
     """Raises ConfigError at once when the file cannot be read: everything else would only follow from that."""
     try:
-        properties = parse_properties(path.read_text(encoding="utf-8-sig"))
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError((f"{path} cannot be read: {error.strerror or error}",)) from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError((f"{path} is larger than {MAX_FILE_BYTES} bytes; a node's configuration has a few thousand",))
+    try:
+        properties = parse_properties(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            (f"{path}: line {line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8",)
+        ) from None
     except ValueError as error:
         raise ConfigError((f"{path}: {error}",)) from None
+    twice: list[str] = []
     for item in properties:
         if item.key in raw:
-            warnings.append(f"{path}:{item.line}: {item.key} is set twice; the last one counts")
+            twice.append(f"{path}:{item.line}: {_short(item.key)} is set twice; the last one counts")
         raw[item.key] = item.value.rstrip()
         sources[item.key] = f"{path}:{item.line}"
+    warnings.extend(_first(twice, "keys are set twice"))
 
 
 def _build(
@@ -204,13 +223,17 @@ def _build(
         if definition is not None and text == "" and definition.default is None:
             continue
         values[key], origin[key] = text, sources[key]
-        if definition is None:
-            warnings.append(f"unknown configuration key {key} ({sources[key]}) has no effect")
-            continue
-        try:
-            typed[key] = definition.parse(text)
-        except ValueError as error:
-            problems.append(f"{error} ({sources[key]})")
+        problem = _unusable(key, text)
+        if problem is None and definition is not None:
+            try:
+                typed[key] = definition.parse(text)
+            except ValueError as error:
+                problem = str(error)
+        problem = problem or refusal(key, text)
+        if problem is not None:
+            problems.append(f"{problem} ({sources[key]})")
+    warnings.extend(_unknown(raw, sources))
+    warnings.extend(_without_effect(raw))
     resolved = resolve(typed, frozenset(raw), problems, warnings, hostname)
     return ServerConfig(
         node_id=resolved.node_id,
@@ -228,8 +251,63 @@ def _build(
         values=MappingProxyType(values),
         sources=MappingProxyType(origin),
         warnings=tuple(warnings),
-        problems=tuple(problems),
+        problems=tuple(_bounded(problems)),
     )
+
+
+def _bounded(problems: Sequence[str]) -> list[str]:
+    shown = [problem if len(problem) <= _MAX_LINE else problem[:_MAX_LINE] + "…" for problem in problems[:_MAX_PROBLEMS]]
+    rest = len(problems) - _MAX_PROBLEMS
+    return [*shown, *([f"{rest} more problems"] if rest > 0 else [])]
+
+
+def _unusable(key: str, text: str) -> str | None:
+    """What is wrong with a value of whatever type."""
+    if len(text) > MAX_VALUE_LENGTH:
+        return f"{_short(key)} has {len(text)} characters; allowed are at most {MAX_VALUE_LENGTH}"
+    for where, found in (("its name", _UNPRINTABLE.search(key)), ("its value", _UNPRINTABLE.search(text))):
+        if found is not None:
+            return f"{_short(key)}: {where} contains the control character U+{ord(found.group()):04X}, which no setting needs"
+    return None
+
+
+def _unknown(raw: Mapping[str, str], sources: Mapping[str, str]) -> list[str]:
+    """Kafka only warns of a key that it does not know: a plug-in may. What was probably meant is said."""
+    lines: list[str] = []
+    for key in raw:
+        if effect_of(key) is None:
+            # Comparing costs: not for a file full of something else.
+            close = difflib.get_close_matches(key[:100], EFFECTS, n=1, cutoff=0.85) if len(lines) < _TOLD_ONE_BY_ONE else []
+            meant = f"; did you mean {close[0]}?" if close else ""
+            lines.append(f"unknown configuration key {_short(key)} ({sources[key]}) has no effect{meant}")
+    return _first(lines, "configuration keys are unknown")
+
+
+def _without_effect(raw: Mapping[str, str]) -> list[str]:
+    """One line for all keys that are taken for the sake of pasted files; values that are Kafka's defaults promise nothing."""
+    idle, partly = [], []
+    for key in sorted(raw):
+        found = effect_of(key)
+        if found is not None and found.departs(raw[key]):
+            if found.rule.effect is Effect.NONE:
+                idle.append(key)
+            elif found.rule.effect is Effect.IN_PART:
+                partly.append(f"{key} has an effect in part: {found.rule.words}")
+    told = "key has" if len(idle) == 1 else "keys have"
+    return [
+        *partly,
+        *([f"{len(idle)} {told} no effect here (kraftlite config keys says why): {', '.join(idle)}"] if idle else []),
+    ]
+
+
+def _first(lines: Sequence[str], what: str) -> list[str]:
+    rest = len(lines) - _TOLD_ONE_BY_ONE
+    return [*lines[:_TOLD_ONE_BY_ONE], *([f"{rest} more {what}"] if rest > 0 else [])]
+
+
+def _short(key: str) -> str:
+    text = key if key.isprintable() else repr(key)
+    return text if len(text) <= 100 else text[:100] + "…"
 
 
 def _hostname() -> str:

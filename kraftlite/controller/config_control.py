@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.metadata.records import ConfigRecord, MetadataRecord
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of, scaled, topic_synonyms
+from kraftlite.model.config_effects import dynamic_refusal
 from kraftlite.model.configdef import ConfigKey, ConfigSource, ConfigType, protocol_message
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.group_configs import (
@@ -274,6 +275,9 @@ class ConfigControl:
                     key.parse(value)
                 except ValueError as error:
                     raise ApiError(ErrorCode.INVALID_REQUEST, protocol_message(error)) from None
+        for name, value in wanted.items():
+            if value is not None and (words := dynamic_refusal(name, value)) is not None:
+                raise ApiError(ErrorCode.INVALID_CONFIG, words)
 
     # --- replay
 

@@ -96,10 +96,15 @@ class ControllerCore:
 
     def step(self, now_ms: int, limit: int = 1_000) -> bool:
         """Run what is due, at most `limit` events; whether more is waiting. Raises Fault."""
+        clock_us = self.metrics.clock_us
+        started_us = began_us = clock_us()
         for _ in range(limit):
             if not self.queue.run_one(now_ms):
                 return False
-            self.metrics.note_queue_time(self.queue.last_queue_time_ms)
+            waited_ms, ended_us = self.queue.last_queue_time_ms, clock_us()
+            waited_us = None if waited_ms is None else waited_ms * 1000 + began_us - started_us
+            self.metrics.note_event(waited_us, ended_us - began_us)
+            began_us = ended_us
         return True
 
     def next_deadline_ms(self) -> int | None:

@@ -44,6 +44,7 @@ class ControllerDriver:
         self._raft = raft
         self._bootstrap = bootstrap
         self.core = ControllerCore(config, raft, bootstrap, ports.entropy, ports.tracer)
+        self.core.metrics.clock_us = ports.clock.now_us
         self._timer: TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._stopped = False
@@ -116,7 +117,6 @@ class ControllerDriver:
             self._stopped = True
             self._ports.fault(error, "controller")
             return
-        self.core.metrics.note_processing_time(self._ports.clock.now_ms() - now_ms)
         if more:
             self._wake()
             return

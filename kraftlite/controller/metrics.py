@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kraftlite.raft.client import LeaderAndEpoch
 
 if TYPE_CHECKING:
     from kraftlite.controller.core import ControllerCore
+
+
+@dataclass(slots=True)
+class DurationSummary:
+    """How often, how long in all, and how long at most; in microseconds."""
+
+    count: int = 0
+    total_us: int = 0
+    max_us: int = 0
+
+    def note(self, took_us: int) -> None:
+        self.count += 1
+        self.total_us += took_us
+        self.max_us = max(self.max_us, took_us)
 
 
 class ControllerMetrics:
@@ -19,21 +35,18 @@ class ControllerMetrics:
         self.last_applied_record_timestamp_ms = -1
         self.new_active_controllers_count = 0
         self.timed_out_broker_heartbeat_count = 0
-        self.event_queue_time_ms_total = 0
-        self.event_queue_time_ms_max = 0
-        self.event_count = 0
-        self.event_processing_time_ms_total = 0
-        self.event_processing_time_ms_max = 0
+        self.queue_time = DurationSummary()
+        """Of events that were to run at once; one that was deferred waits on purpose."""
+        self.processing_time = DurationSummary()
+        """Of every event, deferred ones too."""
+        self.clock_us: Callable[[], int] = lambda: 0
+        """Monotonic microseconds; the driver sets it."""
         self._leader_epoch = -1
 
-    def note_queue_time(self, waited_ms: int) -> None:
-        self.event_count += 1
-        self.event_queue_time_ms_total += waited_ms
-        self.event_queue_time_ms_max = max(self.event_queue_time_ms_max, waited_ms)
-
-    def note_processing_time(self, took_ms: int) -> None:
-        self.event_processing_time_ms_total += took_ms
-        self.event_processing_time_ms_max = max(self.event_processing_time_ms_max, took_ms)
+    def note_event(self, waited_us: int | None, took_us: int) -> None:
+        if waited_us is not None:
+            self.queue_time.note(waited_us)
+        self.processing_time.note(took_us)
 
     def note_leader(self, leader: LeaderAndEpoch) -> None:
         if leader.leader_id is not None and leader.epoch > self._leader_epoch:

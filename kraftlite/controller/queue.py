@@ -65,7 +65,8 @@ class EventQueue:
         self._limit = limit
         self._size = 0
         self.closed = False
-        self.last_queue_time_ms = 0
+        self.last_queue_time_ms: int | None = None
+        """How long the event that ran last had waited; None: it was deferred, and waited on purpose, or did not run."""
 
     def __len__(self) -> int:
         """Events that wait to run as soon as possible; deferred ones are not counted."""
@@ -137,6 +138,7 @@ class EventQueue:
 
     def run_one(self, now_ms: int) -> bool:
         """Do the next due thing; False when nothing is due."""
+        self.last_queue_time_ms = None
         expiring = self._peek(self._deadlines)
         if expiring is not None and expiring.deadline_ms is not None and expiring.deadline_ms < now_ms:
             heapq.heappop(self._deadlines)

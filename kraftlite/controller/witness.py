@@ -6,14 +6,45 @@ from typing import Final
 
 from kraftlite.controller.describe import describe, record_name
 from kraftlite.controller.state import ControllerState
-from kraftlite.metadata.records import MetadataRecord, NoOpRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord
+from kraftlite.metadata.records import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+)
 from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.config_effects import TOPIC_KEYS_WITHOUT_EFFECT, is_sensitive, without_dynamic_effect
+from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
-from kraftlite.runtime.trace.controller import PartitionRecordAppended, RecordAppended, RecordsAppended
+from kraftlite.runtime.trace.controller import PartitionRecordAppended, RecordAppended, RecordsAppended, SettingNotApplied
 
 TRACED_RECORDS: Final = 32
 """Records of one batch that are traced one by one, from its beginning; and its last one: a fencing is behind its changes."""
+
+
+def setting_not_applied(record: MetadataRecord) -> SettingNotApplied | None:
+    """What an operator must know of a limit that was just stored: nothing enforces it (docs/DIFFERENCES.md)."""
+    if isinstance(record, ClientQuotaRecord) and record.value is not None:
+        entity = ", ".join(f"{part.type} {part.name or '<default>'}" for part in record.entity)
+        return SettingNotApplied(setting=f"{record.key}={record.value}", resource=entity, reason="quotas are not applied")
+    if not isinstance(record, ConfigRecord) or record.value is None:
+        return None
+    reason = None
+    if record.resource_type == ConfigResourceType.BROKER:
+        reason = without_dynamic_effect(record.name)
+    elif record.resource_type == ConfigResourceType.TOPIC:
+        reason = TOPIC_KEYS_WITHOUT_EFFECT.get(record.name)
+    if reason is None:
+        return None
+    value = "[hidden]" if is_sensitive(record.name) else record.value
+    kind = ConfigResourceType(record.resource_type).name.lower()
+    return SettingNotApplied(
+        setting=f"{record.name}={value}", resource=f"{kind} {record.resource_name or '<default>'}", reason=reason
+    )
 
 
 class BatchWitness:
@@ -30,7 +61,7 @@ class BatchWitness:
         self._base_offset = base_offset
         self._last_offset = base_offset + count - 1
         self._old: PartitionRegistration | None = None
-        self._events: list[RecordAppended] = []
+        self._events: list[RecordAppended | SettingNotApplied] = []
 
     def before(self, record: MetadataRecord, offset: int) -> None:
         """A removal names its topic while it is still there; a partition's change needs what it was."""
@@ -48,6 +79,8 @@ class BatchWitness:
             self._events.append(self._change(record, offset))
         else:
             self._events.append(self._plain(record, offset))
+            if (idle := setting_not_applied(record)) is not None:
+                self._events.append(idle)
 
     def emit(self, tracer: Tracer) -> None:
         for event in self._events:

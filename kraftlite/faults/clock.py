@@ -28,6 +28,9 @@ class RoomClock:
     def now_ms(self) -> int:
         return (self._loop.now_us() - self._born_us) * self._rate // (PARTS_PER_MILLION * 1000)
 
+    def now_us(self) -> int:
+        return (self._loop.now_us() - self._born_us) * self._rate // PARTS_PER_MILLION
+
     def wall_ms(self) -> int:
         return self._wall_at_birth_ms + self.now_ms()
 

@@ -15,6 +15,9 @@ class HostClock(Clock):
     def now_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def now_us(self) -> int:
+        return time.monotonic_ns() // 1_000
+
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

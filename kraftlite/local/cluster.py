@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kraftlite.local import process
-from kraftlite.local.layout import plan, write_files
+from kraftlite.local.layout import plan, with_metrics_ports, write_files
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, load, locked, save, update_node
 
 READY_TIMEOUT_S = 60.0
@@ -47,7 +47,7 @@ def up(
             cluster = load(data_dir)
             _check_same(cluster, controllers, brokers, combined)
             if extra:
-                _rewrite(cluster, extra)
+                cluster = _rewrite(cluster, extra)
                 check_config(cluster)
         else:
             (data_dir / _STARTING).touch()
@@ -57,6 +57,7 @@ def up(
                 brokers=brokers if brokers is not None else (controllers if combined and controllers else DEFAULT_BROKERS),
                 combined=bool(combined),
             )
+            cluster = with_metrics_ports(cluster, extra or {})
             write_files(cluster, extra or {})
             try:
                 check_config(cluster)
@@ -111,12 +112,15 @@ def _check_same(cluster: LocalCluster, controllers: int | None, brokers: int | N
         )
 
 
-def _rewrite(cluster: LocalCluster, extra: Mapping[str, str]) -> None:
+def _rewrite(cluster: LocalCluster, extra: Mapping[str, str]) -> LocalCluster:
     if cluster.running:
         raise LocalError(
             f"the cluster in {cluster.data_dir} is running; stop it with kraftlite down before changing its --config"
         )
+    cluster = with_metrics_ports(cluster, extra)
     write_files(cluster, extra)
+    save(cluster)
+    return cluster
 
 
 def start(cluster: LocalCluster, nodes: Sequence[LocalNode], *, wait: bool = True, format_first: bool = False) -> LocalCluster:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from kraftlite.config.properties import format_properties
@@ -14,6 +15,8 @@ from kraftlite.local.state import LocalCluster, LocalError, LocalNode
 KAFKA_BASE = 9092
 REPLICATION_BASE = 9192
 CONTROLLER_BASE = 9292
+METRICS_BASE = 9392
+METRICS_PORT = "kraftlite.metrics.port"
 MAX_NODES = 100
 
 
@@ -94,14 +97,34 @@ def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, 
         "inter.broker.listener.name": "REPLICATION",
         "log.dirs": node.data_dir,
         "offsets.topic.replication.factor": str(replicas),
-        "transaction.state.log.replication.factor": str(replicas),
-        "transaction.state.log.min.isr": str(min(2, replicas)),
         "group.initial.rebalance.delay.ms": "0",
         "kraftlite.trace.file": str(node.trace_path),
     }
     if not node.is_broker:
         del values["inter.broker.listener.name"]
-    return {**values, **extra}
+    values |= extra
+    if METRICS_PORT in extra and node.metrics is not None:
+        values[METRICS_PORT] = str(_port(node.metrics))
+    return values
+
+
+def with_metrics_ports(cluster: LocalCluster, extra: Mapping[str, str]) -> LocalCluster:
+    """With a port of its own for each node's Prometheus page, if `extra` asks for pages: the one that it has had before, else
+    the one that is asked for (0: from METRICS_BASE) and those above it. A port that changes with each start nobody can watch."""
+    asked = extra.get(METRICS_PORT, "").strip()
+    if not (asked.isascii() and asked.isdigit() and len(asked) <= 5) or all(node.metrics is not None for node in cluster.nodes):
+        return cluster
+    base = int(asked) or METRICS_BASE
+    known = [_port(address) for node in cluster.nodes for address in (node.kafka, node.replication, node.controller) if address]
+    # What is reserved for a directory is reserved at once: its other ports again, too.
+    ports = reserve(Path(cluster.data_dir), [*known, *(base + number for number in range(len(cluster.nodes)))])[len(known) :]
+    host = extra.get("kraftlite.metrics.host", "").strip() or HOST
+    nodes = tuple(replace(node, metrics=f"{host}:{port}") for node, port in zip(cluster.nodes, ports, strict=True))
+    return replace(cluster, nodes=nodes)
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 def write_files(cluster: LocalCluster, extra: Mapping[str, str]) -> None:

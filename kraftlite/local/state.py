@@ -37,6 +37,8 @@ class LocalNode:
     replication: str | None
     controller: str | None
     directory: str
+    metrics: str | None = None
+    """Where its Prometheus page is; None unless `up --config kraftlite.metrics.port=…` asked for pages."""
     pid: int | None = None
     mark: str | None = None
 
@@ -83,7 +85,11 @@ class LocalNode:
             "pid": None if state == process.STOPPED else self.pid,
             "state": state,
             "data_dir": self.data_dir,
-            "addresses": {"kafka": self.kafka, "grpc": self.grpc},
+            "addresses": {
+                "kafka": self.kafka,
+                "grpc": self.grpc,
+                **({"metrics": self.metrics} if self.metrics is not None else {}),
+            },
         }
 
 

@@ -114,8 +114,8 @@ _BROKER: tuple[_Row, ...] = (
     ("log.dir.failure.timeout.ms", _L, "30000", _POSITIVE, _RO, "How long a failed directory may stay unreported."),
     ("unstable.feature.versions.enable", _B, "false", None, _RO, "Whether feature levels in development are allowed."),
     ("unstable.api.versions.enable", _B, "false", None, _RO, "Known; every API that is offered is stable."),
-    ("log.dir", _S, "/tmp/kafka-logs", None, _RO, "The log directory if log.dirs is unset."),
-    ("log.dirs", _LIST, None, None, _RO, "The directories of this node's logs."),
+    ("log.dir", _LIST, "/tmp/kafka-logs", None, _RO, "The log directory if log.dirs is unset."),
+    ("log.dirs", _LIST, None, None, _RO, "The directory of this node's logs; several are not supported yet."),
     ("num.partitions", _I, "1", _POSITIVE, _RO, "Partitions of a topic that does not say."),
     ("default.replication.factor", _I, "1", between(1, 32767), _RO, "Replicas of a topic that does not say."),
     ("min.insync.replicas", _I, "1", _POSITIVE, _ALL, "How large the ISR must be for a write with acks=all."),
@@ -272,7 +272,7 @@ _GROUPS: tuple[_Row, ...] = (
     ("offsets.topic.num.partitions", _I, "50", _POSITIVE, _RO, "Partitions of __consumer_offsets."),
     ("offsets.topic.replication.factor", _SHORT, "3", _POSITIVE, _RO, "Replicas of __consumer_offsets."),
     ("offsets.topic.segment.bytes", _I, "104857600", _POSITIVE, _RO, "Segments of __consumer_offsets."),
-    ("offsets.topic.compression.codec", _I, "0", _NATURAL, _RO, "Codec of __consumer_offsets."),
+    ("offsets.topic.compression.codec", _I, "0", between(0, 4), _RO, "Codec of __consumer_offsets."),
     ("offsets.load.buffer.size", _I, "5242880", _POSITIVE, _RO, "Read size when offsets are loaded."),
     ("offsets.retention.minutes", _I, "10080", _POSITIVE, _RO, "How long offsets of an empty group are kept."),
     ("offsets.retention.check.interval.ms", _L, "600000", _POSITIVE, _RO, "Period of looking for such offsets."),
@@ -324,7 +324,7 @@ _SECURITY: tuple[_Row, ...] = (
 
 _OURS: tuple[_Row, ...] = (
     ("kraftlite.metrics.port", _I, None, _PORT, _RO, "Port of the Prometheus page; none if unset, 0 picks a free one."),
-    ("kraftlite.metrics.host", _S, "", None, _RO, "Address of the Prometheus page; empty: all."),
+    ("kraftlite.metrics.host", _S, "127.0.0.1", None, _RO, "Address of the Prometheus page; 0.0.0.0: all."),
     ("kraftlite.log.level", _S, "info", one_of("debug", "info", "warning", "error"), _RO, "The least level that is logged."),
     ("kraftlite.log.format", _S, "auto", one_of("auto", "json", "text"), _RO, "auto: text on a terminal, else JSON."),
     ("kraftlite.trace.enable", _B, "true", None, _RO, "Whether the trace is kept in a file for tools."),

@@ -5,6 +5,8 @@ Source: Kafka's `ConfigDef`; the type and source numbers are those of DescribeCo
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,6 +14,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kraftlite.model.limits import MAX_INT32, MAX_INT64
+
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,5})?")
 
 
 class ConfigType(IntEnum):
@@ -153,7 +157,7 @@ class ConfigKey:
         )
 
     def _shown(self, text: str) -> str:
-        return "[hidden]" if self.sensitive else text
+        return "[hidden]" if self.sensitive else text if len(text) <= 200 else text[:200] + "…"
 
 
 def _parse(kind: ConfigType, text: str) -> Any:
@@ -165,10 +169,9 @@ def _parse(kind: ConfigType, text: str) -> Any:
     if kind in _INT_RANGES:
         return _parse_int(kind, text)
     if kind is ConfigType.DOUBLE:
-        try:
-            return float(text)
-        except ValueError:
-            raise ValueError("allowed is a decimal number") from None
+        if not _DECIMAL.fullmatch(text) or not math.isfinite(value := float(text)):
+            raise ValueError("allowed is a decimal number of at most 1.7976931348623157E308")
+        return value
     if kind is ConfigType.LIST:
         return tuple(item.strip() for item in text.split(",") if item.strip())
     return text
@@ -177,9 +180,10 @@ def _parse(kind: ConfigType, text: str) -> Any:
 def _parse_int(kind: ConfigType, text: str) -> int:
     low, high = _INT_RANGES[kind]
     digits = text[1:] if text[:1] in "+-" else text
-    if not (digits.isascii() and digits.isdigit()):
+    digits = digits.lstrip("0") or digits[-1:]
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(MAX_INT64)):
         raise ValueError(f"allowed is a whole number from {low} to {high}")
-    value = int(text)
+    value = -int(digits) if text[0] == "-" else int(digits)
     if not low <= value <= high:
         raise ValueError(f"allowed is a whole number from {low} to {high}")
     return value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftlite.config.server import ServerConfig
@@ -47,7 +49,12 @@ class Host:
         register_gauges(metrics, node)
         self.tracer.add_sink(metrics)
         self.server = MetricsServer(metrics)
-        endpoint = await self.server.start(config.get_text("kraftlite.metrics.host"), int(port))
+        host = config.get_text("kraftlite.metrics.host")
+        try:
+            endpoint = await self.server.start(host, int(port))
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise OSError(f"kraftlite.metrics.port={port} of {host or 'all addresses'}: {reason or error}") from None
         self.tracer.emit(ListenerOpened(listener="METRICS", endpoint=str(endpoint)))
 
     async def close(self) -> None:
@@ -85,11 +92,21 @@ def open_host(config: ServerConfig) -> Host:
     return Host(ports=ports, faults=faults, disk=disk, tracer=tracer)
 
 
+def _writable(path: str) -> str:
+    """A file that was asked for by name must be there for whoever reads it. Raises OSError naming the key."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
+    except OSError as error:
+        raise OSError(f"kraftlite.trace.file={path}: {error.strerror}") from None
+    return path
+
+
 def _trace_path(config: ServerConfig, disk: HostDisk) -> str | None:
     """Beside the metadata log, once its directory exists: a node that is not formatted must not create it."""
     if not config.get_bool("kraftlite.trace.enable"):
         return None
     path = config.get("kraftlite.trace.file")
     if path is not None:
-        return str(path)
+        return _writable(str(path))
     return f"{config.metadata_log_dir}/{TRACE_FILE}" if disk.stat(config.metadata_log_dir) is not None else None

@@ -7,9 +7,17 @@ from typing import Final
 from uuid import UUID
 
 from kraftlite.model.ids import NodeId, is_reserved_uuid, uuid_from_str, uuid_to_str
+from kraftlite.model.limits import KIB, MAX_INT32
 from kraftlite.runtime.ports import Disk
 
 META_PROPERTIES: Final = "meta.properties"
+MAX_CLUSTER_ID_LENGTH: Final = 255
+_MAX_BYTES: Final = 64 * KIB
+
+
+def is_cluster_id(text: str) -> bool:
+    """Kafka takes any text; what stands in files, messages and metrics is printable here, and not too long."""
+    return 0 < len(text) <= MAX_CLUSTER_ID_LENGTH and text.isprintable() and not any(c.isspace() or c in "=#" for c in text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,9 @@ def path_in(directory: str) -> str:
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     """None when the directory is not formatted. Raises ValueError, naming file and value, when the file makes no sense."""
     path = path_in(directory)
+    found = disk.stat(path)
+    if found is not None and found.size > _MAX_BYTES:
+        raise ValueError(f"{path} has {found.size} bytes; what formatting writes has a few hundred")
     try:
         data = disk.read_file(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -52,18 +63,27 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     return _parse(path, values)
 
 
+def _shown(text: str) -> str:
+    """Of a file that may contain anything."""
+    return text if text.isprintable() and len(text) <= 80 else repr(text[:80])
+
+
 def _parse(path: str, values: dict[str, str]) -> MetaProperties:
     for key in ("version", "cluster.id", "node.id", "directory.id"):
         if not values.get(key):
             raise ValueError(f"{path}: {key} is missing")
     if values["version"] != "1":
-        raise ValueError(f"{path}: version={values['version']}: allowed is 1")
-    if not values["node.id"].isdecimal():
-        raise ValueError(f"{path}: node.id={values['node.id']}: allowed is a whole number of at least 0")
+        raise ValueError(f"{path}: version={_shown(values['version'])}: allowed is 1")
+    node_id = values["node.id"]
+    if not (node_id.isascii() and node_id.isdigit() and len(node_id) <= 10 and int(node_id) <= MAX_INT32):
+        raise ValueError(f"{path}: node.id={_shown(node_id)}: allowed is a whole number from 0 to {MAX_INT32}")
+    if not is_cluster_id(values["cluster.id"]):
+        raise ValueError(f"{path}: cluster.id={_shown(values['cluster.id'])}: allowed is an id such as random-uuid prints")
     try:
         directory_id = uuid_from_str(values["directory.id"])
-    except ValueError as error:
-        raise ValueError(f"{path}: directory.id: {error}") from None
+    except ValueError:
+        told = _shown(values["directory.id"])
+        raise ValueError(f"{path}: directory.id={told}: allowed are 22 characters such as random-uuid prints") from None
     if is_reserved_uuid(directory_id):
         raise ValueError(f"{path}: directory.id={values['directory.id']} is one of the reserved ids")
     return MetaProperties(cluster_id=values["cluster.id"], node_id=NodeId(int(values["node.id"])), directory_id=directory_id)

@@ -16,13 +16,27 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
     """Read at scrape time, on the node's loop; once the node's parts are made. Source: CE-30."""
     gauge = metrics.gauge
     raft, loader, controller = node.raft, node.loader, node.controller
-    gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the metadata quorum.", lambda: raft.raft_epoch)
-    gauge("kafka_server_raftmetrics_current_leader", "Leader of the quorum, -1: unknown.", lambda: _leader(node))
-    gauge("kafka_server_raftmetrics_high_watermark", "HW of the metadata log.", raft.high_watermark)
-    gauge("kafka_server_raftmetrics_log_end_offset", "LEO of the metadata log.", raft.log_end_offset)
-    gauge("kafka_server_broker_metadata_metrics_last_applied_record_offset", "Last record applied.", loader.last_applied_offset)
-    errors = "Errors while metadata was applied."
-    metrics.counter("kafka_server_broker_metadata_metrics_metadata_apply_error_count", errors, lambda: node.metadata_apply_errors)
+    gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the metadata quorum that this node knows.", lambda: raft.raft_epoch)
+    gauge(
+        "kafka_server_raftmetrics_current_leader",
+        "Node id of the quorum's leader; -1 while it is unknown.",
+        lambda: _leader(node),
+    )
+    gauge(
+        "kafka_server_raftmetrics_high_watermark",
+        "High watermark of the metadata log; -1 while it is unknown.",
+        raft.high_watermark,
+    )
+    gauge(
+        "kafka_server_raftmetrics_log_end_offset", "Offset behind the last record of the metadata log here.", raft.log_end_offset
+    )
+    gauge(
+        "kafka_server_broker_metadata_metrics_last_applied_record_offset",
+        "Offset of the last metadata record that this node has applied.",
+        loader.last_applied_offset,
+    )
+    errors = "Errors while metadata was applied, since the start; above 0 this node may be behind."
+    gauge("kafka_server_broker_metadata_metrics_metadata_apply_error_count", errors, lambda: node.metadata_apply_errors)
     if controller is not None:
         register_controller(metrics, controller.metrics)
     if node.broker is not None:
@@ -37,10 +51,30 @@ def _leader(node: Node) -> int:
 
 def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
     gauge, replicas = metrics.gauge, broker.replicas
-    gauge("kafka_server_kafkaserver_brokerstate", "BrokerState.", lambda: broker.lifecycle.state.value)
-    gauge("kafka_server_replicamanager_partitioncount", "Partitions here.", replicas.partition_count)
-    gauge("kafka_server_replicamanager_leadercount", "Partitions led here.", replicas.leader_count)
-    gauge("kafka_server_replicamanager_underreplicatedpartitions", "Led here, ISR smaller.", replicas.under_replicated_count)
-    gauge("kafka_server_replicamanager_underminisrpartitioncount", "Led here, below minISR.", replicas.under_min_isr_count)
-    gauge("kafka_server_replicamanager_offlinereplicacount", "Replicas in failed directories.", replicas.offline_count)
-    gauge("kafka_log_logmanager_offlinelogdirectorycount", "Failed.", lambda: len(broker.log_dirs.offline_directories()))
+    gauge(
+        "kafka_server_kafkaserver_brokerstate",
+        "1 starting, 2 catching up, 3 running, 6 in controlled shutdown, 7 shutting down.",
+        lambda: broker.lifecycle.state.value,
+    )
+    gauge("kafka_server_replicamanager_partitioncount", "Partitions with a replica on this broker.", replicas.partition_count)
+    gauge("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.", replicas.leader_count)
+    gauge(
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        "Partitions led here whose ISR is smaller than their replicas.",
+        replicas.under_replicated_count,
+    )
+    gauge(
+        "kafka_server_replicamanager_underminisrpartitioncount",
+        "Partitions led here whose ISR is below min.insync.replicas.",
+        replicas.under_min_isr_count,
+    )
+    gauge(
+        "kafka_server_replicamanager_offlinereplicacount",
+        "Replicas of this broker in directories that have failed.",
+        replicas.offline_count,
+    )
+    gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Log directories of this broker that have failed.",
+        lambda: len(broker.log_dirs.offline_directories()),
+    )

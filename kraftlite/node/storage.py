@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Final
 from uuid import UUID
 
@@ -33,7 +34,13 @@ from kraftlite.metadata.features import (
 from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import METADATA_TOPIC, random_uuid
-from kraftlite.node.meta_properties import MetaProperties, path_in, read_meta_properties
+from kraftlite.node.meta_properties import (
+    MAX_CLUSTER_ID_LENGTH,
+    MetaProperties,
+    is_cluster_id,
+    path_in,
+    read_meta_properties,
+)
 from kraftlite.raft.snapshots import BOOTSTRAP_SNAPSHOT_ID, read_snapshot_file, snapshot_name, write_snapshot_file
 from kraftlite.runtime.ports import DirLock, Disk
 
@@ -93,8 +100,11 @@ def format_directories(
 
     All checks come before the first write. With `ignore_formatted`, directories formatted for this cluster and node are skipped.
     """
-    if not cluster_id or cluster_id.strip() != cluster_id or any(c.isspace() or c in "=#" for c in cluster_id):
-        raise StorageError(f"cluster id {cluster_id!r}: allowed is a non-empty id without spaces, such as random-uuid prints")
+    if not is_cluster_id(cluster_id):
+        raise StorageError(
+            f"cluster id {cluster_id[:80]!r}: allowed is a non-empty id of at most {MAX_CLUSTER_ID_LENGTH} characters without "
+            "spaces, such as random-uuid prints"
+        )
     level = _release(release_version, features or {})
     records = bootstrap_records(level, features or {})
     empty = _unformatted(disk, config, cluster_id, ignore_formatted)
@@ -102,18 +112,46 @@ def format_directories(
         return ["All of the log directories are already formatted."]
     rng = host_entropy() if entropy is None else entropy
     now_ms = HostClock().wall_ms() if wall_ms is None else wall_ms
-    lines: list[str] = []
-    for directory in empty:
-        is_metadata = directory == config.metadata_log_dir
-        disk.makedirs(directory)
-        if is_metadata and config.is_controller:
-            _write_bootstrap(disk, directory, records, now_ms)
-        properties = MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=random_uuid(rng))
-        # Last: a directory without it counts as not formatted, so that a torn format is simply repeated.
-        disk.write_file_atomically(path_in(directory), properties.encode())
-        kind = "metadata directory" if is_metadata else "data directory"
-        lines.append(f"Formatting {kind} {directory} with {METADATA_VERSION} {level.name}.")
-    return lines
+    absent = [path for directory in empty for path in _not_there(disk, directory)]
+    try:
+        if config.is_controller and config.metadata_log_dir in empty:
+            disk.makedirs(config.metadata_log_dir)
+            _write_bootstrap(disk, config.metadata_log_dir, records, now_ms)
+        for directory in empty:
+            disk.makedirs(directory)
+            properties = MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=random_uuid(rng))
+            # Last: a directory without it counts as not formatted, so that a torn format is simply repeated.
+            disk.write_file_atomically(path_in(directory), properties.encode())
+    except OSError as error:
+        left = _remove(disk, absent)
+        kept = f", but {', '.join(left)} could not be removed" if left else ""
+        where = error.filename or ", ".join(empty)
+        raise StorageError(f"{where}: {error.strerror or error}. Nothing is formatted{kept}") from None
+    kinds = {directory: "metadata" if directory == config.metadata_log_dir else "data" for directory in empty}
+    return [f"Formatting {kinds[it]} directory {it} with {METADATA_VERSION} {level.name}." for it in empty]
+
+
+def _not_there(disk: Disk, directory: str) -> list[str]:
+    """What formatting may make of this directory and is not there now, the outermost first: what a format that fails removes."""
+    home = metadata_partition_dir(directory)
+    snapshot = f"{home}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}"
+    properties = path_in(directory)
+    parents = [str(parent) for parent in reversed(PurePath(directory).parents)]
+    paths = (*parents, directory, home, snapshot, f"{snapshot}.part", properties, f"{properties}.tmp")
+    return [path for path in paths if disk.stat(path) is None]
+
+
+def _remove(disk: Disk, paths: Sequence[str]) -> list[str]:
+    """Remove those that exist; returns those that could not be removed."""
+    left = []
+    for path in paths:
+        try:
+            found = disk.stat(path)
+            if found is not None:
+                disk.rmtree(path) if found.is_dir else disk.unlink(path)
+        except OSError:
+            left.append(path)
+    return left
 
 
 def _release(release_version: str | None, features: Mapping[str, int]) -> MetadataVersion:
@@ -174,6 +212,8 @@ def _read(disk: Disk, directory: str) -> MetaProperties | None:
         return read_meta_properties(disk, directory)
     except ValueError as error:
         raise StorageError(str(error)) from None
+    except OSError as error:
+        raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from None
 
 
 def _write_bootstrap(disk: Disk, directory: str, records: Sequence[MetadataRecord], wall_ms: int) -> None:
@@ -200,8 +240,8 @@ def info(disk: Disk, config: ServerConfig) -> StorageInfo:
             continue
         found.append(directory)
         try:
-            properties = read_meta_properties(disk, directory)
-        except ValueError as error:
+            properties = _read(disk, directory)
+        except StorageError as error:
             problems.append(f"Error loading {error}")
             continue
         if properties is None:
@@ -276,8 +316,8 @@ def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, .
     except (Fault, ApiError, ValueError) as error:
         what = str(error).removeprefix(f"{path} is damaged: ").partition(". ")[0]
         raise StorageError(
-            f"{path} is damaged: {what}. It says how the cluster begins: remove it if this controller has run before, "
-            "or format the directory anew"
+            f"{path} is damaged, or of Apache Kafka, whose directories cannot be taken over: {what}. It says how the cluster "
+            "begins: remove it if this controller has run before, or format the directory anew"
         ) from None
     first = records[0] if records else None
     if not isinstance(first, FeatureLevelRecord) or first.name != METADATA_VERSION:

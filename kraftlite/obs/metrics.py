@@ -11,13 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 
 from kraftlite.model.ids import Endpoint
 from kraftlite.runtime.trace import TraceEvent
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_MAX_REQUEST_BYTES = 16 * 1024
+_MAX_REQUEST_BYTES = 8 * 1024
+MAX_CONNECTIONS = 32
+"""At once; a board and a few Prometheus need one each. For one more the oldest that has not asked yet is closed."""
+_REQUEST_TIMEOUT_S = 5.0
+_ANSWER_TIMEOUT_S = 10.0
+_FRESH_S = 0.5
+"""The page is made at most so often, however many ask."""
 
 # Trace events that are Kafka's own counters.
 _COUNTED: Mapping[str, tuple[str, str]] = {
@@ -36,11 +42,19 @@ class _Reading:
     counter: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    name: str
+    doc: str
+    read: Callable[[], tuple[int, float]]
+
+
 class Metrics:
     """The metrics of one node. A sink of the tracer, and a collector: gauges are read on the loop when the page is asked for."""
 
     def __init__(self, constant_labels: Mapping[str, str] | None = None) -> None:
         self._readings: list[_Reading] = []
+        self._summaries: list[_Summary] = []
         self._events: dict[str, int] = {}
         self._labels = tuple((constant_labels or {}).items())
         self.registry = CollectorRegistry(auto_describe=False)
@@ -53,6 +67,10 @@ class Metrics:
     def counter(self, name: str, doc: str, read: Callable[[], float | None], *, labels: Mapping[str, str] | None = None) -> None:
         """A number that only rises; its sample is called `<name>_total`."""
         self._readings.append(_Reading(name, doc, read, (*self._labels, *(labels or {}).items()), counter=True))
+
+    def summary(self, name: str, doc: str, read: Callable[[], tuple[int, float]]) -> None:
+        """`read` returns how many and their sum; the samples are called `<name>_count` and `<name>_sum`."""
+        self._summaries.append(_Summary(name, doc, read))
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, Any]) -> None:
         self._events[event.event] = self._events.get(event.event, 0) + 1
@@ -71,7 +89,12 @@ class Metrics:
         yield from families.values()
         names = [name for name, _ in self._labels]
         texts = [text for _, text in self._labels]
-        events = CounterMetricFamily("kraftlite_trace_events", "Trace events by name.", labels=[*names, "event"])
+        for summary in self._summaries:
+            count, total = summary.read()
+            made = SummaryMetricFamily(summary.name, summary.doc, labels=names)
+            made.add_metric(texts, count, total)
+            yield made
+        events = CounterMetricFamily("kraftlite_trace_events", "Events of this node's trace, by name.", labels=[*names, "event"])
         for event, count in sorted(self._events.items()):
             events.add_metric([*texts, event], count)
         yield events
@@ -85,13 +108,33 @@ class Metrics:
 
 
 class MetricsServer:
-    """`GET /metrics` over plain HTTP/1.1, one request per connection, on the node's own loop."""
+    """`GET` and `HEAD` of `/metrics` over plain HTTP/1.1, one request per connection, on the node's own loop.
 
-    def __init__(self, metrics: Metrics) -> None:
+    A door: connections, the size of a request, and how long it and its answer take are bounded, and the page is made at most
+    every half second.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        request_timeout_s: float = _REQUEST_TIMEOUT_S,
+        answer_timeout_s: float = _ANSWER_TIMEOUT_S,
+        fresh_s: float = _FRESH_S,
+    ) -> None:
         self._metrics = metrics
+        self._request_timeout_s = request_timeout_s
+        self._answer_timeout_s = answer_timeout_s
+        self._fresh_s = fresh_s
         self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self._silent: dict[asyncio.StreamWriter, None] = {}
+        """Those of them that have not asked yet, the oldest first."""
+        self._page = b""
+        self._made_at = float("-inf")
 
     async def start(self, host: str, port: int) -> Endpoint:
+        """Raises OSError, or UnicodeError for a host that cannot be one."""
         self._server = await asyncio.start_server(self._serve, host or None, port, limit=_MAX_REQUEST_BYTES)
         bound = self._server.sockets[0].getsockname()
         return Endpoint(host or "localhost", int(bound[1]))
@@ -99,29 +142,67 @@ class MetricsServer:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
+            for writer in self._open:
+                writer.transport.abort()
             await self._server.wait_closed()
             self._server = None
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._open)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= MAX_CONNECTIONS:
+            oldest = next(iter(self._silent), writer)
+            self._forget(oldest)
+            oldest.transport.abort()
+            if oldest is writer:
+                return
+        self._open.add(writer)
+        self._silent[writer] = None
+        writer.transport.set_write_buffer_limits(0)  # so that drain waits until all is sent
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=10)
-            writer.write(self._answer(head))
-            await writer.drain()
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass
+            answer = await self._answer(reader)
+            self._silent.pop(writer, None)
+            writer.write(answer)
+            async with asyncio.timeout(self._answer_timeout_s):
+                await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
+            writer.transport.abort()
         finally:
+            self._forget(writer)
             writer.close()
 
-    def _answer(self, head: bytes) -> bytes:
+    def _forget(self, writer: asyncio.StreamWriter) -> None:
+        self._open.discard(writer)
+        self._silent.pop(writer, None)
+
+    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+        """Raises TimeoutError and IncompleteReadError: there is nobody to answer."""
+        try:
+            async with asyncio.timeout(self._request_timeout_s):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _response("431 Request Header Fields Too Large", "text/plain", b"the request is too large\n")
         words = head.split(b"\r\n", 1)[0].split(b" ")
-        path = words[1].split(b"?", 1)[0] if len(words) > 1 else b""
-        if words[0] != b"GET":
-            return _response("405 Method Not Allowed", "text/plain", b"only GET\n")
-        if path not in (b"/", b"/metrics"):
-            return _response("404 Not Found", "text/plain", b"/metrics\n")
-        return _response("200 OK", CONTENT_TYPE, self._metrics.render())
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return _response("400 Bad Request", "text/plain", b"GET /metrics HTTP/1.1 is expected\n")
+        if words[0] not in (b"GET", b"HEAD"):
+            return _response("405 Method Not Allowed", "text/plain", b"only GET and HEAD\n", "Allow: GET, HEAD\r\n")
+        if words[1].split(b"?", 1)[0] not in (b"/", b"/metrics"):
+            return _response("404 Not Found", "text/plain", b"the page is /metrics\n", bodiless=words[0] == b"HEAD")
+        return _response("200 OK", CONTENT_TYPE, self._fresh_page(), bodiless=words[0] == b"HEAD")
+
+    def _fresh_page(self) -> bytes:
+        now = asyncio.get_running_loop().time()
+        if now - self._made_at >= self._fresh_s:
+            self._page, self._made_at = self._metrics.render(), now
+        return self._page
 
 
-def _response(status: str, content_type: str, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + body
+def _response(status: str, content_type: str, body: bytes, headers: str = "", *, bodiless: bool = False) -> bytes:
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n{headers}"
+        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() if bodiless else head.encode() + body

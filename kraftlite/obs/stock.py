@@ -5,12 +5,21 @@ Source: CE-30; MBeans `kafka.controller:type=KafkaController` and `type=Controll
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from kraftlite.obs.metrics import Metrics
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _QUEUE: Final = "kafka_controller_controllereventmanager_"
+
+
+class Durations(Protocol):
+    """A count, and microseconds."""
+
+    count: int
+    total_us: int
+    max_us: int
 
 
 class ControllerNumbers(Protocol):
@@ -20,12 +29,11 @@ class ControllerNumbers(Protocol):
     last_applied_record_timestamp_ms: int
     new_active_controllers_count: int
     timed_out_broker_heartbeat_count: int
-    event_queue_time_ms_total: int
-    event_queue_time_ms_max: int
-    event_count: int
-    event_processing_time_ms_total: int
-    event_processing_time_ms_max: int
 
+    @property
+    def queue_time(self) -> Durations: ...
+    @property
+    def processing_time(self) -> Durations: ...
     @property
     def active_controller_count(self) -> int: ...
     @property
@@ -47,29 +55,55 @@ class ControllerNumbers(Protocol):
 
 
 def register_controller(metrics: Metrics, numbers: ControllerNumbers) -> None:
-    """Gauges and counters of one controller, read when the page is asked for."""
-    gauge, counter = metrics.gauge, metrics.counter
-    gauge(f"{_CONTROLLER}activecontrollercount", "1 on the active controller.", lambda: numbers.active_controller_count)
-    gauge(f"{_CONTROLLER}newactivecontrollerscount", "Changes seen.", lambda: numbers.new_active_controllers_count)
-    gauge(f"{_CONTROLLER}lastappliedrecordoffset", "Last record replayed.", lambda: numbers.last_applied_record_offset)
-    gauge(f"{_CONTROLLER}lastappliedrecordtimestamp", "Its append time.", lambda: numbers.last_applied_record_timestamp_ms)
-    gauge(f"{_CONTROLLER}lastcommittedrecordoffset", "Last record committed.", lambda: numbers.last_committed_record_offset)
-    gauge(f"{_CONTROLLER}timedoutbrokerheartbeatcount", "Late heartbeats.", lambda: numbers.timed_out_broker_heartbeat_count)
-    gauge(f"{_CONTROLLER}fencedbrokercount", "Brokers that are fenced.", lambda: numbers.fenced_broker_count)
-    gauge(f"{_CONTROLLER}activebrokercount", "Brokers that are not fenced.", lambda: numbers.active_broker_count)
-    gauge(f"{_CONTROLLER}globaltopiccount", "Topics.", lambda: numbers.global_topic_count)
-    gauge(f"{_CONTROLLER}globalpartitioncount", "Partitions.", lambda: numbers.global_partition_count)
-    gauge(f"{_CONTROLLER}offlinepartitionscount", "Partitions without a leader.", lambda: numbers.offline_partitions_count)
-    gauge(
-        f"{_CONTROLLER}preferredreplicaimbalancecount",
-        "Partitions not led by their preferred replica.",
-        lambda: numbers.preferred_replica_imbalance_count,
-    )
-    gauge(f"{_CONTROLLER}eventqueuesize", "Events that wait.", lambda: numbers.event_queue_size)
-    for name, total, largest, doc in (
-        ("eventqueuetimems", "event_queue_time_ms_total", "event_queue_time_ms_max", "Wait in the event queue."),
-        ("eventqueueprocessingtimems", "event_processing_time_ms_total", "event_processing_time_ms_max", "Time at work."),
+    """Gauges and summaries of one controller, read when the page is asked for."""
+    for name, doc, read in (
+        ("activecontrollercount", "1 on the active controller, 0 on the others.", lambda: numbers.active_controller_count),
+        (
+            "newactivecontrollerscount",
+            "Changes of the active controller that this node has seen since it started.",
+            lambda: numbers.new_active_controllers_count,
+        ),
+        ("lastappliedrecordoffset", "Offset of the last metadata record replayed.", lambda: numbers.last_applied_record_offset),
+        (
+            "lastappliedrecordtimestamp",
+            "When the last metadata record replayed was appended, in milliseconds since 1970.",
+            lambda: numbers.last_applied_record_timestamp_ms,
+        ),
+        (
+            "lastcommittedrecordoffset",
+            "Offset of the last metadata record that is committed.",
+            lambda: numbers.last_committed_record_offset,
+        ),
+        (
+            "timedoutbrokerheartbeatcount",
+            "Heartbeats of brokers that this controller answered too late, since it started.",
+            lambda: numbers.timed_out_broker_heartbeat_count,
+        ),
+        ("fencedbrokercount", "Registered brokers that are fenced.", lambda: numbers.fenced_broker_count),
+        ("activebrokercount", "Registered brokers that are not fenced.", lambda: numbers.active_broker_count),
+        ("globaltopiccount", "Topics of the cluster.", lambda: numbers.global_topic_count),
+        ("globalpartitioncount", "Partitions of the cluster.", lambda: numbers.global_partition_count),
+        ("offlinepartitionscount", "Partitions of the cluster without a leader.", lambda: numbers.offline_partitions_count),
+        (
+            "preferredreplicaimbalancecount",
+            "Partitions of the cluster that their preferred replica does not lead.",
+            lambda: numbers.preferred_replica_imbalance_count,
+        ),
     ):
-        counter(f"{_QUEUE}{name}_count", doc, lambda: numbers.event_count)
-        counter(f"{_QUEUE}{name}_sum", doc, lambda total=total: int(getattr(numbers, total)))  # type: ignore[misc]
-        gauge(f"{_QUEUE}{name}_max", doc, lambda largest=largest: int(getattr(numbers, largest)))  # type: ignore[misc]
+        metrics.gauge(f"{_CONTROLLER}{name}", doc, read)
+    metrics.gauge(f"{_QUEUE}eventqueuesize", "Events that wait in the controller's queue.", lambda: numbers.event_queue_size)
+    _register_durations(
+        metrics,
+        "eventqueuetimems",
+        "that events waited in the controller's queue, without deferred ones",
+        lambda: numbers.queue_time,
+    )
+    _register_durations(
+        metrics, "eventqueueprocessingtimems", "that the controller worked on an event", lambda: numbers.processing_time
+    )
+
+
+def _register_durations(metrics: Metrics, name: str, doc: str, of: Callable[[], Durations]) -> None:
+    """Kafka's histograms in milliseconds: count and sum, and the largest one as a gauge of its own."""
+    metrics.summary(f"{_QUEUE}{name}", f"Milliseconds {doc}.", lambda: (of().count, of().total_us / 1000))
+    metrics.gauge(f"{_QUEUE}{name}_max", f"Most milliseconds {doc}, since the start.", lambda: of().max_us / 1000)

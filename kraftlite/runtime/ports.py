@@ -31,6 +31,10 @@ class Clock(Protocol):
         """Monotonic; meaningful only as differences on this node."""
         ...
 
+    def now_us(self) -> int:
+        """The same in microseconds, to measure with: what falls due does so by `now_ms`."""
+        ...
+
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch; may jump."""
         ...

@@ -35,6 +35,7 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
         r"^DescribeConfigs\.broker\.configs\.(listeners|listener\.security\.protocol\.map|principal\.builder\.class|log\.dir): ",
         r"^DescribeConfigs\.broker\.configs\.group\.coordinator\.rebalance\.protocols: ",
         r"^IncrementalAlterConfigs\.default level: ",
+        r"^IncrementalAlterConfigs\.(limit|rate) of connections: .*'none'.* \| .*'invalid_config'",
         r"^kafka-configs: configs --describe --entity-type broker-loggers",
     ),
     "Small segments": (r"^topic configs\.segment\.bytes\.",),

@@ -32,6 +32,9 @@ class FakeClock:
     def now_ms(self) -> int:
         return self._now
 
+    def now_us(self) -> int:
+        return self._now * 1000
+
     def wall_ms(self) -> int:
         return self._now + self._wall_offset
 

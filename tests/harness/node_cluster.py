@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ class MemCluster:
         self.network = MemNetwork(self.clock)
         self.recorded: list[Recorded] = []
         """Every event of every node, in virtual milliseconds."""
+        several = tuple(config.pop("log_dirs", "/data").split(","))
         plan = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
         ids = list(enumerate(plan, start=1))
         voters = ",".join(f"{node_id}@n{node_id}:9093" for node_id, roles in ids if "controller" in roles)
@@ -117,14 +119,15 @@ class MemCluster:
                 "controller.quorum.voters": voters,
                 "controller.listener.names": "CONTROLLER",
                 "listeners": ",".join(listeners),
-                "log.dirs": "/data",
+                "log.dirs": several[0],
                 **({"inter.broker.listener.name": "REPLICATION"} if "broker" in roles else {}),
                 **QUICK,
                 **{key.replace("_", "."): value for key, value in config.items()},
             }
             path = directory / f"n{node_id}.properties"
             path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-            node = self.nodes[node_id] = MemNode(self, node_id, load(path))
+            # More than one directory is refused where a node is configured; what is behind can do with several already.
+            node = self.nodes[node_id] = MemNode(self, node_id, replace(load(path), log_dirs=several))
             format_directories(node.disk, node.config, CLUSTER, wall_ms=0)
 
     def boot(self) -> None:

@@ -10,7 +10,7 @@ import click
 from kraftlite.cli.compat.features import feature_dependencies, version_mapping
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError
 from kraftlite.cli.features import level_of, level_text
-from kraftlite.metadata.features import METADATA_VERSION
+from kraftlite.metadata.features import KRAFT_VERSION, METADATA_VERSION
 
 
 def _parser() -> Parser:
@@ -62,18 +62,20 @@ def _format(options: argparse.Namespace) -> int:
         raise ToolError("--add-scram: SCRAM credentials are not supported")
     if options.standalone + options.no_initial_controllers + bool(options.initial_controllers) > 1:
         raise UsageError("--standalone, --no-initial-controllers and --initial-controllers exclude one another")
-    if options.initial_controllers:
-        raise ToolError(
-            "--initial-controllers: the voters of a quorum are static (kraft.version 0); name them with "
-            f"controller.quorum.voters in {options.config}"
-        )
     arguments = ["--config", options.config, "--cluster-id", options.cluster_id]
     arguments += ["--ignore-formatted"] if options.ignore_formatted else []
+    arguments += ["--standalone"] if options.standalone else []
+    arguments += ["--no-initial-controllers"] if options.no_initial_controllers else []
+    arguments += ["--initial-controllers", options.initial_controllers] if options.initial_controllers else []
     release = options.release_version
     for item in options.feature:
         name, equals, text = item.partition("=")
         if not equals:
             raise UsageError(f"Can't parse feature=level string {item}: equals sign not found.")
+        if name == KRAFT_VERSION and text == "0":
+            continue
+        if name == KRAFT_VERSION:
+            raise ToolError(f"--feature {item}: dynamic quorums are not supported yet; allowed is {KRAFT_VERSION}=0")
         if name != METADATA_VERSION:
             raise ToolError(f"--feature {item}: only {METADATA_VERSION} can be chosen when formatting")
         if release is not None:

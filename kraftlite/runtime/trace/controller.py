@@ -80,6 +80,17 @@ class RecordsAppended(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SettingNotApplied(TraceEvent):
+    """A quota or a dynamic configuration was stored that has no effect here. `setting` is `key=value`, of `resource`."""
+
+    event: ClassVar[str] = "controller.setting_not_applied"
+    level: ClassVar[str] = "warning"
+    setting: str
+    resource: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StableAdvanced(TraceEvent):
     event: ClassVar[str] = "controller.stable_advanced"
     level: ClassVar[str] = "debug"

@@ -31,7 +31,7 @@ def config(tmp_path: Path) -> Path:
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
         "listeners=PLAINTEXT://localhost:9092,REPLICATION://localhost:9192,CONTROLLER://localhost:9093\n"
         "controller.listener.names=CONTROLLER\ninter.broker.listener.name=REPLICATION\n"
-        f"log.dirs={tmp_path}/a,{tmp_path}/b\n"
+        f"log.dirs={tmp_path}/b\nmetadata.log.dir={tmp_path}/a\n"
     )
     return path
 
@@ -133,3 +133,54 @@ def test_config_explain_says_where_values_come_from(run: Run, config: Path) -> N
     broken = run("config", "explain", "-c", config, "--override", "num.partitions=x")
     assert broken.exit_code == 1
     assert "problem: num.partitions=x" in broken.output
+
+
+KAFKAS = """process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+"""
+
+
+@pytest.mark.parametrize(
+    "option", [("--standalone",), ("--no-initial-controllers",), ("--initial-controllers", "1@localhost:9093:x")]
+)
+def test_options_of_a_dynamic_quorum_are_refused(run: Run, tmp_path: Path, option: tuple[str, ...]) -> None:
+    """They would make a static quorum of one that elects itself, which others cannot join."""
+    path = tmp_path / "server.properties"
+    path.write_text(f"{KAFKAS}log.dirs={tmp_path}/data\n")
+    refused = run("compat", "kafka-storage", "format", "-t", ID, "-c", path, *option)
+    assert refused.exit_code == 1
+    assert f"{option[0]}: dynamic quorums are not supported yet; list every controller" in refused.output
+    assert "Traceback" not in refused.output and not (tmp_path / "data").exists()
+    own = run("format", "-t", ID, "-c", path, *option)
+    assert own.exit_code == 1 and own.output.removeprefix("Error: ").strip() in refused.output
+    assert not (tmp_path / "data").exists()
+    assert run("compat", "kafka-storage", "format", "-t", ID, "-c", path).exit_code == 0
+
+
+def test_options_of_a_dynamic_quorum_with_static_voters(run: Run, config: Path, tmp_path: Path) -> None:
+    refused = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--standalone")
+    assert refused.exit_code == 1 and "you cannot specify controller.quorum.voters" in refused.output
+    assert not (tmp_path / "a").exists()
+    assert run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--no-initial-controllers").exit_code == 0, "as Kafka"
+
+
+@pytest.mark.parametrize(("level", "status"), [("0", 0), ("1", 1)])
+def test_the_feature_of_dynamic_quorums(run: Run, config: Path, level: str, status: int) -> None:
+    done = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--feature", f"kraft.version={level}")
+    assert done.exit_code == status
+    assert ("dynamic quorums are not supported yet" in done.output) == bool(status)
+
+
+def test_config_keys_says_what_becomes_of_each_key(run: Run) -> None:
+    found = {item["key"]: item for item in json.loads(run("config", "keys", "-o", "json").output)}
+    assert len(found) > 360
+    assert found["num.partitions"] == {"key": "num.partitions", "effect": "applied", "default": "1", "words": ""}
+    assert found["num.io.threads"]["effect"] == "no effect" and found["num.io.threads"]["words"]
+    listed = run("config", "keys", "authorizer", "super").output.splitlines()
+    assert [line.split()[:2] for line in listed[1:]] == [["authorizer.class.name", "refused"], ["super.users", "refused"]]
+    none = run("config", "keys", "no-such-part")
+    assert none.exit_code == 1 and "no configuration key contains no-such-part" in none.output

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 
-from kraftlite.controller.events import WriteEvent, classify
+from kraftlite.controller.events import InternalEvent, WriteEvent, classify
+from kraftlite.controller.metrics import DurationSummary
 from kraftlite.controller.queue import QueueClosed, QueueTimeout
 from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata.features import METADATA_VERSION
@@ -596,3 +598,18 @@ def test_ce_31_duplicates_are_answered_per_entry() -> None:
         ErrorCode.INVALID_REQUEST,
     ]
     check_invariants(world.active.core)
+
+
+def test_ce_30_each_event_is_measured_by_itself_in_microseconds() -> None:
+    world = World()
+    world.start_brokers(1)
+    core = world.active.core
+    ticks = itertools.count(step=250)
+    core.metrics.clock_us = lambda: next(ticks)
+    core.metrics.queue_time, core.metrics.processing_time = DurationSummary(), DurationSummary()
+    for _ in range(4):
+        core.read("look", lambda _now: None, lambda *_: None, world.now_ms - 3)
+    core.queue.schedule_deferred("t", InternalEvent(core, "nothing", lambda _now: None), world.now_ms, world.now_ms)
+    core.step(world.now_ms, limit=5)
+    assert core.metrics.processing_time == DurationSummary(count=5, total_us=5 * 250, max_us=250)
+    assert core.metrics.queue_time == DurationSummary(count=4, total_us=4 * 3000 + 250 * (1 + 2 + 3 + 4), max_us=4000)

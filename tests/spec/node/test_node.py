@@ -297,7 +297,7 @@ async def test_ce_30_the_page_of_a_node(tmp_path: Path) -> None:
         "kafka_controller_kafkacontroller_globalpartitioncount 3.0",
         "kafka_controller_kafkacontroller_activebrokercount 1.0",
         "kafka_controller_kafkacontroller_offlinepartitionscount 0.0",
-        "kafka_server_broker_metadata_metrics_metadata_apply_error_count_total 0.0",
+        "kafka_server_broker_metadata_metrics_metadata_apply_error_count 0.0",
         "kafka_server_replicamanager_leadercount 3.0",
     ):
         assert line in page.splitlines(), line

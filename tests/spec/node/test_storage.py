@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ def config(
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"{voter}@localhost:9093",
-        "log.dirs": dirs,
+        "log.dirs": dirs.split(",")[0],
         "metadata.log.dir": "/m",
         **{key.replace("_", "."): value for key, value in extra.items()},
     }
@@ -47,7 +48,9 @@ def config(
         values["inter.broker.listener.name"] = "REPLICATION"
     path = tmp_path / f"server-{node_id}.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-    return load(path)
+    loaded = load(path)
+    # More than one is refused where a node is configured; what is here can do with several already.
+    return replace(loaded, log_dirs=tuple(dirs.split(",")))
 
 
 def formatted(disk: MemDisk, server: ServerConfig, cluster_id: str = CLUSTER, **options: object) -> list[str]:
@@ -281,3 +284,71 @@ def test_bl_15_a_directory_in_use_is_refused_and_nothing_stays_locked(tmp_path: 
         storage.lock_directories(disk, ["/a", "/b"])
     held.release()
     storage.lock_directories(disk, ["/a", "/b"]).release()
+
+
+@pytest.mark.parametrize("before", [(), ("/d1", "/m")], ids=["no directories", "directories"])
+def test_a_disk_that_is_full_while_formatting_leaves_nothing(tmp_path: Path, before: tuple[str, ...]) -> None:
+    """At whichever step: one line that names the file, everything as it was, and the format may be repeated."""
+    server = config(tmp_path)
+    told = set()
+    for step in range(1000):
+        disk = MemDisk()
+        for directory in before:
+            disk.makedirs(directory)
+            disk.write_file_atomically(f"{directory}/somebodys", b"x")
+        disk.inject(code=errno.ENOSPC, after=step)
+        try:
+            formatted(disk, server)
+        except (StorageError, OSError) as error:
+            assert "No space left on device" in str(error)
+            told.add(str(error))
+        else:
+            break
+        disk.heal()
+        assert disk.tree() == [f"{directory}/somebodys" for directory in before]
+        assert [path for path in ("/d1", "/d2", "/m") if disk.stat(path) is not None] == list(before)
+        assert len(formatted(disk, server)) == 3
+    assert step > 20 and any("meta.properties: No space left on device. Nothing is formatted" in line for line in told)
+
+
+def test_what_cannot_be_removed_after_a_failed_format_is_named(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    disk.inject("write_file", path="/d2", code=errno.ENOSPC)
+    disk.inject("rmtree", path="/d1", code=errno.EIO, times=None)
+    with pytest.raises(StorageError, match=r"Nothing is formatted, but /d1 could not be removed"):
+        formatted(disk, server)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "version is missing"),
+        (b"\x00\xff" * 100, "version is missing"),
+        (b"version=0\nbroker.id=1\ncluster.id=x\nnode.id=1\ndirectory.id=x\n", "version=0: allowed is 1"),
+        (b"version=1\ncluster.id=x\nnode.id=1\n", "directory.id is missing"),
+        (b"version=1\ncluster.id=x\nnode.id=%s\ndirectory.id=x\n" % (b"9" * 5000), "allowed is a whole number"),
+        ("version=1\ncluster.id=x\nnode.id=\u0661\ndirectory.id=x\n".encode(), "allowed is a whole number"),
+        (b"version=1\ncluster.id=\x1b[2J\nnode.id=1\ndirectory.id=x\n", r"cluster.id='\x1b[2J'"),
+        (b"version=1\ncluster.id=x\nnode.id=1\ndirectory.id=%s\n" % (b"z" * 5000), "directory.id"),
+        (b"#" * 100_000, "has 100000 bytes"),
+    ],
+)
+def test_a_meta_properties_of_somebody_else_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.write_file_atomically("/d1/meta.properties", content)
+    for attempt in (lambda: storage.verify(disk, server), lambda: formatted(disk, server, ignore_formatted=True)):
+        with pytest.raises(StorageError) as caught:
+            attempt()
+        told = str(caught.value)
+        assert words in told and "/d1/meta.properties" in told and told.isprintable() and len(told) < 1000
+    assert any(words in problem for problem in storage.info(disk, server).problems)
+
+
+def test_a_meta_properties_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.inject("read_file", path="/d1/meta.properties", code=errno.EACCES, times=None)
+    with pytest.raises(StorageError, match=r"/d1/meta\.properties: Permission denied"):
+        storage.verify(disk, server)
+    assert any("Permission denied" in problem for problem in storage.info(disk, server).problems)

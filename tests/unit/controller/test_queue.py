@@ -86,3 +86,16 @@ def test_a_full_queue_refuses_events_with_a_deadline_only() -> None:
     queue.append(Note("internal", log), 0)
     drain(queue, 0)
     assert log == ["fail two QueueFull", "run one", "run internal"]
+
+
+def test_the_time_in_the_queue_is_that_of_the_event_that_ran() -> None:
+    """Not that of the one before it; an event that was deferred, or never ran, has none."""
+    queue, log = EventQueue(), list[str]()
+    queue.append(Note("waited", log), 0)
+    assert queue.run_one(7) and queue.last_queue_time_ms == 7
+    queue.schedule_deferred("t", Note("later", log), 10, 0)
+    assert queue.run_one(50) and queue.last_queue_time_ms is None
+    queue.append(Note("too late", log), 0, deadline_ms=5)
+    assert queue.run_one(60) and queue.last_queue_time_ms is None
+    assert not queue.run_one(70) and queue.last_queue_time_ms is None
+    assert log == ["run waited", "run later", "fail too late QueueTimeout"]

@@ -19,7 +19,7 @@ from kraftlite.config.properties import parse_properties
 from kraftlite.config.server import load as load_config
 from kraftlite.local import cluster as local
 from kraftlite.local import process
-from kraftlite.local.layout import plan, write_files
+from kraftlite.local.layout import plan, with_metrics_ports, write_files
 from kraftlite.local.ports import reserve
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, default_data_dir, load, save, update_node
 
@@ -94,6 +94,29 @@ def test_what_is_saved_is_loaded(cluster: LocalCluster) -> None:
 def test_no_cluster(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="kraftlite up"):
         load(tmp_path)
+
+
+def test_metrics_pages_keep_a_port_each(cluster: LocalCluster) -> None:
+    """A port that changes with each start nobody can watch; and the same port for all only one node could have."""
+    assert with_metrics_ports(cluster, {"num.partitions": "3"}) is cluster
+    extra = {"kraftlite.metrics.port": "0"}
+    made = with_metrics_ports(cluster, extra)
+    ports = [node.metrics for node in made.nodes if node.metrics is not None]
+    assert len(set(ports)) == 6 and all(port.startswith("127.0.0.1:") for port in ports)
+    others = {address for node in made.nodes for address in (node.kafka, node.replication, node.controller)}
+    assert not others & set(ports)
+    save(made)
+    assert with_metrics_ports(load(Path(made.data_dir)), extra) == made, "the same ones at the next start"
+    write_files(made, extra)
+    for node in made.nodes:
+        assert load_config(node.config_path).get_int("kraftlite.metrics.port") == int(str(node.metrics).rpartition(":")[2])
+        assert node.describe()["addresses"]["metrics"] == node.metrics
+
+
+def test_metrics_pages_begin_at_the_port_that_is_asked_for(cluster: LocalCluster) -> None:
+    made = with_metrics_ports(cluster, {"kraftlite.metrics.port": "21000"})
+    assert [node.metrics for node in made.nodes] == [f"127.0.0.1:{21000 + number}" for number in range(6)]
+    assert with_metrics_ports(cluster, {"kraftlite.metrics.port": "no port"}) is cluster
 
 
 def test_the_default_directory() -> None:

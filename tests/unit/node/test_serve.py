@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from kraftlite.config.server import load
+from kraftlite.host.disk import HostDisk
 from kraftlite.model.errors import Fault
 from kraftlite.node import serve
 from kraftlite.node.faults import FaultSink
+from kraftlite.node.storage import format_directories
 from kraftlite.runtime.trace import ListTracer
 
 
@@ -52,3 +55,26 @@ def test_to_08_an_unformatted_directory_is_one_line(tmp_path: Path, capsys: pyte
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("kraftlite: ") and str(tmp_path / "data") in line and "not formatted" in line
     assert not (tmp_path / "data").exists(), "a refused start leaves nothing behind"
+
+
+@pytest.mark.usefixtures("quiet_environment")
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("kraftlite.trace.file=/dev/null/trace.jsonl", "kraftlite.trace.file=/dev/null/trace.jsonl: "),
+        ("kraftlite.metrics.port=0\nkraftlite.metrics.host=a..b", "kraftlite.metrics.port=0 of a..b: "),
+        ("kraftlite.metrics.port=0\nkraftlite.metrics.host=203.0.113.1", "kraftlite.metrics.port=0 of 203.0.113.1: "),
+    ],
+)
+def test_what_cannot_be_opened_is_one_line_with_its_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: str, words: str
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://localhost:0\ncontroller.listener.names=CONTROLLER\n"
+        f"controller.quorum.voters=1@localhost:19093\nlog.dirs={tmp_path / 'data'}\nkraftlite.malloc.tuning=false\n{extra}\n"
+    )
+    format_directories(HostDisk(), load(path), "xAnarm01TwSKb6sp_r7iNQ")
+    assert serve.run(str(path), {}) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kraftlite: ")]
+    assert words in line

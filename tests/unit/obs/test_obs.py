@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from kraftlite.controller.metrics import DurationSummary
 from kraftlite.model.ids import NodeId
 from kraftlite.obs.log import LogSink, capture_python_logging
 from kraftlite.obs.metrics import Metrics, MetricsServer
@@ -147,7 +148,7 @@ async def test_the_metrics_page() -> None:
     assert "kraftlite_absent" not in page
     assert (await fetch(endpoint.port, b"GET /other HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
     assert (await fetch(endpoint.port, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
-    assert (await fetch(endpoint.port, b"\r\n\r\n")).startswith(b"HTTP/1.1 405")
+    assert (await fetch(endpoint.port, b"\r\n\r\n")).startswith(b"HTTP/1.1 400")
     await server.stop()
 
 
@@ -167,11 +168,8 @@ class Numbers:
     last_applied_record_timestamp_ms = 1000
     new_active_controllers_count = 2
     timed_out_broker_heartbeat_count = 1
-    event_queue_time_ms_total = 30
-    event_queue_time_ms_max = 20
-    event_count = 5
-    event_processing_time_ms_total = 7
-    event_processing_time_ms_max = 4
+    queue_time = DurationSummary(count=5, total_us=30_500, max_us=20_000)
+    processing_time = DurationSummary(count=6, total_us=7_001, max_us=4_250)
     active_controller_count = 1
     last_committed_record_offset = 39
     event_queue_size = 3
@@ -200,8 +198,12 @@ def test_ce_30_the_controllers_numbers_have_kafkas_names() -> None:
         "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 4.0",
         "kafka_controller_kafkacontroller_globaltopiccount 6.0",
         "kafka_controller_kafkacontroller_globalpartitioncount 12.0",
-        "kafka_controller_controllereventmanager_eventqueuetimems_sum_total 30.0",
-        "kafka_controller_controllereventmanager_eventqueueprocessingtimems_max 4.0",
+        "# TYPE kafka_controller_controllereventmanager_eventqueuetimems summary",
+        "kafka_controller_controllereventmanager_eventqueuetimems_count 5.0",
+        "kafka_controller_controllereventmanager_eventqueuetimems_sum 30.5",
+        "kafka_controller_controllereventmanager_eventqueueprocessingtimems_count 6.0",
+        "kafka_controller_controllereventmanager_eventqueueprocessingtimems_sum 7.001",
+        "kafka_controller_controllereventmanager_eventqueueprocessingtimems_max 4.25",
     ):
         assert line in page.splitlines(), line
     numbers.active_controller_count = 0

@@ -1,0 +1,67 @@
+"""The Prometheus page of a whole node (CE-30)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from kraftlite.node.metrics import register_gauges
+from kraftlite.obs.metrics import Metrics
+from tests.harness.node_cluster import MemCluster
+
+
+def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+async def test_the_page_of_a_node_obeys_the_rules_of_prometheus(tmp_path: Path) -> None:
+    """What `promtool check metrics` looks at. Names of Kafka's own boards may end as Kafka's do."""
+    cluster = MemCluster(tmp_path, combined=1)
+    await cluster.up()
+    node = cluster.nodes[1].node
+    assert node is not None
+    metrics = Metrics({})
+    register_gauges(metrics, node)
+    page = metrics.render().decode()
+    families = list(text_string_to_metric_families(page))
+    assert len(families) > 25
+    assert len({family.name for family in families}) == len(families), "each is told once"
+    for family in families:
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", family.name), family.name
+        assert family.type in ("counter", "gauge", "summary"), family.name
+        assert len(family.documentation.split()) >= 3 and family.documentation.endswith("."), family.name
+        assert not family.name.endswith(("_total", "_sum", "_bucket")), family.name
+        if family.name.startswith("kraftlite_"):
+            assert not family.name.endswith("_count"), family.name
+        endings = {"counter": {"_total"}, "gauge": {""}, "summary": {"_count", "_sum"}}[family.type]
+        found = {sample.name.removeprefix(family.name) for sample in family.samples} - {"_created"}
+        assert found <= endings and (found or family.type == "counter"), family.name
+        assert all(set(sample.labels) <= {"event"} for sample in family.samples), "no label that a client could choose"
+    assert "_count_total" not in page and "_sum_total" not in page
+
+
+async def test_counters_only_rise_and_every_event_is_measured(tmp_path: Path) -> None:
+    cluster = MemCluster(tmp_path, combined=1)
+    await cluster.up()
+    node = cluster.nodes[1].node
+    assert node is not None
+    metrics = Metrics({})
+    register_gauges(metrics, node)
+    before = samples(metrics.render().decode())
+    for name in ("a", "b", "c"):
+        await cluster.create_topic(name)
+    await cluster.clock.run_for(20_000)
+    after = samples(metrics.render().decode())
+    for name, labels in before:
+        if name.endswith(("_total", "_count", "_sum", "_max")):
+            assert after[name, labels] >= before[name, labels], name
+    worked = "kafka_controller_controllereventmanager_eventqueueprocessingtimems_count"
+    waited = "kafka_controller_controllereventmanager_eventqueuetimems_count"
+    assert after[worked, ()] - before[worked, ()] >= 3
+    assert after[worked, ()] > after[waited, ()], "a deferred event is worked on, and did not wait in the queue"
