@@ -1,6 +1,7 @@
 """Whether bytes are the records of a batch, without an object per record and without holding them.
 
-    record   length varint, then so many bytes: attributes i8 | timestamp delta varlong | offset delta varint | key | value | headers
+    record   length varint, then so many bytes:
+             attributes i8 | timestamp delta varlong | offset delta varint | key | value | headers
     key, value   length varint (-1: null), then so many bytes
     headers   count varint, then of each: key length varint (>= 0), key, value length varint (-1: null), value
 
@@ -157,7 +158,7 @@ class PythonScanner:
                 end = at + length
                 if length < 0:
                     break
-                chunk[end - 1]  # noqa: B018 - the record must be in the chunk as a whole
+                chunk[end - 1]
                 delta, at = _varlong(chunk, at + 1)
                 offset, at = _small_varint(chunk, at)
                 key, at = _small_varint(chunk, at)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftlite.log import codecs
-from kraftlite.log.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, Record, build_batch, crc_of, write_varint
+from kraftlite.log.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, crc_of, write_varint
 
 CODECS: Final = (codecs.NONE, codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD)
 COMPRESSED: Final = CODECS[1:]

@@ -67,7 +67,7 @@ def find_coordinator(ctx: BrokerContext, listener: str, key_type: int, key: str)
 
 def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerEndpoint:
     if key_type == TRANSACTION:
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster does not coordinate transactions")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"transactions are not offered here (transactional id {key!r})")
     if key_type != GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}: allowed are 0 (group) and 1 (transaction)")
     topic = ctx.metadata.topic(OFFSETS_TOPIC)
