@@ -84,14 +84,14 @@ def batch_of(body: bytes, count: int, *, codec: int = codecs.NONE, packed: bytes
 
 @dataclass(frozen=True)
 class Poison:
+    """`kafka`, `ours`: the error code's name, "none" where the batch is taken; then which records are named with it."""
+
     name: str
     batch: bytes
     kafka: str
-    """The name of its error code; "none": it takes the batch."""
     ours: str
-    kafka_records: tuple[int, ...] = ()
-    """The indexes of its record errors."""
-    our_records: tuple[int, ...] = ()
+    kafka_names: tuple[int, ...] = ()
+    we_name: tuple[int, ...] = ()
 
 
 def _zstd_frame_with_window(body: bytes, window_log: int) -> bytes:
@@ -216,3 +216,130 @@ def tails() -> Iterator[tuple[str, bytes, int, bytes]]:
         codecs.SNAPPY,
         b"\x82SNAPPY\x00" + struct.pack(">ii", 9, 9) + struct.pack(">i", len(raw)) + raw,
     )
+
+
+_DELTAS: Final = ["offset delta twice", "offset delta with a gap", "offset delta beyond the batch", "offset delta negative"]
+_LENGTHS: Final = [f"record length {it}" for it in ("-50", "0", "one too much", "one too little", "2^31-1")]
+_TAKEN_BY_KAFKA: Final = [
+    "record length beyond 32 bits",
+    "timestamp delta beyond 64 bits",
+    "key length -2",
+    "key length -2^31",
+    "value length -2",
+    "header value length -2",
+    "producer id without an epoch",
+]
+
+
+def _kafka_on(name: str, codec: int) -> str:
+    """Its answer to a malformed structure."""
+    plain = codec == codecs.NONE
+    if name in _TAKEN_BY_KAFKA:
+        return "none"
+    if name in _DELTAS:
+        return "none" if plain else "unknown_server_error"  # it wants to number them anew, and has skipped their keys
+    if name in _LENGTHS:
+        return "invalid_record" if plain else "none"  # compressed records are skipped through, their length is not looked at
+    if name == "record length of six bytes":
+        return "unknown_server_error" if plain else "invalid_record"
+    return "invalid_record"
+
+
+_TAILS_TAKEN: Final = [
+    "gzip: in two parts",
+    "snappy: in two parts",
+    "zstd: in two parts",
+    "lz4: linked blocks",  # of one block only
+    "lz4: with its size",
+    "lz4: with checksums",
+    "zstd: a skippable frame first",
+    "zstd: window of 128 MiB",
+    "snappy: raw",
+    "snappy: another version",
+]
+_TAILS_TAKEN_BY_KAFKA: Final = [
+    *_TAILS_TAKEN,
+    "gzip: a zero byte behind the end",
+    "gzip: rubbish behind the end",
+    "snappy: a zero byte behind the end",
+    "lz4: a zero byte behind the end",
+    "lz4: rubbish behind the end",
+    "lz4: wrong content checksum",
+]
+
+
+def _headers() -> Iterator[Poison]:
+    """What its header says."""
+    all_three = (0, 1, 2)
+    for codec in (codecs.NONE, codecs.ZSTD):
+        where = f" ({codecs.CODEC_NAMES[codec]})"
+
+        def made(codec: int = codec, **header: int) -> bytes:
+            return bytes(batch_of(GOOD, 3, codec=codec, **header))
+
+        stamped = 0x08 | codec
+        refused = ("invalid_timestamp", all_three)
+        yield Poison(f"says LogAppendTime{where}", made(attributes=stamped), "none", refused[0], (), all_three)
+        for name, header in (
+            ("says LogAppendTime of 2^62", {"attributes": stamped, "max_timestamp": 2**62}),
+            ("says LogAppendTime of -1", {"attributes": stamped, "max_timestamp": -1}),
+            ("base timestamp 2^62", {"base_timestamp": 2**62}),
+        ):
+            yield Poison(name + where, made(**header), refused[0], refused[0], all_three, all_three)
+        yield Poison(f"control{where}", made(attributes=0x20 | codec), "invalid_record", "invalid_record")
+        both = "transactional_id_authorization_failed"
+        yield Poison(f"transactional{where}", made(attributes=0x10 | codec), both, both)
+        for name, header in (
+            ("highest timestamp 2^62", {"max_timestamp": 2**62}),
+            ("highest timestamp -1", {"max_timestamp": -1}),
+            ("highest timestamp 5", {"max_timestamp": 5}),
+            ("base timestamp -1", {"base_timestamp": -1}),
+            ("base timestamp -5", {"base_timestamp": -5}),
+            ("delete horizon", {"attributes": 0x40 | codec}),
+            ("attribute bit 7", {"attributes": 0x80 | codec}),
+            ("attributes' other byte", {"attributes": 0x4100 | codec}),
+        ):
+            yield Poison(name + where, made(**header), "none", "none")
+    for codec in (5, 6, 7):
+        yield Poison(f"codec {codec}", bytes(batch_of(GOOD, 3, attributes=codec)), "unknown_server_error", "invalid_record")
+    for magic, code in ((3, "corrupt_message"), (-1, "corrupt_message"), (1, "invalid_record"), (0, "invalid_record")):
+        yield Poison(f"magic {magic}", bytes(batch_of(GOOD, 3, magic=magic)), code, code)
+    for length, code in ((48, "corrupt_message"), (1049, "invalid_record"), (-1, "corrupt_message")):
+        yield Poison(f"length {length}", bytes(batch_of(GOOD, 3, length=length)), code, code)
+    yield Poison("length 2^31-1", bytes(batch_of(GOOD, 3, length=2**31 - 1)), "unknown_server_error", "invalid_record")
+    times = [fields(0), fields(1, timestamp=10**13), fields(2, timestamp=2**62)]
+    body = b"".join(map(record, times))
+    yield Poison("two times of the future", bytes(batch_of(body, 3)), "invalid_timestamp", "invalid_timestamp", (1, 2), (1, 2))
+    over = batch_of(record(fields(0, timestamp=2**62)), 1, base_timestamp=2**62)
+    yield Poison("a time beyond 64 bits", bytes(over), "invalid_timestamp", "invalid_timestamp", (0,), (0,))
+
+
+def poisons() -> Iterator[Poison]:
+    """For a topic as it is created: every family in every codec, and what only looks odd."""
+    for codec in CODECS:
+        where = f" ({codecs.CODEC_NAMES[codec]})"
+        for name, body, count, header in structures():
+            made = bytes(batch_of(body, count, codec=codec, **header))
+            yield Poison(name + where, made, _kafka_on(name, codec), "invalid_record")
+        for name, body, count, header in fine():
+            yield Poison(name + where, bytes(batch_of(body, count, codec=codec, **header)), "none", "none")
+    for name, body, codec, packed in tails():
+        kafka = "none" if name in _TAILS_TAKEN_BY_KAFKA else "unknown_server_error"
+        if name in ("zstd: nothing", "lz4: in two parts"):
+            kafka = "invalid_record"
+        ours = "none" if name in _TAILS_TAKEN else "invalid_record"
+        yield Poison(name, bytes(batch_of(body, 3, codec=codec, packed=packed)), kafka, ours)
+    yield from _headers()
+
+
+def compacted_poisons() -> Iterator[Poison]:
+    """For a topic that is compacted."""
+    null, key = sized(None), sized(b"k")
+    for codec in CODECS:
+        where = f" ({codecs.CODEC_NAMES[codec]})"
+        body = record(fields(0, key=null)) + record(fields(1, key=key)) + record(fields(2, key=null))
+        made = bytes(batch_of(body, 3, codec=codec))
+        yield Poison(f"two null keys{where}", made, "invalid_record", "invalid_record", (0, 2), (0, 2))
+        body = record(fields(0, key=null)) + record(fields(1, timestamp=10**13)) + record(fields(2))
+        made = bytes(batch_of(body, 3, codec=codec))
+        yield Poison(f"a null key and a future time{where}", made, "invalid_timestamp", "invalid_timestamp", (0, 1), (0, 1))
