@@ -93,27 +93,16 @@ class AppendingLog(LogState):
             elif origin is _CLIENT:
                 original = self._producers.duplicate_of(header)
                 if original is not None:
-                    return AppendInfo(
-                        original.first_offset,
-                        original.last_offset,
-                        original.timestamp_ms,
-                        self.log_start_offset,
-                        self.leo,
-                        True,
-                        1,
-                    )
+                    first, last, at = original.first_offset, original.last_offset, original.timestamp_ms
+                    return AppendInfo(first, last, at, self.log_start_offset, self.leo, True, 1)
                 self._producers.check_batch(header)
             else:
                 self._producers.check_epoch(header)
         append_time = NO_TIMESTAMP
         timestamp = header.max_timestamp
         if verdict is not None:
-            if verdict.recompressed is not None:
-                batch, header = verdict.recompressed, parse_header(verdict.recompressed)
-            check_size(len(batch), self.config, origin)
+            batch, header = self._admitted(batch, verdict)
             timestamp = verdict.max_timestamp
-            if timestamp != header.max_timestamp and not self._append_time:
-                stamp_max_timestamp(batch, timestamp)
         if self._append_time and origin is not _RAFT_LEADER:
             stamp_append_time(batch, header.attributes, wall_ms)
             timestamp = append_time = wall_ms
@@ -139,6 +128,16 @@ class AppendingLog(LogState):
         if self.leo - self.recovery_point >= self._flush_every:
             self.flush_sync()
         return AppendInfo(base_offset, last_offset, append_time, self.log_start_offset, self.leo, False, 1)
+
+    def _admitted(self, batch: bytearray | memoryview, verdict: Verdict) -> tuple[bytearray | memoryview, BatchHeader]:
+        """What of a checked batch goes into the log: in the topic's codec, its highest timestamp right."""
+        header = verdict.header
+        if verdict.recompressed is not None:
+            batch, header = verdict.recompressed, parse_header(verdict.recompressed)
+        check_size(len(batch), self.config, _CLIENT)
+        if verdict.max_timestamp != header.max_timestamp and not self._append_time:
+            stamp_max_timestamp(batch, verdict.max_timestamp)
+        return batch, header
 
     def append_as_follower(
         self,

@@ -71,18 +71,17 @@ def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
     raise ValueError(f"unknown compression codec {codec}: 0 to 4 are known")
 
 
-def decompress(codec: int, data: bytes | memoryview, max_bytes: int | None = None) -> bytes | memoryview:
+def decompress(codec: int, data: bytes | memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes | memoryview:
     """All at once. Raises ApiError(CORRUPT_MESSAGE) when `data` is not what `codec` makes, or unfolds beyond the bound."""
     return data if codec == NONE else b"".join(unpacked(codec, data, max_bytes))
 
 
-def unpacked(codec: int, data: bytes | memoryview, max_bytes: int | None = None) -> Iterator[bytes | memoryview]:
+def unpacked(codec: int, data: bytes | memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[bytes | memoryview]:
     """The content in chunks of at most `CHUNK_BYTES` (a block of snappy may be larger); errors as of `decompress`.
 
     A chunk may be empty: then the step was work without an outcome, or the next one is as large as a chunk for every empty one
     before it. So each step is worth at most `CHUNK_BYTES` to whoever counts them.
     """
-    max_bytes = MAX_DECOMPRESSED_BYTES if max_bytes is None else max_bytes
     unpack = _UNPACKERS.get(codec)
     if unpack is None:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"unknown compression codec {codec}: 0 to 4 are known")
@@ -205,7 +204,7 @@ def _counted(parts: int) -> int:
 def _snappy_blocks(data: bytes) -> bytes:
     import cramjam
 
-    parts = []
+    parts: list[bytes] = []
     for start in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
         parts += (_BLOCK_SIZE.pack(len(block)), block)

@@ -74,7 +74,9 @@ _MIN_INT64: Final = -(2**63)
 
 
 class RecordScanner(Protocol):
-    """One batch's records. Not to be used after a fault."""
+    """One batch's records: so many, of these bounds and flags. Not to be used after a fault."""
+
+    def __init__(self, count: int, base_timestamp: int, low: int, high: int, flags: int) -> None: ...
 
     def feed(self, data: bytes | bytearray | memoryview, /) -> int:
         """The next bytes. OK, or the fault that ends it."""

@@ -26,7 +26,7 @@ from kraftlite.log.batch import (
     parse_header,
     with_body,
 )
-from kraftlite.log.codecs import CODECS_BY_NAME, GZIP, LZ4, ZSTD
+from kraftlite.log.codecs import CODECS_BY_NAME, GZIP, LZ4, MAX_DECOMPRESSED_BYTES, ZSTD
 from kraftlite.log.config import LogConfig
 from kraftlite.log.control import EndTxnMarker, decode_control
 from kraftlite.log.scan import BOUND_TIMES, NEED_KEYS, NO_KEY, REFUSE_TIMES, TIME, RecordScanner
@@ -34,6 +34,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import KIB, MAX_INT64, MIB
 
 Batch = bytes | bytearray | memoryview
+Chunks = Iterator[bytes | memoryview]
 
 CHECK_IN_PLACE: Final = MIB
 """The work of one request that is done on the loop, in the unit of `BatchCheck.advance`: 10 ms at most."""
@@ -81,12 +82,23 @@ _NO_HEADER: Final = BatchHeader(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 class BatchCheck:
     """The check of one batch of a client. `verdict` is None until it is done. For one thread at a time."""
 
-    __slots__ = ("_batch", "_config", "_steps", "_wall_ms", "verdict")
+    __slots__ = ("_batch", "_config", "_max_bytes", "_scanner", "_steps", "_wall_ms", "verdict")
 
-    def __init__(self, batch: Batch, config: LogConfig, wall_ms: int) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        config: LogConfig,
+        wall_ms: int,
+        *,
+        scanner: type[RecordScanner] = scan.Scanner,
+        max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        """`max_bytes`: what it may unfold to."""
         self._batch = batch
         self._config = config
         self._wall_ms = wall_ms
+        self._scanner = scanner
+        self._max_bytes = max_bytes
         self._steps: Iterator[int] | None = None
         self.verdict: Verdict | None = None
 
@@ -95,7 +107,7 @@ class BatchCheck:
         used = 0
         if self._steps is None:
             if work > 0:
-                self.verdict = _quick(self._batch, self._config, self._wall_ms)
+                self.verdict = _quick(self._batch, self._config, self._wall_ms, self._scanner)
                 used = WORK_PER_BATCH + len(self._batch) // _PLAIN_DISCOUNT
                 if self.verdict is not None:
                     return used
@@ -121,16 +133,17 @@ class BatchCheck:
         yield len(batch) // (2 * _PLAIN_DISCOUNT)
         header = check_leader_batch(batch, config, _CLIENT)
         body = memoryview(batch)[HEADER_BYTES:]
-        scanner = _scanner(header, config, self._wall_ms)
+        scanner = _new_scanner(self._scanner, header, config, self._wall_ms)
+        chunks = _unpacked(header, body, self._max_bytes)
         target = CODECS_BY_NAME.get(config.compression_type, header.codec)
         if target != header.codec:
             packed = bytearray()
-            yield from _scan_and_pack(scanner, header, body, config, target, packed)
+            yield from _scan_and_pack(scanner, chunks, config, target, packed)
             _judge(scanner, header, config, self._wall_ms)
             rebuilt = with_body(header, packed, codec=target, max_timestamp=scanner.max_timestamp)
             self.verdict = Verdict(None, header, scanner.max_timestamp, rebuilt)
             return
-        yield from _scan_compressed(scanner, header, body) if header.codec else _scan_plain(scanner, body)
+        yield from _scan_compressed(scanner, chunks) if header.codec else _scan_plain(scanner, body)
         _judge(scanner, header, config, self._wall_ms)
         self.verdict = Verdict(None, header, scanner.max_timestamp)
 
@@ -140,7 +153,7 @@ def check_batch(batch: Batch, config: LogConfig, wall_ms: int) -> Verdict:
     return _quick(batch, config, wall_ms) or BatchCheck(batch, config, wall_ms).finish()
 
 
-def _quick(batch: Batch, config: LogConfig, wall_ms: int) -> Verdict | None:
+def _quick(batch: Batch, config: LogConfig, wall_ms: int, kind: type[RecordScanner] = scan.Scanner) -> Verdict | None:
     """The same as a check in steps for what is one short step; None: it is not."""
     if len(batch) > scan.BYTES_PER_STEP or config.compression_type != "producer":
         return None
@@ -148,7 +161,7 @@ def _quick(batch: Batch, config: LogConfig, wall_ms: int) -> Verdict | None:
         header = check_leader_batch(batch, config, _CLIENT)
         if header.attributes & CODEC_MASK:
             return None
-        scanner = _scanner(header, config, wall_ms)
+        scanner = _new_scanner(kind, header, config, wall_ms)
         if scanner.feed(memoryview(batch)[HEADER_BYTES:]) or scanner.finish() or scanner.refused:
             _judge(scanner, header, config, wall_ms)
     except ApiError as refusal:
@@ -208,13 +221,13 @@ def _bounds(config: LogConfig, wall_ms: int) -> tuple[int, int]:
     return low, min(wall_ms + config.message_timestamp_after_max_ms, MAX_INT64)
 
 
-def _scanner(header: BatchHeader, config: LogConfig, wall_ms: int) -> RecordScanner:
+def _new_scanner(kind: type[RecordScanner], header: BatchHeader, config: LogConfig, wall_ms: int) -> RecordScanner:
     flags = NEED_KEYS if config.compacted else 0
     if header.is_log_append_time:
         flags |= REFUSE_TIMES
     elif not config.log_append_time:
         flags |= BOUND_TIMES
-    return scan.Scanner(header.count, header.base_timestamp, *_bounds(config, wall_ms), flags)
+    return kind(header.count, header.base_timestamp, *_bounds(config, wall_ms), flags)
 
 
 def _scan_plain(scanner: RecordScanner, body: memoryview) -> Iterator[int]:
@@ -226,22 +239,20 @@ def _scan_plain(scanner: RecordScanner, body: memoryview) -> Iterator[int]:
         yield size // _PLAIN_DISCOUNT + (scanner.records - before) * _WORK_PER_RECORD
 
 
-def _scan_compressed(scanner: RecordScanner, header: BatchHeader, body: memoryview) -> Iterator[int]:
-    for chunk in _unpacked(header, body):
+def _scan_compressed(scanner: RecordScanner, chunks: Chunks) -> Iterator[int]:
+    for chunk in chunks:
         before = scanner.records
         if chunk and scanner.feed(chunk):
             return
         yield max(len(chunk), WORK_PER_CHUNK) + (scanner.records - before) * _WORK_PER_RECORD
 
 
-def _scan_and_pack(
-    scanner: RecordScanner, header: BatchHeader, body: memoryview, config: LogConfig, target: int, packed: bytearray
-) -> Iterator[int]:
+def _scan_and_pack(scanner: RecordScanner, chunks: Chunks, config: LogConfig, target: int, packed: bytearray) -> Iterator[int]:
     levels = {GZIP: config.compression_gzip_level, LZ4: config.compression_lz4_level, ZSTD: config.compression_zstd_level}
     yield WORK_PER_CHUNK * _RECOMPRESSION
     packer = codecs.packer(target, levels.get(target))
     most = config.max_message_bytes - HEADER_BYTES
-    for chunk in _unpacked(header, body):
+    for chunk in chunks:
         if chunk and scanner.feed(chunk):
             return
         packed += packer.compress(chunk)
@@ -255,12 +266,12 @@ def _scan_and_pack(
     packed += packer.flush()
 
 
-def _unpacked(header: BatchHeader, body: memoryview) -> Iterator[bytes | memoryview]:
+def _unpacked(header: BatchHeader, body: memoryview, max_bytes: int) -> Chunks:
     """The chunks of the body. What does not unpack never will: CORRUPT_MESSAGE would have the producer try again."""
     try:
-        yield from codecs.unpacked(header.codec, body)
+        yield from codecs.unpacked(header.codec, body, max_bytes)
     except ApiError as error:
-        raise _invalid(error.message) from error
+        raise _invalid(error.message or "records do not decompress") from error
 
 
 def _judge(scanner: RecordScanner, header: BatchHeader, config: LogConfig, wall_ms: int) -> None:

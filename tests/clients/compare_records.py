@@ -1,7 +1,7 @@
 """Poisoned batches, sent to both clusters: the same code, the same records named, the same end of the partition.
 
-Where kraftlite is stricter on purpose `tests.harness.poison` has both answers, and the difference is one of the heading "Malformed
-record batches" of docs/DIFFERENCES.md.
+Where kraftlite is stricter on purpose `tests.harness.poison` has both answers, and docs/DIFFERENCES.md explains the difference under
+"Malformed record batches".
 """
 
 from __future__ import annotations

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from kraftlite.log import codecs, scan, validation
+from kraftlite.log import codecs, scan
 from kraftlite.log.batch import check_crc, iter_batches, iter_records, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import AppendOrigin, RecordsRejected
+from kraftlite.log.scan import RecordScanner
 from kraftlite.log.validation import BatchCheck, check_batch
 from kraftlite.model.errors import ApiError
-from tests.harness.log_support import append, batch, everything, open_log
+from tests.harness.log_support import batch, everything, open_log
 from tests.harness.poison import (
     CODECS,
     COMPRESSED,
@@ -32,16 +32,16 @@ IMPLEMENTATIONS = {it.__module__: it for it in (scan.PythonScanner, scan.Scanner
 
 
 @pytest.fixture(params=sorted(IMPLEMENTATIONS))
-def scanner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(scan, "Scanner", IMPLEMENTATIONS[request.param])
-    yield
+def scanner(request: pytest.FixtureRequest) -> type[RecordScanner]:
+    return IMPLEMENTATIONS[request.param]
 
 
-def wrong(found: Poison, config: LogConfig) -> str | None:
+def wrong(found: Poison, config: LogConfig, scanner: type[RecordScanner]) -> str | None:
     """What is not as it should be when this batch comes to an empty log."""
-    log = open_log(config=config)
+    log, sent = open_log(config=config), bytearray(found.batch)
+    verdict = BatchCheck(sent, config, NOW, scanner=scanner).finish()
     try:
-        info = log.append_as_leader(bytearray(found.batch), leader_epoch=0, wall_ms=NOW, origin=AppendOrigin.CLIENT)
+        info = log.append_as_leader(sent, leader_epoch=0, wall_ms=NOW, origin=AppendOrigin.CLIENT, verdict=verdict)
     except ApiError as error:
         named = tuple(index for index, _ in error.record_errors) if isinstance(error, RecordsRejected) else ()
         answer = error.code.name.lower(), named
@@ -60,19 +60,17 @@ def wrong(found: Poison, config: LogConfig) -> str | None:
 BY_THE_HANDLER = "transactional_id_authorization_failed"
 
 
-@pytest.mark.usefixtures("scanner")
 @pytest.mark.parametrize("cleanup", ["delete", "compact"])
-def test_lg_10_poisoned_batches(cleanup: str) -> None:
+def test_lg_10_poisoned_batches(cleanup: str, scanner: type[RecordScanner]) -> None:
     families = [*poisons()] if cleanup == "delete" else [*compacted_poisons()]
     config = LogConfig(cleanup_policy=(cleanup,))
-    assert [it for found in families if found.ours != BY_THE_HANDLER and (it := wrong(found, config))] == []
+    assert [it for found in families if found.ours != BY_THE_HANDLER and (it := wrong(found, config, scanner))] == []
 
 
-@pytest.mark.usefixtures("scanner")
 @pytest.mark.parametrize("target", [codecs.NONE, codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD])
-def test_lg_13_a_topic_with_a_codec_of_its_own_takes_no_poison(target: int) -> None:
+def test_lg_13_a_topic_with_a_codec_of_its_own_takes_no_poison(target: int, scanner: type[RecordScanner]) -> None:
     config = LogConfig(compression_type="uncompressed" if not target else codecs.CODEC_NAMES[target])
-    assert [it for found in poisons() if found.ours != BY_THE_HANDLER and (it := wrong(found, config))] == []
+    assert [it for found in poisons() if found.ours != BY_THE_HANDLER and (it := wrong(found, config, scanner))] == []
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -92,7 +90,7 @@ def test_the_highest_timestamp_is_what_the_records_say(codec: int, claimed: int)
 def test_a_duplicate_is_checked_before_it_is_known_as_one() -> None:
     """As in Kafka: what is poisoned is refused, whatever its sequence is."""
     log = open_log()
-    good = dict(producer_id=7, producer_epoch=0, base_sequence=0)
+    good = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     for _ in range(2):
         info = log.append_as_leader(batch_of(GOOD, 3, **good), leader_epoch=0, wall_ms=NOW, origin=AppendOrigin.CLIENT)
         assert info.base_offset == 0 and log.leo == 3
@@ -114,13 +112,12 @@ def test_the_size_that_counts_is_that_of_the_append() -> None:
     assert caught.value.code.name == "MESSAGE_TOO_LARGE" and log.leo == 0
 
 
-@pytest.mark.usefixtures("scanner")
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_check_goes_on_in_small_steps(codec: int) -> None:
+def test_a_check_goes_on_in_small_steps(codec: int, scanner: type[RecordScanner]) -> None:
     body = b"".join(record(fields(at, value=sized(bytes(3000)))) for at in range(1000))
     sent = batch_of(body, 1000, codec=codec)
     config = LogConfig(max_message_bytes=10_000_000)
-    check, turns = BatchCheck(sent, config, NOW), 0
+    check, turns = BatchCheck(sent, config, NOW, scanner=scanner), 0
     while check.verdict is None:
         used = check.advance(0)
         assert used <= 512 * 1024, "a step is short"
@@ -130,11 +127,11 @@ def test_a_check_goes_on_in_small_steps(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_batch_that_unfolds_beyond_the_bound_is_refused(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codecs, "MAX_DECOMPRESSED_BYTES", 1_000_000)
+def test_a_batch_that_unfolds_beyond_the_bound_is_refused(codec: int) -> None:
+    config = LogConfig(max_message_bytes=10_000_000)
     for size, code in ((900_000, "none"), (1_100_000, "invalid_record")):
         sent = batch_of(record(fields(0, value=sized(bytes(size)))), 1, codec=codec)
-        refusal = check_batch(sent, LogConfig(max_message_bytes=10_000_000), NOW).refusal
+        refusal = BatchCheck(sent, config, NOW, max_bytes=1_000_000).finish().refusal
         assert (refusal.code.name.lower() if refusal else "none") == code
 
 
@@ -158,13 +155,10 @@ def test_header_keys_that_are_not_utf_8_are_kept_as_they_are() -> None:
     assert [name.encode("utf-8", "surrogateescape") for name, _ in found.headers] == [b"\xff\xfe"]
 
 
-def test_what_other_origins_write_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_other_origins_write_is_not_looked_into() -> None:
     """The coordinator's and the raft leader's batches are their own; a follower trusts the CRC, as in Kafka."""
-    monkeypatch.setattr(validation.scan, "Scanner", None)
     log = open_log()
     for origin in (AppendOrigin.COORDINATOR, AppendOrigin.RAFT_LEADER):
-        log.append_as_leader(batch("a"), leader_epoch=0, wall_ms=NOW, origin=origin)
-    log.append_as_follower(batch("b", base_offset=2, epoch=0))
-    assert log.leo == 3
-    with pytest.raises(TypeError):
-        append(log, "c")
+        log.append_as_leader(batch_of(GOOD + b"?", 3), leader_epoch=0, wall_ms=NOW, origin=origin)
+    log.append_as_follower(batch_of(GOOD + b"?", 3, base_offset=6, epoch=0, max_timestamp=2**62))
+    assert log.leo == 9

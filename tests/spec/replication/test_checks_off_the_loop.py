@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
+from itertools import pairwise
 from typing import Any
 
 from kraftlite.log import codecs
@@ -164,7 +165,7 @@ def test_thousands_of_small_batches_are_taken_in_turns() -> None:
         c.held.work()
         turns.append(c[1].log().leo)
     assert [it.base_offset for it in done] == list(range(2000))
-    assert turns[0] < 200 and max(b - a for a, b in zip(turns, turns[1:], strict=False)) <= BATCHES_PER_TURN
+    assert turns[0] < 200 and max(b - a for a, b in pairwise(turns)) <= BATCHES_PER_TURN
 
 
 def test_many_plain_batches_are_taken_in_turns_too() -> None:
