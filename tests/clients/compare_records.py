@@ -1,6 +1,6 @@
 """Poisoned batches, sent to both clusters: the same code, the same records named, the same end of the partition.
 
-Where kraftlite is stricter on purpose `tests.harness.poison` has both answers, and docs/DIFFERENCES.md explains the difference under
+Where kraftlite is stricter on purpose `tests.harness.poison` has both answers, and docs/DIFFERENCES.md explains it under
 "Malformed record batches".
 """
 
