@@ -16,10 +16,13 @@ from typing import Final, NamedTuple
 from kraftlite.log import codecs, scan
 from kraftlite.log.batch import (
     CODEC_MASK,
+    CONTROL_BIT,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
     iter_records,
@@ -29,7 +32,7 @@ from kraftlite.log.batch import (
 from kraftlite.log.codecs import CODECS_BY_NAME, GZIP, LZ4, MAX_DECOMPRESSED_BYTES, ZSTD
 from kraftlite.log.config import LogConfig
 from kraftlite.log.control import EndTxnMarker, decode_control
-from kraftlite.log.scan import BOUND_TIMES, NEED_KEYS, NO_KEY, REFUSE_TIMES, TIME, RecordScanner
+from kraftlite.log.scan import BOUND_TIMES, NO_KEY, REFUSE_TIMES, TIME, RecordScanner
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import KIB, MAX_INT64, MIB
 
@@ -76,6 +79,7 @@ class Verdict(NamedTuple):
 
 _CLIENT = AppendOrigin.CLIENT
 _RAFT_LEADER = AppendOrigin.RAFT_LEADER
+_MIN_INT64: Final = -MAX_INT64 - 1
 _NO_HEADER: Final = BatchHeader(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -198,7 +202,8 @@ def check_size(size: int, config: LogConfig, origin: AppendOrigin) -> None:
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    if header.is_control:
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
         raise _invalid("clients may not write control batches")
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
@@ -206,9 +211,9 @@ def _check_client_header(header: BatchHeader) -> None:
                 f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence {header.base_sequence}:"
                 " both must be >= 0"
             )
-    elif header.is_transactional:
+    elif attributes & TRANSACTIONAL_BIT:
         raise _invalid("a transactional batch needs a producer id")
-    if header.codec > ZSTD:
+    if attributes & CODEC_MASK > ZSTD:
         raise _invalid(f"compression codec {header.codec}: 0 to 4 are known")
 
 
@@ -217,17 +222,16 @@ def _check_client_header(header: BatchHeader) -> None:
 
 def _bounds(config: LogConfig, wall_ms: int) -> tuple[int, int]:
     """What a record's timestamp may be, where the producer sets it."""
-    low = max(wall_ms - config.message_timestamp_before_max_ms, -MAX_INT64 - 1)
-    return low, min(wall_ms + config.message_timestamp_after_max_ms, MAX_INT64)
+    low, high = wall_ms - config.message_timestamp_before_max_ms, wall_ms + config.message_timestamp_after_max_ms
+    return (max(low, _MIN_INT64)), (min(high, MAX_INT64))
 
 
 def _new_scanner(kind: type[RecordScanner], header: BatchHeader, config: LogConfig, wall_ms: int) -> RecordScanner:
-    flags = NEED_KEYS if config.compacted else 0
-    if header.is_log_append_time:
-        flags |= REFUSE_TIMES
-    elif not config.log_append_time:
-        flags |= BOUND_TIMES
-    return kind(header.count, header.base_timestamp, *_bounds(config, wall_ms), flags)
+    flags = config.check_flags
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        flags = flags & ~BOUND_TIMES | REFUSE_TIMES
+    low, high = _bounds(config, wall_ms) if flags & BOUND_TIMES else (0, 0)
+    return kind(header.count, header.base_timestamp, low, high, flags)
 
 
 def _scan_plain(scanner: RecordScanner, body: memoryview) -> Iterator[int]:

@@ -95,7 +95,7 @@ def ask(node: Node, *batches: bytearray, acks: int = 1, lease: Lease | None = No
 
 def test_what_is_short_is_checked_in_place() -> None:
     c, lease = Loop(), Lease()
-    usual = build_batch([Record(b"k", b"v" * 100)] * 5000, timestamp_ms=1_700_000_000_000, codec=codecs.GZIP)
+    usual = build_batch([Record(b"k", b"v" * 100)] * 1000, timestamp_ms=1_700_000_000_000, codec=codecs.GZIP)
     assert ask(c[1], bytearray(usual), lease=lease)[0].error is ErrorCode.NONE
     assert ask(c[1], make_batch(["x" * 900_000]), lease=lease)[0].error is ErrorCode.NONE
     assert not c.held.running and not lease.held
