@@ -176,6 +176,61 @@ static inline int scan_value(scan_state *s)
     }
 }
 
+/* A number of at most `most` bytes before `end`, at *at, which moves behind it; 0: there is none, look byte by byte. */
+static inline int scan_number(const uint8_t **at, const uint8_t *end, int most, int64_t *number)
+{
+    const uint8_t *here = *at;
+    uint64_t raw = 0;
+    for (int i = 0; i < most && here < end; i++) {
+        uint8_t byte = *here++;
+        raw |= (uint64_t)(byte & 0x7F) << (7 * i);
+        if (!(byte & 0x80)) {
+            *number = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            *at = here;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The plain records that lie in these bytes as a whole, without headers and with nothing to refuse; returns where the first other
+ * one begins. Nothing but speed: byte by byte they come to the same. */
+static inline size_t scan_plain(scan_state *s, const uint8_t *data, size_t position, size_t size)
+{
+    const uint8_t *at = data + position, *end = data + size;
+    int64_t least = s->flags & NEED_KEYS ? 0 : -1;
+    if (s->flags & REFUSE_TIMES)
+        return position;
+    while (s->records != s->count) {
+        const uint8_t *start = at;
+        int64_t length, delta, offset, key, value;
+        if (!scan_number(&at, end, 4, &length) || length < 6 || length > end - at)
+            return (size_t)(start - data);
+        const uint8_t *stop = at + length;
+        at++; /* attributes */
+        if (!scan_number(&at, stop, 9, &delta) || !scan_number(&at, stop, 4, &offset) || offset != s->records)
+            return (size_t)(start - data);
+        if (!scan_number(&at, stop, 4, &key) || key < least || key > stop - at)
+            return (size_t)(start - data);
+        at += key > 0 ? key : 0;
+        if (!scan_number(&at, stop, 4, &value) || value < -1 || value > stop - at)
+            return (size_t)(start - data);
+        at += value > 0 ? value : 0;
+        if (stop - at != 1 || *at != 0)
+            return (size_t)(start - data);
+        if (delta > 0 ? s->base > INT64_MAX - delta : s->base < INT64_MIN - delta)
+            return (size_t)(start - data);
+        int64_t timestamp = s->base + delta;
+        if ((s->flags & BOUND_TIMES) && timestamp != -1 && (timestamp < s->low || timestamp > s->high))
+            return (size_t)(start - data);
+        if (timestamp > s->max_timestamp)
+            s->max_timestamp = timestamp;
+        s->records++;
+        at = stop;
+    }
+    return (size_t)(at - data);
+}
+
 static inline int scan_feed(scan_state *s, const uint8_t *data, size_t size)
 {
     size_t position = 0;
@@ -189,6 +244,11 @@ static inline int scan_feed(scan_state *s, const uint8_t *data, size_t size)
             if (s->skip == 0 && s->stage == AT_HEADER_KEY && s->headers == 0)
                 s->fault = scan_end_record(s);
             continue;
+        }
+        if (s->stage == AT_LENGTH && s->shift == 0) {
+            position = scan_plain(s, data, position, size);
+            if (position == size)
+                break;
         }
         if (s->stage == AT_LENGTH) {
             if (s->records == s->count) {

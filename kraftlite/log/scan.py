@@ -154,6 +154,7 @@ class PythonScanner:
         """Take the plain records that lie in the chunk as a whole; returns where the first other one begins."""
         count, flags, base, low, high = self._count, self._flags, self._base, self._low, self._high
         latest, records = self.max_timestamp, self.records
+        least = 0 if flags & NEED_KEYS else -1
         try:
             while records != count:
                 length, at = _small_varint(chunk, position)
@@ -164,9 +165,9 @@ class PythonScanner:
                 delta, at = _varlong(chunk, at + 1)
                 offset, at = _small_varint(chunk, at)
                 key, at = _small_varint(chunk, at)
-                if offset != records or key < 0:
+                if offset != records or key < least:
                     break
-                value, at = _small_varint(chunk, at + key)
+                value, at = _small_varint(chunk, at + key if key > 0 else at)
                 if value < -1:
                     break
                 if value > 0:
