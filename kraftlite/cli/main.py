@@ -203,9 +203,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         click.echo("kraftlite (not installed)")
     from kraftlite.log.scan import IMPLEMENTATION
 
-    click.echo(
-        f"record batches are checked in {'C' if IMPLEMENTATION == 'c' else 'Python: no compiler was there at the install'}"
-    )
+    where = "C" if IMPLEMENTATION == "c" else "Python: no compiler was there at the install"
+    click.echo(f"record batches are checked in {where}")
     ctx.exit()
 
 

@@ -329,7 +329,7 @@ def _not_one_batch(batch: Batch) -> ApiError:
     if said > size:
         return _invalid(f"batch says {said} bytes, {size} are there")
     if magic < MAGIC:
-        return _invalid(f"message format {magic}: only record batches of format {MAGIC} are stored")
+        return _invalid(f"magic {magic}: only record batches of format {MAGIC} are stored")
     if said < HEADER_BYTES:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"batch says {said} bytes, its header has {HEADER_BYTES}")
     return _invalid("exactly one record batch per partition is allowed")
