@@ -4,7 +4,11 @@ ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS source
 WORKDIR /src
-COPY pyproject.toml README.md CHANGELOG.md ./
+# A compiler for the scanner of record batches; it stays behind in this stage.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends gcc libc6-dev \
+ && rm -rf /var/lib/apt/lists/*
+COPY pyproject.toml hatch_build.py README.md CHANGELOG.md ./
 COPY proto ./proto
 COPY kraftlite ./kraftlite
 COPY pyspark_kraftlite ./pyspark_kraftlite

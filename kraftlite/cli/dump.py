@@ -217,7 +217,9 @@ def _print_records(batch: memoryview, header: BatchHeader, report: Report, serde
                 "keySize": -1 if record.key is None else len(record.key),
                 "valueSize": -1 if record.value is None else len(record.value),
                 "sequence": sequence,
-                "headerKeys": [name for name, _ in record.headers],
+                "headerKeys": [
+                    name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name, _ in record.headers
+                ],
             }
             text = "| " + " ".join(f"{key}: {value if key != 'headerKeys' else _keys(value)}" for key, value in facts.items())
             content, rest = _content(record, header, serde)

@@ -202,6 +202,10 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         click.echo(f"kraftlite {version('kraftlite')}")
     except PackageNotFoundError:
         click.echo("kraftlite (not installed)")
+    from kraftlite.log.scan import IMPLEMENTATION
+
+    where = "C" if IMPLEMENTATION == "c" else "Python: no compiler was there at the install"
+    click.echo(f"record batches are checked in {where}")
     ctx.exit()
 
 

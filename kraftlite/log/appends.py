@@ -15,11 +15,12 @@ from kraftlite.log.batch import (
     parse_header,
     stamp,
     stamp_append_time,
+    stamp_max_timestamp,
 )
 from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.segment import Appended, Segment
 from kraftlite.log.state import LogState
-from kraftlite.log.validation import AppendOrigin, check_leader_batch, check_records, marker_of, recompressed
+from kraftlite.log.validation import AppendOrigin, Verdict, check_batch, check_leader_batch, check_size, marker_of
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.runtime.trace.log import LogEpochAssigned, LogRolled
@@ -60,16 +61,29 @@ class AppendingLog(LogState):
     # appending
 
     def append_as_leader(
-        self, batch: bytearray | memoryview, *, leader_epoch: int, wall_ms: int, origin: AppendOrigin
+        self,
+        batch: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        wall_ms: int,
+        origin: AppendOrigin,
+        verdict: Verdict | None = None,
     ) -> AppendInfo:
         """Append exactly one v2 batch; its base offset and leader epoch are stamped in place.
 
         Refusals (ApiError): CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
         and from the producer's state OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED. CLIENT is checked in full; RAFT_LEADER may exceed max.message.bytes; COORDINATOR and
-        RAFT_LEADER may write control batches.
+        RAFT_LEADER may write control batches. `verdict` of a CLIENT's batch, when it was checked before; the sizes that the
+        config allows are those of now.
         """
-        header = check_leader_batch(batch, self.config, origin)
+        if origin is _CLIENT:
+            verdict = verdict or check_batch(batch, self.config, wall_ms)
+            if verdict.refusal is not None:
+                raise verdict.refusal
+            header = verdict.header
+        else:
+            header = check_leader_batch(batch, self.config, origin)
         marker: EndTxnMarker | None = None
         if header.producer_id >= 0:
             if header.is_control:
@@ -79,27 +93,16 @@ class AppendingLog(LogState):
             elif origin is _CLIENT:
                 original = self._producers.duplicate_of(header)
                 if original is not None:
-                    return AppendInfo(
-                        original.first_offset,
-                        original.last_offset,
-                        original.timestamp_ms,
-                        self.log_start_offset,
-                        self.leo,
-                        True,
-                        1,
-                    )
+                    first, last, at = original.first_offset, original.last_offset, original.timestamp_ms
+                    return AppendInfo(first, last, at, self.log_start_offset, self.leo, True, 1)
                 self._producers.check_batch(header)
             else:
                 self._producers.check_epoch(header)
         append_time = NO_TIMESTAMP
-        if origin is _CLIENT:
-            if self._inspect:
-                check_records(batch, header, self.config, wall_ms)
-            if self._recompress:
-                rebuilt = recompressed(batch, header, self.config)
-                if rebuilt is not None:
-                    batch, header = rebuilt, parse_header(rebuilt)
         timestamp = header.max_timestamp
+        if verdict is not None:
+            batch, header = self._admitted(batch, verdict)
+            timestamp = verdict.max_timestamp
         if self._append_time and origin is not _RAFT_LEADER:
             stamp_append_time(batch, header.attributes, wall_ms)
             timestamp = append_time = wall_ms
@@ -125,6 +128,16 @@ class AppendingLog(LogState):
         if self.leo - self.recovery_point >= self._flush_every:
             self.flush_sync()
         return AppendInfo(base_offset, last_offset, append_time, self.log_start_offset, self.leo, False, 1)
+
+    def _admitted(self, batch: bytearray | memoryview, verdict: Verdict) -> tuple[bytearray | memoryview, BatchHeader]:
+        """What of a checked batch goes into the log: in the topic's codec, its highest timestamp right."""
+        header = verdict.header
+        if verdict.recompressed is not None:
+            batch, header = verdict.recompressed, parse_header(verdict.recompressed)
+        check_size(len(batch), self.config, _CLIENT)
+        if verdict.max_timestamp != header.max_timestamp and not self._append_time:
+            stamp_max_timestamp(batch, verdict.max_timestamp)
+        return batch, header
 
     def append_as_follower(
         self,

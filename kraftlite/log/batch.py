@@ -37,6 +37,7 @@ TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
+_LONGEST_VARINT: Final = 10
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
@@ -51,7 +52,10 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 
 
 class Record(NamedTuple):
-    """One record. Deltas are relative to its batch's base offset and base timestamp."""
+    """One record. Deltas are relative to its batch's base offset and base timestamp.
+
+    Kafka takes header keys that are not UTF-8; their odd bytes are surrogates here, so that they go back as they came.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -132,6 +136,13 @@ def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> B
     return BatchHeader(offset, length + LOG_OVERHEAD, *rest)
 
 
+def attributes_of(batch: bytes | bytearray | memoryview) -> int:
+    """The attributes that these bytes would have as a batch; 0 when they cannot be one."""
+    if len(batch) < HEADER_BYTES or batch[MAGIC_POSITION] != MAGIC:
+        return 0
+    return int(_ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_POSITION)[0])
+
+
 def iter_headers(buffer: bytes | bytearray | memoryview) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each whole batch; a partial one at the end is left out.
 
@@ -173,6 +184,12 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
     """Write base offset and leader epoch in place; the CRC stays valid."""
     _OFFSET.pack_into(batch, 0, base_offset)
     _EPOCH.pack_into(batch, LOG_OVERHEAD, leader_epoch)
+
+
+def stamp_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Put right what the header says of the records' timestamps, and its CRC."""
+    _OFFSET.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    _CRC.pack_into(batch, _CRC_POSITION, crc_of(batch))
 
 
 def stamp_append_time(batch: bytearray | memoryview, attributes: int, timestamp_ms: int) -> None:
@@ -234,28 +251,10 @@ def build_batch(
     return bytes(batch)
 
 
-def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: int, level: int | None = None) -> bytearray:
-    """The same batch with another codec: offsets, times, producer and flags stay."""
-    rebuilt = bytearray(
-        build_batch(
-            records,
-            base_offset=header.base_offset,
-            leader_epoch=header.partition_leader_epoch,
-            timestamp_ms=header.base_timestamp,
-            codec=codec,
-            control=header.is_control,
-            transactional=header.is_transactional,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            keep_offset_deltas=True,
-            last_offset_delta=header.last_offset_delta,
-            level=level,
-        )
-    )
-    if header.is_log_append_time:
-        stamp_append_time(rebuilt, parse_header(rebuilt).attributes, header.max_timestamp)
-    return rebuilt
+def with_body(header: BatchHeader, packed: bytes | bytearray, *, codec: int, max_timestamp: int) -> bytearray:
+    """A batch with another body and its codec; what else its header says stays."""
+    attributes = header.attributes & ~CODEC_MASK | codec
+    return bytearray(_repacked(header, attributes, header.base_timestamp, max_timestamp, packed, header.count))
 
 
 def retained_batch(header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None = None) -> bytes:
@@ -282,7 +281,7 @@ def empty_batch(header: BatchHeader) -> bytes:
     return _repacked(header, attributes, NO_TIMESTAMP, header.max_timestamp, b"", 0)
 
 
-def _repacked(header: BatchHeader, attributes: int, base_ms: int, max_ms: int, packed: bytes, count: int) -> bytes:
+def _repacked(header: BatchHeader, attributes: int, base_ms: int, max_ms: int, packed: bytes | bytearray, count: int) -> bytes:
     batch = bytearray(HEADER_BYTES)
     length = HEADER_BYTES - LOG_OVERHEAD + len(packed)
     head = (header.base_offset, length, header.partition_leader_epoch, MAGIC, 0, attributes, header.last_offset_delta)
@@ -295,16 +294,57 @@ def _repacked(header: BatchHeader, attributes: int, base_ms: int, max_ms: int, p
 
 
 def iter_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
-    """The records of exactly one batch. ApiError(CORRUPT_MESSAGE) when they do not parse. Does not check the CRC."""
+    """The records of exactly one batch. ApiError(CORRUPT_MESSAGE) when they do not parse. Does not check the CRC.
+
+    A compressed batch is unpacked as the records are asked for: what is held is a chunk, and the record that is not whole yet.
+    """
     header = parse_header(batch)
-    data = bytes(codecs.decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes]))
-    position = 0
+    body = memoryview(batch)[HEADER_BYTES : header.size_bytes]
     try:
+        if header.codec:
+            yield from _chunked_records(codecs.unpacked(header.codec, body), header.count)
+            return
+        data, position = bytes(body), 0
         for _ in range(header.count):
             record, position = _read_record(data, position)
             yield record
-    except (IndexError, UnicodeDecodeError) as error:
+    except IndexError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"records of the batch at offset {header.base_offset} do not parse") from error
+
+
+def _chunked_records(chunks: Iterator[bytes | memoryview], count: int) -> Iterator[Record]:
+    parts: list[bytes | memoryview] = []
+    have, need, done = 0, 1, 0
+    for chunk in chunks:
+        parts.append(chunk)
+        have += len(chunk)
+        if have < need:
+            continue
+        data, position = b"".join(parts), 0
+        while done < count:
+            end = _end_of_record(data, position)
+            if end is None or end > have:
+                need = (have + 1 if end is None else end) - position
+                break
+            record, position = _read_record(data, position)
+            done += 1
+            yield record
+        parts, have = [data[position:]], have - position
+        if done == count and have:
+            raise IndexError("more records than announced")
+    if done < count:
+        raise IndexError("fewer records than announced")
+
+
+def _end_of_record(data: bytes, position: int) -> int | None:
+    """Behind the record that begins there; None: its length is not there yet."""
+    try:
+        size, start = read_varint(data, position)
+    except IndexError:
+        if len(data) - position > _LONGEST_VARINT:
+            raise
+        return None
+    return start + size
 
 
 def record_timestamp(header: BatchHeader, record: Record) -> int:
@@ -353,7 +393,7 @@ def _write_record(out: bytearray, record: Record, offset_delta: int) -> None:
     _write_bytes(body, record.value)
     write_varint(body, len(record.headers))
     for name, value in record.headers:
-        _write_bytes(body, name.encode())
+        _write_bytes(body, name.encode("utf-8", "surrogateescape"))
         _write_bytes(body, value)
     write_varint(out, len(body))
     out += body
@@ -385,7 +425,7 @@ def _read_record(data: bytes, position: int) -> tuple[Record, int]:
         for _ in range(header_count):
             name, position = _read_bytes(data, position)
             content, position = _read_bytes(data, position)
-            found.append(((name or b"").decode(), content))
+            found.append(((name or b"").decode("utf-8", "surrogateescape"), content))
         headers = tuple(found)
     if position != end:
         raise IndexError("record length does not match its fields")

@@ -6,9 +6,10 @@ Source: Kafka topic configs and their defaults (behaviours, defaults table); nam
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from kraftlite.log.scan import BOUND_TIMES, NEED_KEYS
 from kraftlite.model.limits import MAX_INT64, MIB
 
 HOUR_MS: Final = 3_600_000
@@ -50,6 +51,12 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
+    check_flags: int = field(init=False, repr=False, compare=False)
+    """What a scanner of a client's records looks for (`log.scan`); derived, because each produce asks for it."""
+
+    def __post_init__(self) -> None:
+        flags = (NEED_KEYS if self.compacted else 0) | (0 if self.log_append_time else BOUND_TIMES)
+        object.__setattr__(self, "check_flags", flags)
 
     @property
     def compacted(self) -> bool:
@@ -133,5 +140,5 @@ _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "unclean_leader_election_enable": _boolean,
 }
 
-_KEYS: Final = {f.name.replace("_", "."): (f.name, _PARSERS.get(f.name, _integer)) for f in fields(LogConfig)}
+_KEYS: Final = {f.name.replace("_", "."): (f.name, _PARSERS.get(f.name, _integer)) for f in fields(LogConfig) if f.init}
 """Kafka key -> (field, parser). `producer.id.expiration.ms` is a broker config in Kafka and reaches the log by the same map."""

@@ -249,8 +249,6 @@ class LogState:
     def _adopt_config(self) -> None:
         config = self.config
         self._append_time = config.log_append_time
-        self._recompress = config.compression_type != "producer"
-        self._inspect = config.compacted or not self._append_time
         self._flush_every = config.flush_messages
         self._max_segment_ms = config.max_segment_ms
 

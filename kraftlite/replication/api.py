@@ -7,6 +7,7 @@ three times as much. Nobody changes them after they were built.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from kraftlite.model.errors import ErrorCode
@@ -21,6 +22,18 @@ class LeaderHint:
 
     leader_id: NodeId | None
     leader_epoch: int
+
+
+class Lease(Protocol):
+    """The memory in which a request's records lie. Without one it is nobody else's."""
+
+    def hold(self) -> None:
+        """The records are still read when the call returns."""
+        ...
+
+    def release(self) -> None:
+        """They are not any more. Called once after `hold`."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,10 +27,12 @@ from kraftlite.replication.api import (
     FetchParams,
     FetchResult,
     LeaderHint,
+    Lease,
     OffsetResult,
     ProduceEntry,
     ProduceResult,
 )
+from kraftlite.replication.checks import OffLoop
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.consume import ConsumePath
 from kraftlite.replication.delete_records import DeleteRecordsPath
@@ -97,7 +99,8 @@ class ReplicaManager:
             trace_hot=trace_hot,
         )
         hot_tracer = ports.tracer if trace_hot else None
-        self._produce = ProducePath(table, ports.clock, self._deadlines, hot_tracer, self.handle_io_error)
+        off_loop = OffLoop(ports.tasks)
+        self._produce = ProducePath(table, ports.clock, self._deadlines, hot_tracer, self.handle_io_error, off_loop)
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
         self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error)
@@ -290,10 +293,12 @@ class ReplicaManager:
         timeout_ms: int,
         on_done: Callable[[list[ProduceResult]], None],
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        lease: Lease | None = None,
     ) -> None:
         """Append as leader; `on_done` is called exactly once with one result per entry: before the return for acks 0 and 1, at
-        the latest after `timeout_ms` for acks -1. Other acks: INVALID_REQUIRED_ACKS."""
-        self._produce.append(entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin)
+        the latest after `timeout_ms` for acks -1; later when a client's batches take long to check. Other acks:
+        INVALID_REQUIRED_ACKS."""
+        self._produce.append(entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin, lease=lease)
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
         """What there is to read, without waiting; in the order of `partitions`."""

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import AppendInfo, AppendOrigin, Log
+from kraftlite.log.validation import Verdict
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
@@ -272,9 +273,17 @@ class Partition:
     # --- appending ----------------------------------------------------------------------------------------------------
 
     def append(
-        self, records: bytearray | memoryview, *, wall_ms: int, now_ms: int, origin: AppendOrigin, all_acks: bool
+        self,
+        records: bytearray | memoryview,
+        *,
+        wall_ms: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        all_acks: bool,
+        verdict: Verdict | None = None,
     ) -> AppendInfo:
-        """Append one batch as the leader. NOT_ENOUGH_REPLICAS when all must acknowledge and they are too few (RP-02)."""
+        """Append one batch as the leader. NOT_ENOUGH_REPLICAS when all must acknowledge and they are too few (RP-02).
+        `verdict`: of its records, when they were checked before."""
         leader = self.leader
         log = self.log
         if leader is None or log is None:
@@ -284,7 +293,7 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.tp} has {len(leader.isr.committed)} in-sync replicas of {self.min_isr}"
             )
         old_leo = log.leo
-        info = log.append_as_leader(records, leader_epoch=leader.leader_epoch, wall_ms=wall_ms, origin=origin)
+        info = log.append_as_leader(records, leader_epoch=leader.leader_epoch, wall_ms=wall_ms, origin=origin, verdict=verdict)
         if log.leo != old_leo:
             witness = leader.witness
             nothing_waited = log.hw == old_leo

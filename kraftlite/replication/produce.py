@@ -1,4 +1,9 @@
-"""The produce path: append now, answer now or when the HW has passed. Source: RP-01 to RP-07, RP-10."""
+"""The produce path: check, append now, answer now or when the HW has passed. Source: RP-01 to RP-07, RP-10.
+
+The batches of clients are checked on the loop as long as that is short. What is longer is checked on another thread, while the
+request keeps its bytes (`Lease`); then the request goes on where it was. Each batch is appended when the loop has its verdict:
+who leads then, with what ISR, is asked at that moment.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kraftlite.log.log import AppendOrigin, RecordsRejected
+from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import ProduceEntry, ProduceResult
+from kraftlite.replication.api import Lease, ProduceEntry, ProduceResult
+from kraftlite.replication.checks import OffLoop
 from kraftlite.replication.purgatory import Deadlines, ParkedProduce
 from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Clock, Tracer
@@ -16,23 +23,33 @@ from kraftlite.runtime.trace.partition import ProduceParked
 
 _NONE: Final = ErrorCode.NONE
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_CLIENT: Final = AppendOrigin.CLIENT
+BATCHES_PER_TURN: Final = 32
+"""So many batches are checked off the loop before they are appended: what they become when they are packed anew is held."""
 
 OnIoError = Callable[[OSError, TopicPartition], None]
+OnDone = Callable[[list[ProduceResult]], None]
 
 
 class ProducePath:
-    """Synchronous. `tracer` None: nothing is traced per produce."""
+    """Synchronous but for what `off_loop` does. `tracer` None: nothing is traced per produce."""
 
     def __init__(
-        self, table: PartitionTable, clock: Clock, deadlines: Deadlines, tracer: Tracer | None, on_io_error: OnIoError
+        self,
+        table: PartitionTable,
+        clock: Clock,
+        deadlines: Deadlines,
+        tracer: Tracer | None,
+        on_io_error: OnIoError,
+        off_loop: OffLoop,
     ) -> None:
-        self._table = table
-        self._partitions = table.by_tp
-        self._now_ms = clock.now_ms
-        self._wall_ms = clock.wall_ms
+        self.table = table
+        self.now_ms = clock.now_ms
+        self.wall_ms = clock.wall_ms
+        self.on_io_error = on_io_error
         self._deadlines = deadlines
         self._tracer = tracer
-        self._on_io_error = on_io_error
+        self._off_loop = off_loop
         self._parked = 0
 
     def append(
@@ -41,28 +58,108 @@ class ProducePath:
         *,
         acks: int,
         timeout_ms: int,
-        on_done: Callable[[list[ProduceResult]], None],
+        on_done: OnDone,
         origin: AppendOrigin,
+        lease: Lease | None = None,
     ) -> None:
         if acks not in (-1, 0, 1):
             message = f"acks={acks}: allowed are -1, 0 and 1"
             on_done([ProduceResult(tp=e.tp, error=ErrorCode.INVALID_REQUIRED_ACKS, message=message) for e in entries])
             return
-        now_ms, wall_ms, all_acks = self._now_ms(), self._wall_ms(), acks == -1
-        results: list[ProduceResult] = []
-        parked: ParkedProduce | None = None
-        for entry in entries:
+        request = _Request(self, entries, acks == -1, timeout_ms, on_done, origin)
+        if not request.go_on(CHECK_IN_PLACE):
+            if lease is not None:
+                lease.hold()
+            self._check_off_loop(request, lease)
+
+    def _check_off_loop(self, request: _Request, lease: Lease | None) -> None:
+        checks = request.next_checks()
+
+        def work() -> None:
+            for check in checks:
+                check.finish()
+
+        def then() -> None:
+            if not request.go_on(0):
+                self._check_off_loop(request, lease)
+            elif lease is not None:
+                lease.release()
+
+        self._off_loop.run(work, then)
+
+    def park(self, request: _Request, tp: TopicPartition, until_hw: int) -> ParkedProduce:
+        parked = request.parked
+        if parked is None:
+            self._parked += 1
+            name = f"p{self._parked}" if self._tracer is not None else ""
+            parked = request.parked = ParkedProduce(request.results, request.on_done, self._deadlines, self._tracer, name)
+        if self._tracer is not None:
+            self._tracer.emit(ProduceParked(tp=tp, id=parked.name, until_hw=until_hw))
+        return parked
+
+    def refused(self, tp: TopicPartition, error: ApiError) -> ProduceResult:
+        return ProduceResult(
+            tp=tp,
+            error=error.code,
+            message=error.message,
+            leader=self.table.hint(tp) if error.code in _HINTED else None,
+            record_errors=error.record_errors if isinstance(error, RecordsRejected) else (),
+        )
+
+
+class _Request:
+    """A request on its way: the entries before `_next` have their results, or wait for the HW."""
+
+    __slots__ = ("_all_acks", "_checks", "_entries", "_next", "_origin", "_path", "_timeout_ms", "on_done", "parked", "results")
+
+    def __init__(
+        self,
+        path: ProducePath,
+        entries: Sequence[ProduceEntry],
+        all_acks: bool,
+        timeout_ms: int,
+        on_done: OnDone,
+        origin: AppendOrigin,
+    ) -> None:
+        self._path = path
+        self._entries = entries
+        self._all_acks = all_acks
+        self._timeout_ms = timeout_ms
+        self._origin = origin
+        self._next = 0
+        self._checks: dict[int, BatchCheck] = {}
+        self.on_done = on_done
+        self.results: list[ProduceResult] = []
+        self.parked: ParkedProduce | None = None
+
+    def go_on(self, work: int) -> bool:
+        """Append what is checked, and what `work` is enough to check; False: the rest must be checked elsewhere first."""
+        path, entries = self._path, self._entries
+        now_ms, wall_ms, all_acks, origin = path.now_ms(), path.wall_ms(), self._all_acks, self._origin
+        results, partitions = self.results, path.table.by_tp
+        for index in range(self._next, len(entries)):
+            entry = entries[index]
             tp = entry.tp
             try:
-                partition = self._partitions.get(tp)
+                partition = partitions.get(tp)
                 if partition is None or entry.topic_id != partition.topic_id:
-                    partition = self._table.find(tp, entry.topic_id)
-                info = partition.append(entry.records, wall_ms=wall_ms, now_ms=now_ms, origin=origin, all_acks=all_acks)
+                    partition = path.table.find(tp, entry.topic_id)
+                verdict = None
+                if origin is _CLIENT and partition.leader is not None and partition.log is not None:
+                    check = self._checks.pop(index, None) or BatchCheck(entry.records, partition.log.config, wall_ms)
+                    work -= check.advance(work)
+                    verdict = check.verdict
+                    if verdict is None:
+                        self._next, self._checks[index] = index, check
+                        return False
+                info = partition.append(
+                    entry.records, wall_ms=wall_ms, now_ms=now_ms, origin=origin, all_acks=all_acks, verdict=verdict
+                )
             except ApiError as error:
-                results.append(self._refused(tp, error))
+                results.append(path.refused(tp, error))
                 continue
             except OSError as error:
-                self._on_io_error(error, tp)
+                path.on_io_error(error, tp)
                 results.append(ProduceResult(tp=tp, error=ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
                 continue
             results.append(
@@ -75,26 +172,19 @@ class ProducePath:
                 )
             )
             if all_acks and partition.online_log().hw <= info.last_offset:
-                if parked is None:
-                    parked = self._park(results, on_done)
-                parked.wait_for(partition, info.last_offset + 1, len(results) - 1)
-                if self._tracer is not None:
-                    self._tracer.emit(ProduceParked(tp=tp, id=parked.name, until_hw=info.last_offset + 1))
-        if parked is None:
-            on_done(results)
+                path.park(self, tp, info.last_offset + 1).wait_for(partition, info.last_offset + 1, len(results) - 1)
+        if self.parked is None:
+            self.on_done(results)
         else:
-            parked.start(timeout_ms)
+            self.parked.start(self._timeout_ms)
+        return True
 
-    def _park(self, results: list[ProduceResult], on_done: Callable[[list[ProduceResult]], None]) -> ParkedProduce:
-        self._parked += 1
-        name = f"p{self._parked}" if self._tracer is not None else ""
-        return ParkedProduce(results, on_done, self._deadlines, self._tracer, name)
-
-    def _refused(self, tp: TopicPartition, error: ApiError) -> ProduceResult:
-        return ProduceResult(
-            tp=tp,
-            error=error.code,
-            message=error.message,
-            leader=self._table.hint(tp) if error.code in _HINTED else None,
-            record_errors=error.record_errors if isinstance(error, RecordsRejected) else (),
-        )
+    def next_checks(self) -> list[BatchCheck]:
+        """Those of the next entries, to be finished: with the one that was begun."""
+        path = self._path
+        for index in range(self._next, min(self._next + BATCHES_PER_TURN, len(self._entries))):
+            entry = self._entries[index]
+            partition = path.table.by_tp.get(entry.tp)
+            if index not in self._checks and partition is not None and partition.leader is not None and partition.log is not None:
+                self._checks[index] = BatchCheck(entry.records, partition.log.config, path.wall_ms())
+        return list(self._checks.values())

@@ -1,4 +1,4 @@
-"""What appending to and reading from a log costs: `python -m tests.bench.bench_log [--json] [--mib 64]`.
+"""What a log costs: appending, reading, checking what clients send: `python -m tests.bench.bench_log [--json] [--mib 64]`.
 
 Real files below a temporary directory, page cache only. CPU time, because wall time is the neighbours' business.
 """
@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kraftlite.log import codecs, scan
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import AppendOrigin, Log
+from kraftlite.log.validation import BatchCheck
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DirLock, FileStat
 from kraftlite.runtime.trace import NullTracer
@@ -184,12 +186,35 @@ def run_size(size: int, count: int) -> list[dict[str, object]]:
     return rows
 
 
+def run_checks() -> list[dict[str, object]]:
+    """What checking a client's batch of 100-byte records costs, by codec, with each scanner there is."""
+    rows: list[dict[str, object]] = []
+    words = [bytes(f"{at * 7919 % 10007:08d}", "ascii") for at in range(500)]  # text of middling compressibility
+    config = LogConfig(max_message_bytes=10 << 20)
+    scanners = {kind.__module__: kind for kind in (scan.Scanner, scan.PythonScanner)}
+    for records in (150, 10_000):
+        made = [Record(None, b"".join(words[(at * 31 + n * n) % 500] for n in range(12)), (), at) for at in range(records)]
+        for codec, name in enumerate(codecs.CODEC_NAMES):
+            batch = build_batch(made, timestamp_ms=NOW_MS, codec=codec)
+            for module, kind in scanners.items():
+                times = max(5, (200_000 if kind is scan.PythonScanner else 2_000_000) // records // 10)
+
+                def check(times: int = times, batch: bytes = batch, kind: type[scan.RecordScanner] = kind) -> int:
+                    for _ in range(times):
+                        assert BatchCheck(batch, config, NOW_MS, scanner=kind).finish().refusal is None
+                    return times
+
+                what = f"check {name}, {'C' if module.endswith('_scan') else 'Python'}"
+                rows.append({"what": what, "bytes": records * 105, **_measure(check, records * 105)})
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--mib", type=int, default=64)
     options = parser.parse_args()
-    rows = run(options.mib)
+    rows = [*run(options.mib), *run_checks()]
     if options.json:
         print(json.dumps(rows, indent=2))
         return

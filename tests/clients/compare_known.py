@@ -50,6 +50,11 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
         r"^DescribeConfigs\.errors\.no such kind",
         r"^IncrementalAlterConfigs\.(read only|no such operation): ",
     ),
+    "Malformed record batches": (
+        r"^poison\.both\.[^|]*: \['unknown_server_error', \[\], 0\] \| \['invalid_record', \[\], 0\]$",
+        r"^poison\.stricter\.[^|]*: \['none', \[\]\] \| \['invalid_record', \[\]\]$",
+        r"^poison\.stricter\.says LogAppendTime \((none|zstd)\): \['none', \[\]\] \| \['invalid_timestamp', \[0, 1, 2\]\]$",
+    ),
     "Offsets topic of an embedded cluster": (r"^CreateTopics\.internal: ",),
     "Of the run": (
         r"^quorum and features: metadata-quorum describe --status: ",

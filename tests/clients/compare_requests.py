@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
+from tests.clients import compare_records
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -679,6 +680,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "partitions": change_topics,
     "ListOffsets": list_offsets,
     "Produce": produce_errors,
+    **compare_records.STORIES,
     "Fetch": fetch_errors,
     "records": other_records,
     "groups": groups,

@@ -160,6 +160,7 @@ class FakeReplicas:
         timeout_ms: int,
         on_done: Callable[[list[ProduceResult]], None],
         origin: Any = None,
+        lease: Any = None,
     ) -> None:
         if acks not in (-1, 0, 1):
             on_done([ProduceResult(tp=entry.tp, error=ErrorCode.INVALID_REQUIRED_ACKS) for entry in entries])

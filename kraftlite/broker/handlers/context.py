@@ -23,6 +23,7 @@ from kraftlite.replication.api import (
     FetchEntry,
     FetchParams,
     FetchResult,
+    Lease,
     OffsetResult,
     ProduceEntry,
     ProduceResult,
@@ -42,6 +43,7 @@ class Replicas(Protocol):
         acks: int,
         timeout_ms: int,
         on_done: Callable[[list[ProduceResult]], None],
+        lease: Lease | None = None,
     ) -> None: ...
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...

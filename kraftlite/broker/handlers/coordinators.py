@@ -67,7 +67,12 @@ def find_coordinator(ctx: BrokerContext, listener: str, key_type: int, key: str)
 
 def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerEndpoint:
     if key_type == TRANSACTION:
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this cluster does not coordinate transactions")
+        # Transactions are not offered, and no code of this answer says so to every client: some would ask for ever. Any broker
+        # will do to say it with InitProducerId, where all clients end at once.
+        here = ctx.metadata.alive_broker(ctx.node_id, listener)
+        if here is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker is not known on {listener} yet")
+        return here
     if key_type != GROUP:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}: allowed are 0 (group) and 1 (transaction)")
     topic = ctx.metadata.topic(OFFSETS_TOPIC)

@@ -5,7 +5,6 @@ Source: CP-16, CP-17, RP-01, RP-10; KIP-98 (transactional checks), KIP-110 (zstd
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -13,23 +12,15 @@ from uuid import UUID
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
+from kraftlite.log.batch import CODEC_MASK, TRANSACTIONAL_BIT, attributes_of
+from kraftlite.log.codecs import ZSTD
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import LeaderHint, ProduceEntry, ProduceResult
+from kraftlite.replication.api import LeaderHint, Lease, ProduceEntry, ProduceResult
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Kafka's own tools may write to internal topics; they say so by this client id."""
-
-_MIN_BATCH_BYTES: Final = 61
-_LENGTH: Final = struct.Struct(">i")
-_LOG_OVERHEAD: Final = 12
-"""Offset and length, which the length leaves out."""
-_MAGIC_AT: Final = 16
-_ATTRIBUTES_LOW_AT: Final = 22
-_CODEC_MASK: Final = 0x07
-_ZSTD: Final = 4
-_TRANSACTIONAL: Final = 0x10
 
 
 class ProduceItem(NamedTuple):
@@ -42,7 +33,7 @@ class ProduceItem(NamedTuple):
 
 
 class ProduceCall(NamedTuple):
-    """A request. `zstd_allowed`: its version may carry zstd."""
+    """A request. `zstd_allowed`: its version may carry zstd. `lease`: of the memory of its records, when it is not its own."""
 
     acks: int
     timeout_ms: int
@@ -50,11 +41,13 @@ class ProduceCall(NamedTuple):
     client_id: str | None
     zstd_allowed: bool
     items: Sequence[ProduceItem]
+    lease: Lease | None = None
 
 
 def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[ProduceResult]], None]) -> None:
     """Append and call `on_done` once, with a result per item in the order of the items: before returning unless the entries wait
-    for their followers. No `records` is looked at after the return."""
+    for their followers, or take long to check. No `records` is looked at after the return, but between `hold` and `release` of
+    the lease. What is looked at here of a batch is only what its request allows; `log.validation` says what a batch must be."""
     results: list[ProduceResult | None] = []
     entries: list[ProduceEntry] = []
     for item in call.items:
@@ -71,6 +64,7 @@ def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[Produ
                 acks=call.acks,
                 timeout_ms=call.timeout_ms,
                 on_done=lambda done: on_done([_with_hint(ctx, result) for result in done] if _failed(done) else done),
+                lease=call.lease,
             )
         else:
             on_done([])
@@ -81,7 +75,7 @@ def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[Produ
         on_done([_with_hint(ctx, next(appended)) if found is None else found for found in results])
 
     if entries:
-        ctx.replicas.append(entries, acks=call.acks, timeout_ms=call.timeout_ms, on_done=merge)
+        ctx.replicas.append(entries, acks=call.acks, timeout_ms=call.timeout_ms, on_done=merge, lease=call.lease)
     else:
         merge([])
 
@@ -109,18 +103,12 @@ def _check(ctx: BrokerContext, call: ProduceCall, item: ProduceItem) -> ProduceE
         return _refused(tp, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {tp.topic}")
     if call.transactional_id is not None:
         return _refused(tp, ErrorCode.INVALID_TXN_STATE, f"no transaction of {call.transactional_id} is open here")
-    if records is None or len(records) < _MIN_BATCH_BYTES or _LENGTH.unpack_from(records, 8)[0] + _LOG_OVERHEAD > len(records):
-        return _refused(tp, ErrorCode.INVALID_RECORD, "a produce request must have exactly one record batch per partition")
-    if records[_MAGIC_AT] != 2:
-        return _refused(
-            tp,
-            ErrorCode.INVALID_RECORD if records[_MAGIC_AT] < 2 else ErrorCode.CORRUPT_MESSAGE,
-            f"magic {records[_MAGIC_AT]}: only record batches with magic 2 are accepted",
-        )
-    attributes = records[_ATTRIBUTES_LOW_AT]
-    if attributes & _TRANSACTIONAL:
+    if records is None:
+        records = memoryview(b"")
+    attributes = attributes_of(records)
+    if attributes & TRANSACTIONAL_BIT:
         return _refused(tp, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need a transactional id")
-    if attributes & _CODEC_MASK == _ZSTD and not call.zstd_allowed:
+    if attributes & CODEC_MASK == ZSTD and not call.zstd_allowed:
         return _refused(tp, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later")
     return ProduceEntry(tp=tp, topic_id=topic.topic_id, records=records)
 

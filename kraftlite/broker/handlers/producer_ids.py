@@ -35,4 +35,4 @@ async def init_producer_id(
             ErrorCode.INVALID_TRANSACTION_TIMEOUT,
             f"transaction timeout {transaction_timeout_ms} ms: allowed is 1 to {ctx.settings.transaction_max_timeout_ms}",
         )
-    raise ApiError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate transactional id {transactional_id}")
+    raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"transactions are not offered (transactional id {transactional_id!r})")

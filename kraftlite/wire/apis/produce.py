@@ -11,6 +11,7 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NO_NODE
 from kraftlite.replication.api import LeaderHint, ProduceResult
 from kraftlite.wire.apis.call import Api, Call
+from kraftlite.wire.frames import Connection
 from kraftlite.wire.hot_codec import (
     PRODUCE_FLEXIBLE,
     PRODUCE_LEADER_HINTS,
@@ -56,10 +57,28 @@ def _handle(call: Call) -> None:
             client_id=call.client_id,
             zstd_allowed=version >= ZSTD_FROM,
             items=items,
+            lease=_FrameLease(call.connection),
         ),
         done,
     )
     call.frame = memoryview(b"")
+
+
+class _FrameLease:
+    """The records lie in the connection's buffer: until they are appended nothing else of this connection is taken, so that no
+    later request of it overtakes this one. They are appended also when the connection is lost meanwhile, as any request that was
+    received."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def hold(self) -> None:
+        self._connection.lease_frame()
+
+    def release(self) -> None:
+        self._connection.return_frame()
 
 
 def _encode_one(call: Call, shape: Sequence[tuple[str | None, Any, int]], results: Sequence[ProduceResult]) -> bytes | None:

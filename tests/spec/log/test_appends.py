@@ -42,7 +42,7 @@ def test_lg_09_crc_and_sizes() -> None:
     refused(log, ErrorCode.CORRUPT_MESSAGE, damaged)
     refused(log, ErrorCode.MESSAGE_TOO_LARGE, batch("x" * 600))
     refused(log, ErrorCode.RECORD_LIST_TOO_LARGE, batch("x" * 400))
-    refused(log, ErrorCode.CORRUPT_MESSAGE, batch("abc")[:-1])
+    refused(log, ErrorCode.INVALID_RECORD, batch("abc")[:-1])
 
 
 def test_lg_10_invalid_records() -> None:

@@ -21,7 +21,7 @@ from kraftlite.cli.pipeline_audit import audit_command
 from kraftlite.local.chaos import Times
 from kraftlite.local.stream import Ledger
 from kraftlite.log import checkpoints
-from kraftlite.log.batch import HEADER_BYTES, Record, build_batch, iter_headers, iter_records, parse_header, rebuild_batch
+from kraftlite.log.batch import HEADER_BYTES, Record, build_batch, iter_headers, iter_records, parse_header, retained_batch
 from kraftlite.spark import audit_findings, segments
 from kraftlite.spark.audit_findings import Finding
 from kraftlite.spark.audit_partition import check_partition
@@ -358,7 +358,7 @@ def test_epochs_that_decrease_in_the_only_replica(tmp_path: Path) -> None:
 
 def changed(batch: bytes, change: Callable[[list[Record]], list[Record]]) -> bytes:
     """The batch with other records and a good CRC."""
-    return bytes(rebuild_batch(parse_header(batch), change(list(iter_records(batch))), codec=0))
+    return retained_batch(parse_header(batch), change(list(iter_records(batch))))
 
 
 def swap_records(records: list[Record]) -> list[Record]:
@@ -468,7 +468,7 @@ def test_a_compacted_record_that_two_replicas_have_must_be_the_same(cluster: Clu
     compact(cluster["b1"])
     forged = list(iter_records(cluster["b2"].batches(1)[4]))
     forged[2] = forged[2]._replace(value=b"forged")
-    cluster["b2"].rewrite(1, lambda b: [*b[:4], bytes(rebuild_batch(parse_header(b[4]), forged, codec=0)), *b[5:]])
+    cluster["b2"].rewrite(1, lambda b: [*b[:4], retained_batch(parse_header(b[4]), forged), *b[5:]])
     found = [f for f in run(cluster, compacted=["orders"]).violations if f.kind == "content_diverged"]
     assert [(f.broker, f.offset) for f in found] == [("b2", 62)]
 
