@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kraftlite.log.log import AppendOrigin, RecordsRejected
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry, ProduceResult
 from kraftlite.replication.purgatory import Deadlines, ParkedProduce
@@ -65,6 +65,10 @@ class ProducePath:
                 self._on_io_error(error, tp)
                 results.append(ProduceResult(tp=tp, error=ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
                 continue
+            except Fault:
+                raise
+            except Exception as error:  # as `changing` has it, see docs/adr/0005
+                raise HalfChanged(f"append to {tp}", error) from error
             results.append(
                 ProduceResult(
                     tp=tp,
