@@ -23,22 +23,15 @@ from kraftlite.wire.apis.call import Call, cold
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
-    found = describe_configs(
-        call.ctx,
-        [
-            ConfigQuery(
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                keys=resource.configuration_keys,
-            )
-            for resource in request.resources
-        ],
-        synonyms=getattr(request, "include_synonyms", False),
-        documentation=getattr(request, "include_documentation", False),
-    )
-    return {
-        "throttle_time": 0,
-        "results": [
+    synonyms = getattr(request, "include_synonyms", False)
+    documentation = getattr(request, "include_documentation", False)
+    results = []
+    async for resource in call.ctx.turns.each(request.resources):
+        query = ConfigQuery(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, keys=resource.configuration_keys
+        )
+        result = describe_configs(call.ctx, query, synonyms=synonyms, documentation=documentation)
+        results.append(
             {
                 "error_code": result.error,
                 "error_message": result.message,
@@ -46,9 +39,8 @@ async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
                 "resource_name": result.resource_name,
                 "configs": [_entry(entry) for entry in result.entries],
             }
-            for result in found
-        ],
-    }
+        )
+    return {"throttle_time": 0, "results": results}
 
 
 def _entry(entry: ConfigEntry) -> dict[str, Any]:
@@ -70,12 +62,14 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
             call.ctx,
             AlterConfigsRequest(
                 resources=tuple(
-                    LegacyConfigResource(
-                        resource_type=resource.resource_type,
-                        resource_name=resource.resource_name,
-                        configs=tuple(ConfigPair(name=config.name, value=config.value) for config in resource.configs),
-                    )
-                    for resource in request.resources
+                    [
+                        LegacyConfigResource(
+                            resource_type=resource.resource_type,
+                            resource_name=resource.resource_name,
+                            configs=tuple(ConfigPair(name=config.name, value=config.value) for config in resource.configs),
+                        )
+                        async for resource in call.ctx.turns.each(request.resources)
+                    ]
                 ),
                 validate_only=request.validate_only,
                 timeout_ms=call.ctx.settings.request_timeout_ms,
@@ -90,15 +84,17 @@ async def _incremental_alter(call: Call, request: Any) -> Mapping[str, Any]:
             call.ctx,
             IncrementalAlterConfigsRequest(
                 resources=tuple(
-                    ConfigResourceChange(
-                        resource_type=resource.resource_type,
-                        resource_name=resource.resource_name,
-                        changes=tuple(
-                            ConfigChange(name=config.name, op=config.config_operation, value=config.value)
-                            for config in resource.configs
-                        ),
-                    )
-                    for resource in request.resources
+                    [
+                        ConfigResourceChange(
+                            resource_type=resource.resource_type,
+                            resource_name=resource.resource_name,
+                            changes=tuple(
+                                ConfigChange(name=config.name, op=config.config_operation, value=config.value)
+                                for config in resource.configs
+                            ),
+                        )
+                        async for resource in call.ctx.turns.each(request.resources)
+                    ]
                 ),
                 validate_only=request.validate_only,
                 timeout_ms=call.ctx.settings.request_timeout_ms,

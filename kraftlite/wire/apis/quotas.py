@@ -15,6 +15,8 @@ from kraftlite.model.messages.security import (
 )
 from kraftlite.wire.apis.call import Call, cold
 
+MAX_FILTERS = 8
+
 
 def _entity(parts: Sequence[QuotaEntityPart]) -> list[dict[str, Any]]:
     return [{"entity_type": part.type, "entity_name": part.name} for part in parts]
@@ -25,11 +27,13 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
         call.ctx,
         AlterClientQuotasRequest(
             entries=tuple(
-                QuotaAlteration(
-                    entity=tuple(QuotaEntityPart(type=part.entity_type, name=part.entity_name) for part in entry.entity),
-                    ops=tuple(QuotaOp(key=op.key, value=None if op.remove else repr(float(op.value))) for op in entry.ops),
-                )
-                for entry in request.entries
+                [
+                    QuotaAlteration(
+                        entity=tuple(QuotaEntityPart(type=part.entity_type, name=part.entity_name) for part in entry.entity),
+                        ops=tuple(QuotaOp(key=op.key, value=None if op.remove else repr(float(op.value))) for op in entry.ops),
+                    )
+                    async for entry in call.ctx.turns.each(request.entries)
+                ]
             ),
             validate_only=request.validate_only,
             timeout_ms=call.ctx.settings.request_timeout_ms,
@@ -44,7 +48,10 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
-    filters = [QuotaFilter(type=one.entity_type, match_type=one.match_type, match=one.match) for one in request.components]
+    # No type may be named twice, and there are few: what comes behind the first of that error is not looked at.
+    filters = [
+        QuotaFilter(type=one.entity_type, match_type=one.match_type, match=one.match) for one in request.components[:MAX_FILTERS]
+    ]
     try:
         found = describe_quotas(call.ctx, filters, strict=request.strict)
     except ApiError as error:

@@ -52,7 +52,7 @@ async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
                 "error_message": one.message,
                 "credential_infos": [{"mechanism": mechanism, "iterations": count} for mechanism, count in one.credentials],
             }
-            for one in describe_scram(call.ctx, users)
+            async for one in call.ctx.turns.each(describe_scram(call.ctx, users))
         ],
     }
 
