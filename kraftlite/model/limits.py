@@ -36,8 +36,9 @@ MAX_DESCRIBE_PARTITIONS: Final = 2_000
 MAX_IN_FLIGHT_PER_CONNECTION: Final = 100
 MAX_STRING_BYTES: Final = 2**15 - 1
 """Of every string on the wire, in flexible versions too, as in Kafka's generated readers."""
-MAX_REQUEST_ITEMS: Final = 250_000
-"""Elements of all arrays of one request together, which bounds the memory that a decoded request takes."""
+MAX_REQUEST_ITEMS: Final = 100_000
+"""Elements of all arrays of one request together, which bounds the memory that a decoded request takes, and how long the garbage
+collector, which nothing runs beside, looks at it."""
 MAX_TAGGED_FIELDS: Final = 128
 """Of one section of tagged fields (KIP-482); Kafka's own messages have four at most."""
 MAX_LARGE_REQUESTS_BYTES: Final = 4 * MIB

@@ -33,13 +33,15 @@ class Extreme:
 
     name: str
     number: Callable[[str], int]
-    text: str
+    text: str | Callable[[], str]
     data: bytes
     float64: float
     flag: bool
     uuid: UUID
     entries: int
     """Of every array; -1: null where that is allowed, else none."""
+    longest: tuple[str, ...] = ()
+    """Names of fields on the way to one array: it has `entries`, those before it have one, and all others none."""
     nulls: bool = False
     """Null wherever that is allowed."""
     tags: bool = True
@@ -77,15 +79,26 @@ def extreme_request(key: int, version: int, how: Extreme, correlation_id: int, c
     return head + (b"\x00" if load_request_schema(key, version).__flexible__ else b"") + extreme_body(key, version, how)
 
 
-def _entity(schema: Any, how: Extreme) -> bytes:
+def arrays(schema: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every array in a request, as the names of the fields on the way to it."""
+    for field in fields(schema):
+        kind = classify_field(field)
+        way = (*before, field.name)
+        if kind.is_array:
+            yield way
+        if isinstance(kind, EntityField | EntityTupleField):
+            yield from arrays(kind.type_, way)
+
+
+def _entity(schema: Any, how: Extreme, before: tuple[str, ...] = ()) -> bytes:
     flexible = bool(schema.__flexible__)
     plain, tagged = [], []
     for field in fields(schema):
         tag = get_field_tag(field)
         if tag is None:
-            plain.append(_field(field, flexible, how, is_optional(field)))
+            plain.append(_field(field, flexible, how, is_optional(field), before))
         else:
-            tagged.append((int(tag), _field(field, flexible, how, False)))
+            tagged.append((int(tag), _field(field, flexible, how, False, before)))
     if not flexible:
         return b"".join(plain)
     if not how.tags:
@@ -95,20 +108,23 @@ def _entity(schema: Any, how: Extreme) -> bytes:
     return b"".join(plain) + section
 
 
-def _field(field: Any, flexible: bool, how: Extreme, nullable: bool) -> bytes:
+def _field(field: Any, flexible: bool, how: Extreme, nullable: bool, before: tuple[str, ...]) -> bytes:
     kind = classify_field(field)
+    way = (*before, field.name)
     nested = isinstance(kind, EntityField | EntityTupleField)
 
     def one() -> bytes:
         if nested:
-            return _entity(kind.type_, how)
+            return _entity(kind.type_, how, way)
         return _value(str(field.metadata.get("kafka_type", "")), flexible, how, nullable and not kind.is_array)
 
     if kind.is_array:
         if nullable and how.nulls:
             return b"\x00" if flexible else struct.pack(">i", -1)
         count = max(0, how.entries)
-        return (uvarint(count + 1) if flexible else struct.pack(">i", count)) + one() * count
+        if how.longest and way != how.longest:
+            count = int(way == how.longest[: len(way)])
+        return (uvarint(count + 1) if flexible else struct.pack(">i", count)) + b"".join(one() for _ in range(count))
     if nested and nullable:
         return b"\xff" if how.nulls else b"\x01" + one()
     return one()
@@ -124,7 +140,7 @@ def _value(kafka_type: str, flexible: bool, how: Extreme, nullable: bool) -> byt
     if kafka_type == "uuid":
         return how.uuid.bytes
     if kafka_type == "string":
-        raw, wide = how.text.encode(), ">h"
+        raw, wide = (how.text() if callable(how.text) else how.text).encode(), ">h"
     else:
         assert kafka_type in ("bytes", "records"), kafka_type
         raw, wide = how.data, ">i"

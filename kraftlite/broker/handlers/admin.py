@@ -59,7 +59,10 @@ async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> Cre
     except ApiError as error:
         return CreateTopicsResponse(
             topics=tuple(
-                CreatableTopicResult(name=topic.name, error=error.code, message=error.message) for topic in request.topics
+                [
+                    CreatableTopicResult(name=topic.name, error=error.code, message=error.message)
+                    async for topic in ctx.turns.each(request.topics)
+                ]
             )
         )
 
@@ -82,8 +85,10 @@ async def delete_topics(ctx: BrokerContext, request: DeleteTopicsRequest) -> Del
     except ApiError as error:
         return DeleteTopicsResponse(
             topics=tuple(
-                DeleteTopicResult(name=topic.name, topic_id=topic.topic_id, error=error.code, message=error.message)
-                for topic in request.topics
+                [
+                    DeleteTopicResult(name=topic.name, topic_id=topic.topic_id, error=error.code, message=error.message)
+                    async for topic in ctx.turns.each(request.topics)
+                ]
             )
         )
 
@@ -96,7 +101,10 @@ async def create_partitions(ctx: BrokerContext, request: CreatePartitionsRequest
     except ApiError as error:
         return CreatePartitionsResponse(
             topics=tuple(
-                CreatePartitionsResult(name=topic.name, error=error.code, message=error.message) for topic in request.topics
+                [
+                    CreatePartitionsResult(name=topic.name, error=error.code, message=error.message)
+                    async for topic in ctx.turns.each(request.topics)
+                ]
             )
         )
 
@@ -127,13 +135,15 @@ async def alter_configs(
     except ApiError as error:
         return AlterConfigsResponse(
             resources=tuple(
-                AlterConfigsResult(
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                    error=error.code,
-                    message=error.message,
-                )
-                for resource in request.resources
+                [
+                    AlterConfigsResult(
+                        resource_type=resource.resource_type,
+                        resource_name=resource.resource_name,
+                        error=error.code,
+                        message=error.message,
+                    )
+                    async for resource in ctx.turns.each(resources)
+                ]
             )
         )
 

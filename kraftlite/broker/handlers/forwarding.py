@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_FORWARD_MS, MAX_RECORDS_PER_USER_OP
 from kraftlite.model.method import Method
 
+T = TypeVar("T")
+
 PART_ENTRIES: Final = 500
 """Entries, and what is listed in them, that are handed on at a time: some 10 ms of work for the controller."""
+
+
+def bounded(listed: Sequence[T]) -> Sequence[T]:
+    """As much of an entry's list as matters: one more than is allowed is enough for `forward_entries` to refuse it."""
+    return listed if len(listed) <= MAX_RECORDS_PER_USER_OP else listed[: MAX_RECORDS_PER_USER_OP + 1]
 
 
 async def forward(ctx: BrokerContext, method: Method, request: Any, timeout_ms: int) -> Any:

@@ -49,7 +49,10 @@ async def alter_quotas(ctx: BrokerContext, request: AlterClientQuotasRequest) ->
     except ApiError as error:
         return AlterClientQuotasResponse(
             entries=tuple(
-                AlterClientQuotasResult(entity=entry.entity, error=error.code, message=error.message) for entry in request.entries
+                [
+                    AlterClientQuotasResult(entity=entry.entity, error=error.code, message=error.message)
+                    async for entry in ctx.turns.each(request.entries)
+                ]
             )
         )
 

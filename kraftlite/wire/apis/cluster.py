@@ -63,6 +63,7 @@ def _by_topic(results: Sequence[ElectLeadersResult]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partition_result": found} for topic, found in topics.items()]
 
 
+MAX_QUORUM_PARTITIONS: Final = 10_000
 MAX_FEATURE_UPDATES: Final = 1_000
 """There are not ten features."""
 _REFUSED: Final = (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST)
@@ -125,6 +126,8 @@ async def _describe_quorum(call: Call, request: Any) -> Mapping[str, Any]:
         async for topic in call.ctx.turns.each(request.topics)
     ]
     if asked != [(METADATA_TOPIC, [0])]:
+        if sum(1 + len(indexes) for _, indexes in asked) > MAX_QUORUM_PARTITIONS:
+            return _quorum_refused([], ErrorCode.INVALID_REQUEST, ErrorCode.NONE, "The quorum has one partition.")
         return _quorum_refused(asked, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     try:
         found = await describe_quorum(call.ctx)

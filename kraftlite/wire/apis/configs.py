@@ -8,6 +8,7 @@ from typing import Any
 from kraftlite.broker.handlers.admin import alter_configs
 from kraftlite.broker.handlers.config_resources import list_config_resources
 from kraftlite.broker.handlers.configs import ConfigEntry, ConfigQuery, describe_configs
+from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
@@ -57,7 +58,8 @@ def _entry(entry: ConfigEntry) -> dict[str, Any]:
 
 
 async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
-    return _altered(
+    return await _altered(
+        call,
         await alter_configs(
             call.ctx,
             AlterConfigsRequest(
@@ -66,7 +68,9 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
                         LegacyConfigResource(
                             resource_type=resource.resource_type,
                             resource_name=resource.resource_name,
-                            configs=tuple(ConfigPair(name=config.name, value=config.value) for config in resource.configs),
+                            configs=tuple(
+                                ConfigPair(name=config.name, value=config.value) for config in bounded(resource.configs)
+                            ),
                         )
                         async for resource in call.ctx.turns.each(request.resources)
                     ]
@@ -74,12 +78,13 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
                 validate_only=request.validate_only,
                 timeout_ms=call.ctx.settings.request_timeout_ms,
             ),
-        )
+        ),
     )
 
 
 async def _incremental_alter(call: Call, request: Any) -> Mapping[str, Any]:
-    return _altered(
+    return await _altered(
+        call,
         await alter_configs(
             call.ctx,
             IncrementalAlterConfigsRequest(
@@ -90,7 +95,7 @@ async def _incremental_alter(call: Call, request: Any) -> Mapping[str, Any]:
                             resource_name=resource.resource_name,
                             changes=tuple(
                                 ConfigChange(name=config.name, op=config.config_operation, value=config.value)
-                                for config in resource.configs
+                                for config in bounded(resource.configs)
                             ),
                         )
                         async for resource in call.ctx.turns.each(request.resources)
@@ -99,11 +104,11 @@ async def _incremental_alter(call: Call, request: Any) -> Mapping[str, Any]:
                 validate_only=request.validate_only,
                 timeout_ms=call.ctx.settings.request_timeout_ms,
             ),
-        )
+        ),
     )
 
 
-def _altered(response: AlterConfigsResponse) -> Mapping[str, Any]:
+async def _altered(call: Call, response: AlterConfigsResponse) -> Mapping[str, Any]:
     return {
         "throttle_time": 0,
         "responses": [
@@ -113,7 +118,7 @@ def _altered(response: AlterConfigsResponse) -> Mapping[str, Any]:
                 "resource_type": result.resource_type,
                 "resource_name": result.resource_name,
             }
-            for result in response.resources
+            async for result in call.ctx.turns.each(response.resources)
         ],
     }
 

@@ -157,16 +157,16 @@ async def _heartbeat(call: Call, request: Any) -> Mapping[str, Any]:
 async def _leave_group(call: Call, request: Any) -> Mapping[str, Any]:
     batched = call.version >= LEAVE_BATCHED_FROM
     if batched:
-        leaving = tuple(
+        leaving = [
             LeavingMember(member.member_id, member.group_instance_id, getattr(member, "reason", None))
-            for member in request.members
-        )
+            async for member in call.ctx.turns.each(request.members)
+        ]
     else:
-        leaving = (LeavingMember(request.member_id, None),)
+        leaving = [LeavingMember(request.member_id, None)]
     left: list[tuple[LeavingMember, ErrorCode]] = []
     try:
         async for first in call.ctx.turns.each(range(0, max(1, len(leaving)), LEAVING_AT_ONCE)):
-            some = LeaveRequest(group_id=request.group_id, members=leaving[first : first + LEAVING_AT_ONCE])
+            some = LeaveRequest(group_id=request.group_id, members=tuple(leaving[first : first + LEAVING_AT_ONCE]))
             left += await group_coordinator(call.ctx).leave(some)
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "members": []}
@@ -176,7 +176,7 @@ async def _leave_group(call: Call, request: Any) -> Mapping[str, Any]:
         "error_code": top,
         "members": [
             {"member_id": member.member_id, "group_instance_id": member.instance_id, "error_code": error}
-            for member, error in left
+            async for member, error in call.ctx.turns.each(left)
         ],
     }
 

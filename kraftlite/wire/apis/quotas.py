@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.broker.handlers.quotas import QuotaFilter, alter_quotas, describe_quotas
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.security import (
@@ -29,8 +30,12 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
             entries=tuple(
                 [
                     QuotaAlteration(
-                        entity=tuple(QuotaEntityPart(type=part.entity_type, name=part.entity_name) for part in entry.entity),
-                        ops=tuple(QuotaOp(key=op.key, value=None if op.remove else repr(float(op.value))) for op in entry.ops),
+                        entity=tuple(
+                            QuotaEntityPart(type=part.entity_type, name=part.entity_name) for part in bounded(entry.entity)
+                        ),
+                        ops=tuple(
+                            QuotaOp(key=op.key, value=None if op.remove else repr(float(op.value))) for op in bounded(entry.ops)
+                        ),
                     )
                     async for entry in call.ctx.turns.each(request.entries)
                 ]
@@ -42,7 +47,8 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
     return {
         "throttle_time": 0,
         "entries": [
-            {"error_code": one.error, "error_message": one.message, "entity": _entity(one.entity)} for one in response.entries
+            {"error_code": one.error, "error_message": one.message, "entity": _entity(one.entity)}
+            async for one in call.ctx.turns.each(response.entries)
         ],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.broker.handlers.reassignments import alter_reassignments, list_reassignments
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
@@ -25,7 +26,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
             ReassignablePartition(
                 topic=topic.name,
                 partition=one.partition_index,
-                replicas=None if one.replicas is None else tuple(NodeId(node) for node in one.replicas),
+                replicas=None if one.replicas is None else tuple(NodeId(node) for node in bounded(one.replicas)),
             )
             async for one in call.ctx.turns.each(topic.partitions)
         ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraftlite.broker.handlers.admin import create_partitions, create_topics, delete_topics
+from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId
 from kraftlite.model.messages.controller import (
@@ -24,7 +25,7 @@ from kraftlite.wire.primitives import milliseconds
 
 
 def _nodes(ids: Any) -> tuple[NodeId, ...]:
-    return tuple(NodeId(broker_id) for broker_id in ids)
+    return tuple(NodeId(broker_id) for broker_id in bounded(ids))
 
 
 async def _create_topics(call: Call, request: Any) -> Mapping[str, Any]:
@@ -45,9 +46,10 @@ def _creatable(topic: Any) -> CreatableTopic:
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments=tuple(
-            ReplicaAssignment(partition=one.partition_index, broker_ids=_nodes(one.broker_ids)) for one in topic.assignments
+            ReplicaAssignment(partition=one.partition_index, broker_ids=_nodes(one.broker_ids))
+            for one in bounded(topic.assignments)
         ),
-        configs=tuple(ConfigPair(name=config.name, value=config.value) for config in topic.configs),
+        configs=tuple(ConfigPair(name=config.name, value=config.value) for config in bounded(topic.configs)),
     )
 
 
@@ -110,7 +112,10 @@ async def _create_partitions(call: Call, request: Any) -> Mapping[str, Any]:
     )
     return {
         "throttle_time": 0,
-        "results": [{"name": topic.name, "error_code": topic.error, "error_message": topic.message} for topic in response.topics],
+        "results": [
+            {"name": topic.name, "error_code": topic.error, "error_message": topic.message}
+            async for topic in call.ctx.turns.each(response.topics)
+        ],
     }
 
 
@@ -121,7 +126,8 @@ def _grown(topic: Any) -> CreatePartitionsTopic:
         assignments=None
         if topic.assignments is None
         else tuple(
-            ReplicaAssignment(partition=at, broker_ids=_nodes(one.broker_ids)) for at, one in enumerate(topic.assignments)
+            ReplicaAssignment(partition=at, broker_ids=_nodes(one.broker_ids))
+            for at, one in enumerate(bounded(topic.assignments))
         ),
     )
 
