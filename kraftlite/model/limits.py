@@ -39,6 +39,8 @@ MAX_STRING_BYTES: Final = 2**15 - 1
 MAX_REQUEST_ITEMS: Final = 100_000
 """Elements of all arrays of one request together, which bounds the memory that a decoded request takes, and how long the garbage
 collector, which nothing runs beside, looks at it."""
+MAX_PRODUCE_PARTITIONS: Final = 10_000
+"""Of one produce request, which is read where it arrives: as many empty batches as a producer's `max.request.size` holds."""
 MAX_TAGGED_FIELDS: Final = 128
 """Of one section of tagged fields (KIP-482); Kafka's own messages have four at most."""
 MAX_LARGE_REQUESTS_BYTES: Final = 4 * MIB

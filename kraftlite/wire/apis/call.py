@@ -89,9 +89,9 @@ class Call:
 
     def spawn(self, answering: Callable[[], Awaitable[None]], name: str) -> None:
         """Answer from a task of the connection. What goes wrong in it costs this request, unless it is a fault."""
-        self.connection.own(self.ctx.ports.tasks.spawn(self._guarded(answering), name=name))
+        self.connection.own(self.ctx.ports.tasks.spawn(self._answer_guarded(answering), name=name))
 
-    async def _guarded(self, answering: Callable[[], Awaitable[None]]) -> None:
+    async def _answer_guarded(self, answering: Callable[[], Awaitable[None]]) -> None:
         try:
             await answering()
         except Exception as error:  # noqa: BLE001 - the top of a request's task, see docs/adr/0005
@@ -99,6 +99,17 @@ class Call:
         finally:
             if not self.slot.done:
                 self.slot.fail(f"{self.api.name} was not answered")
+
+    def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
+        """For what is done later, out of somebody else's turn: what goes wrong in it costs this request."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - see docs/adr/0005
+                self.failed(error)
+
+        return run
 
     def failed(self, error: Exception) -> None:
         """What becomes of a request that ended in an exception: a fault stops the node, a violation closes the connection, and

@@ -39,8 +39,7 @@ async def test_every_api_survives_its_extremes(how: Extreme) -> None:
             client = await h.client()
             if (await send_to(h, client, key, version, how)) is None:
                 client.close()
-            for what in (*h.faults, *h.bugs, *h.tasks.failures):
-                failed.append(f"{key} v{version}: {what}")
+            failed += [f"{key} v{version}: {what}" for what in (*h.faults, *h.bugs, *h.tasks.failures)]
             h.faults.clear()
             h.tasks.failures.clear()
             h.tracer.events.clear()

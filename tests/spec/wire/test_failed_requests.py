@@ -129,3 +129,21 @@ async def test_no_time_of_a_token_is_too_far_away_to_be_read(key: int, time: int
         client.send_frame(body)
         answer = await client.read_frame()
         assert struct.unpack_from(">ih", answer) == (5, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+async def test_a_bug_while_a_fetch_waits_costs_the_fetch() -> None:
+    async with Harness() as h:
+        client = await h.client()
+        h.replicas.fetch = broken  # type: ignore[method-assign]
+        wait = {
+            "replica_id": -1,
+            "max_wait": 10_000,
+            "min_bytes": 1,
+            "max_bytes": 1000,
+            "isolation_level": 0,
+            "topics": [{"topic": "events", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}],
+        }
+        client.send(1, 4, wait)
+        assert await client.closed()
+        assert [event.api for event in h.bugs] == ["Fetch"]
+        h.tracer.events.clear()
