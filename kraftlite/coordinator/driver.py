@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final
 from uuid import UUID
 
 from kraftlite.coordinator.api import (
@@ -34,8 +35,12 @@ from kraftlite.metadata.image import MetadataImage, TopicImage
 from kraftlite.metadata.topics_delta import TopicDelta, TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import MAX_STRING_BYTES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports
+
+MAX_NAME_BYTES: Final = MAX_STRING_BYTES - 37
+"""With a dash and a UUID behind it, it is still a string."""
 
 
 class GroupCoordinator:
@@ -162,6 +167,7 @@ class GroupCoordinator:
             raise ApiError(
                 ErrorCode.INVALID_SESSION_TIMEOUT, f"session timeout {request.session_timeout_ms} ms: allowed is {low} to {high}"
             )
+        _check_names(request.client_id, request.instance_id)
         result: JoinResult = await self._ask(request)
         return result
 
@@ -191,6 +197,7 @@ class GroupCoordinator:
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeatRequest) -> ConsumerHeartbeatResult:
         """KIP-848. The request is well-formed (`modern/validate`)."""
+        _check_names(request.client_id, request.instance_id)
         result: ConsumerHeartbeatResult = await self._ask(request)
         return result
 
@@ -236,19 +243,24 @@ class GroupCoordinator:
         return self._partition_of(group_id).shard.describe_consumers(group_id)
 
     def list_groups(self) -> tuple[GroupOverview, ...]:
-        """The groups coordinated here, by id. ApiError while one of the partitions is loaded: the list would lack some."""
+        """The groups coordinated here, by id. Raises as `overviews` does."""
+        return tuple(sorted(chain.from_iterable(self.overviews())))
+
+    def overviews(self) -> Iterator[list[GroupOverview]]:
+        """The groups coordinated here, partition by partition. ApiError while one of the partitions is loaded: the list would
+        lack some."""
         if self._closed:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
-        found: list[GroupOverview] = []
         for index in sorted(self._partitions):
-            partition = self._partitions[index]
+            partition = self._partitions.get(index)
+            if partition is None:
+                continue  # led elsewhere since
             if partition.loading:
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{partition.tp} is being loaded")
             try:
-                found += partition.shard.overviews()
+                yield list(partition.shard.overviews())
             except ApiError:
                 continue  # its load failed: nobody coordinates them now
-        return tuple(sorted(found))
 
     async def delete_group(self, group_id: str) -> None:
         error: ErrorCode = await self._ask(DeleteGroupRequest(group_id=group_id), nameless=True)
@@ -257,6 +269,14 @@ class GroupCoordinator:
 
     def group_count(self) -> int:
         return sum(partition.shard.group_count for partition in self._partitions.values() if partition.loaded)
+
+
+def _check_names(client_id: str, instance_id: str | None) -> None:
+    """ApiError(INVALID_REQUEST) for what no record could hold: a member's id is one of these and a UUID, and a client id that is
+    no UTF-8 is longer in a record than it was on the wire."""
+    for what, name in (("client id", client_id), ("group instance id", instance_id or "")):
+        if len(name) > MAX_NAME_BYTES // 3 and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a {what} of {len(name)} characters: allowed are {MAX_NAME_BYTES} bytes")
 
 
 def _resized(changed: TopicDelta) -> bool:

@@ -17,7 +17,7 @@ from kraftlite.coordinator.shard import Asked, Event, GroupShard, Tick, Written
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.metadata.image import MetadataImage
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry
 from kraftlite.runtime.ports import Ports, TaskHandle, TimerHandle
@@ -79,6 +79,13 @@ class OffsetsPartition:
             self._loading = None
             if error.code not in _LED_ELSEWHERE:
                 self._ports.tracer.emit(GroupsLoadFailed(tp=self.tp, leader_epoch=self.leader_epoch, reason=str(error)))
+            return
+        except Fault:
+            raise
+        except Exception as error:  # noqa: BLE001 - what was read is thrown away: nothing is half changed, see docs/adr/0005
+            self._loading = None
+            reason = f"{type(error).__name__}: {error}"
+            self._ports.tracer.emit(GroupsLoadFailed(tp=self.tp, leader_epoch=self.leader_epoch, reason=reason))
             return
         if self._loading is None:
             return  # closed meanwhile
@@ -166,7 +173,7 @@ class OffsetsPartition:
             for append in output.appends:
                 self._append(append)
             self._answer(output)
-        except Exception as error:  # noqa: BLE001 - the top of every path into the core
+        except Exception as error:  # noqa: BLE001 - a step that broke off may have changed half of a group, see docs/adr/0005
             self._ports.fault(error, f"group coordinator of {self.tp}")
         finally:
             self._stepping = False

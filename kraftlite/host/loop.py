@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
+from typing import Final
+
+SWITCH_INTERVAL_S: Final = 0.001
+"""How long a thread beside the loop keeps the loop waiting for the interpreter. Python's own is 5 ms, and a request that is
+answered may have to wait more than once."""
 
 
 def new_event_loop(kind: str = "auto") -> asyncio.AbstractEventLoop:
@@ -22,3 +28,8 @@ def new_event_loop(kind: str = "auto") -> asyncio.AbstractEventLoop:
 def host_entropy() -> random.Random:
     """A generator seeded by the operating system."""
     return random.Random()
+
+
+def tune_threads() -> None:
+    """Call once at the start of a process whose loop answers while other threads compute."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)

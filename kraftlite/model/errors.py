@@ -1,13 +1,16 @@
-"""Kafka's error codes and the three kinds of error that the house knows.
+"""Kafka's error codes and the kinds of error that the house knows.
 
 `ApiError` is an expected refusal that carries a Kafka code and is raised before anything is mutated.
-`Fault` says that this node must stop or resign. A failed `assert` is a bug and is treated as a `Fault`.
+`Fault` says that this node must stop or resign. Anything else, a failed `assert` included, is a bug: it costs the request in
+which it happened, unless it happened in the middle of a change of state (`changing`), which makes it a `Fault`.
 
-Source: Kafka protocol guide, "Error codes"; names and numbers are interface facts.
+Source: Kafka protocol guide, "Error codes"; names and numbers are interface facts. docs/adr/0005 for what is a fault.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 
@@ -213,3 +216,26 @@ class StorageFault(Fault):
     def __init__(self, message: str, log_dir: str | None = None) -> None:
         super().__init__(message)
         self.log_dir = log_dir
+
+
+class HalfChanged(Fault):
+    """An unexpected exception, its `__cause__`, came in the middle of a change of state: nobody knows what is true now."""
+
+    def __init__(self, what: str, cause: BaseException) -> None:
+        super().__init__(f"{what}: {type(cause).__name__}: {cause}")
+        self.__cause__ = cause
+
+
+@contextmanager
+def changing(what: str) -> Iterator[None]:
+    """For the owner of a state, around what changes it: an exception that nobody expects becomes `HalfChanged`.
+
+    Refusals (ApiError), faults and errors of the disk (OSError) pass: they have handlers of their own. Where the cost of a
+    context manager counts, write the same as an `except` clause.
+    """
+    try:
+        yield
+    except (ApiError, Fault, OSError):
+        raise
+    except Exception as error:
+        raise HalfChanged(what, error) from error

@@ -76,11 +76,13 @@ class _Process:
 
         host = open_host(self._config)
         try:
+            from kraftlite.host.loop import tune_threads
             from kraftlite.host.memory import tune_gc
             from kraftlite.node.build import build_node
 
             node = build_node(self._config, host.ports)
             tune_gc()
+            tune_threads()
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._on_signal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from kraftlite.model.ids import NodeId
 from kraftlite.runtime.lean_import import hidden
@@ -17,6 +17,29 @@ with hidden("rich"):  # 5 MiB and 50 ms of every node, for tracebacks in colour
 
 def _dumps(value: Any, **_: Any) -> str:
     return json.dumps(value, default=str, separators=(",", ":"), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """A fact without what a terminal acts upon: names of clients, groups and topics are whatever a client sent. Lines of a stack
+    stay lines."""
+    if isinstance(value, str):
+        return (
+            value
+            if value.isprintable()
+            else "".join(one if one in _KEPT or one.isprintable() else _escaped(one) for one in value)
+        )
+    if isinstance(value, list | tuple):
+        plain = [_plain(one) for one in value]
+        return value if all(new is old for new, old in zip(plain, value, strict=True)) else plain
+    return value
+
+
+def _escaped(one: str) -> str:
+    code = ord(one)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_KEPT: Final = "\n\t"
 
 
 class LogSink:
@@ -47,7 +70,8 @@ class LogSink:
         if self._broken:
             return
         try:
-            getattr(self._logger, level)(event, timestamp=_iso(wall_ms), **facts)
+            plain = {name: _plain(value) for name, value in facts.items()}
+            getattr(self._logger, level)(_plain(event), timestamp=_iso(wall_ms), **plain)
         except (OSError, ValueError):
             self._broken = True
 

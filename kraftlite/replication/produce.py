@@ -12,7 +12,7 @@ from typing import Final
 
 from kraftlite.log.log import AppendOrigin, RecordsRejected
 from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import Lease, ProduceEntry, ProduceResult
 from kraftlite.replication.checks import OffLoop
@@ -140,6 +140,7 @@ class _Request:
         for index in range(self._next, len(entries)):
             entry = entries[index]
             tp = entry.tp
+            appending = False
             try:
                 partition = partitions.get(tp)
                 if partition is None or entry.topic_id != partition.topic_id:
@@ -152,6 +153,7 @@ class _Request:
                     if verdict is None:
                         self._next, self._checks[index] = index, check
                         return False
+                appending = True
                 info = partition.append(
                     entry.records, wall_ms=wall_ms, now_ms=now_ms, origin=origin, all_acks=all_acks, verdict=verdict
                 )
@@ -162,6 +164,12 @@ class _Request:
                 path.on_io_error(error, tp)
                 results.append(ProduceResult(tp=tp, error=ErrorCode.KAFKA_STORAGE_ERROR, message=str(error)))
                 continue
+            except Fault:
+                raise
+            except Exception as error:  # as `changing` has it, see docs/adr/0005; a check has changed nothing
+                if not appending:
+                    raise
+                raise HalfChanged(f"append to {tp}", error) from error
             results.append(
                 ProduceResult(
                     tp=tp,

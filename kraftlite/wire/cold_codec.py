@@ -16,6 +16,7 @@ from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
 import kraftlite.wire.kio_import  # noqa: F401
+from kraftlite.model.errors import ErrorCode
 from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.primitives import (
     guarded,
@@ -34,7 +35,8 @@ from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 _LONGEST_MS: Final = datetime.timedelta.max // _MILLISECOND
-"""A timedelta ends before an int64 does: what is longer counts as this, some 2.7 million years."""
+_SHORTEST_MS: Final = datetime.timedelta.min // _MILLISECOND
+"""A timedelta ends before an int64 does, and sooner below zero than above: what is beyond counts as these, 2.7 million years."""
 _TIMES: Final = ("timedelta_i32", "timedelta_i64")
 _MOMENT: Final = "datetime_i64"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -58,6 +60,62 @@ def encode_response(api_key: int, version: int, values: Mapping[str, Any]) -> by
 
 
 # --- responses -----------------------------------------------------------------------------------------------------------
+
+
+def refused_response(api_key: int, version: int) -> bytes | None:
+    """The body of a response whose own error code is UNKNOWN_SERVER_ERROR, with nothing else in it. None: it has no such code."""
+    schema = load_response_schema(api_key, version)
+    found: dict[str, Any] = {}
+    for field in fields(cast(Any, schema)):
+        if field.default is MISSING:
+            found[field.name] = _empty(field)
+    if "error_code" not in {field.name for field in fields(cast(Any, schema))} or _NO_EMPTY in found.values():
+        return None
+    found["error_code"] = KioErrorCode(int(ErrorCode.UNKNOWN_SERVER_ERROR))
+    buffer = io.BytesIO()
+    entity_writer(schema)(buffer, schema(**found))
+    return buffer.getvalue()
+
+
+def entries_in(values: Any, limit: int) -> int:
+    """How many entries the lists of a response have together, all told; counting ends at `limit`."""
+    count, left = 0, [values]
+    while left and count < limit:
+        value = left.pop()
+        if isinstance(value, Mapping):
+            left.extend(inner for inner in value.values() if isinstance(inner, list | tuple | Mapping))
+        else:
+            count += len(value)
+            left.extend(inner for inner in value[:limit] if isinstance(inner, list | tuple | Mapping))
+    return count
+
+
+_NO_EMPTY: Final = object()
+_EMPTY: Final[Mapping[str, Any]] = {
+    "string": "",
+    "bytes": b"",
+    "bool": False,
+    "float64": 0.0,
+    "uuid": None,
+    "timedelta_i32": datetime.timedelta(0),
+    "timedelta_i64": datetime.timedelta(0),
+    "datetime_i64": datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
+    "error_code": KioErrorCode(0),
+    "int8": 0,
+    "int16": 0,
+    "int32": 0,
+    "int64": 0,
+}
+
+
+def _empty(field: Any) -> Any:
+    """A value that says nothing."""
+    kind = classify_field(field)
+    if kind.is_array:
+        return ()
+    if is_optional(field):
+        return None
+    return _NO_EMPTY if isinstance(kind, EntityField) else _EMPTY.get(str(field.metadata.get("kafka_type", "")), _NO_EMPTY)
 
 
 @cache
@@ -219,7 +277,7 @@ def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> Reader:
     def read_fixed(frame: memoryview, pos: int) -> tuple[Any, int]:
         (value,) = layout.unpack_from(frame, pos)
         if is_time:
-            value = max(-_LONGEST_MS, min(value, _LONGEST_MS)) * _MILLISECOND
+            value = max(_SHORTEST_MS, min(value, _LONGEST_MS)) * _MILLISECOND
         return value, pos + layout.size
 
     return read_fixed

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from kraftlite.model.limits import MAX_PRODUCE_PARTITIONS
 from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.primitives import (
     INT32,
@@ -115,7 +116,10 @@ def parse_produce(view: memoryview, pos: int, version: int) -> ProduceRequest:
         transactional_id, pos = read_nullable_string(view, pos, flexible)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, pos)
     topic_count, pos = read_count(view, pos + 6, flexible)
+    if topic_count > MAX_PRODUCE_PARTITIONS:
+        raise ProtocolViolation(f"a produce request of {topic_count} topics: allowed are {MAX_PRODUCE_PARTITIONS}")
     topics: list[ProduceTopic] = []
+    total = 0
     for _ in range(topic_count):
         name: str | None = None
         topic_id: UUID | None = None
@@ -124,6 +128,9 @@ def parse_produce(view: memoryview, pos: int, version: int) -> ProduceRequest:
         else:
             name, pos = read_string(view, pos, flexible)
         partitions, pos = (_compact_partitions if flexible else _legacy_partitions)(view, pos)
+        total += len(partitions)
+        if total > MAX_PRODUCE_PARTITIONS:
+            raise ProtocolViolation(f"a produce request of more than {MAX_PRODUCE_PARTITIONS} partitions")
         if flexible:
             pos = pos + 1 if view[pos] == 0 else skip_tags(view, pos)
         topics.append(ProduceTopic(name, topic_id, partitions))

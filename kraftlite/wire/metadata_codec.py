@@ -143,7 +143,7 @@ def encode_metadata(
     version: int,
     *,
     brokers: bytes,
-    cluster_id: str,
+    cluster_id: str | None,
     controller_id: int,
     topics: Sequence[bytes],
     operations: int = OPERATIONS_NOT_ASKED,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import datetime
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from typing import Final, ParamSpec, TypeVar
 from uuid import UUID
 
+from kraftlite.model.limits import MAX_REQUEST_ITEMS, MAX_STRING_BYTES, MAX_TAGGED_FIELDS
 from kraftlite.wire.errors import ProtocolViolation
 
 P = ParamSpec("P")
@@ -26,11 +28,30 @@ NO_TAGS: Final = b"\x00"
 Position = int
 
 
+class _Spent(threading.local):
+    """What the request that is being read in this thread has had so far, in elements of arrays and tagged fields."""
+
+    items = 0
+
+
+_spent = _Spent()
+
+
+def spend(items: int) -> None:
+    """Count elements that a request announces, before they are read. One element costs nothing: the usual request has no more,
+    and a nest of such is bounded by what is around it. Raises ProtocolViolation."""
+    if items > 1:
+        _spent.items += items
+        if _spent.items > MAX_REQUEST_ITEMS:
+            raise ProtocolViolation(f"a request of more than {MAX_REQUEST_ITEMS} elements")
+
+
 def guarded(parse: Callable[P, R]) -> Callable[P, R]:
-    """Make a parser raise `ProtocolViolation` whenever the bytes do not add up. Positional arguments only."""
+    """Make a parser of a whole request raise `ProtocolViolation` whenever the bytes do not add up. Positional arguments only."""
 
     @wraps(parse)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        _spent.items = 0
         try:
             return parse(*args)  # type: ignore[call-arg]
         except (IndexError, struct.error, ValueError) as error:
@@ -84,6 +105,8 @@ def read_nullable_string(view: memoryview, pos: Position, flexible: bool) -> tup
     end = pos + length
     if length < 0 or end > len(view):
         raise ProtocolViolation(f"a string of {length} bytes in {len(view) - pos}")
+    if length > MAX_STRING_BYTES:
+        raise ProtocolViolation(f"a string of {length} bytes: allowed are {MAX_STRING_BYTES}")
     return str(view[pos:end], "utf-8"), end
 
 
@@ -124,17 +147,26 @@ def read_array_length(view: memoryview, pos: Position, flexible: bool) -> tuple[
         return None, pos
     if count < 0 or count > len(view) - pos:
         raise ProtocolViolation(f"an array of {count} in {len(view) - pos} bytes")
+    spend(count)
     return count, pos
 
 
 def read_count(view: memoryview, pos: Position, flexible: bool) -> tuple[int, Position]:
     """The length of an array that must not be null."""
     if flexible and 0 < (small := view[pos]) < 0x80 and small <= len(view) - pos:
+        if small > 2:
+            spend(small - 1)
         return small - 1, pos + 1
     count, pos = read_array_length(view, pos, flexible)
     if count is None:
         raise ProtocolViolation("null where an array must be")
     return count, pos
+
+
+def _check_tags(count: int) -> None:
+    if count > MAX_TAGGED_FIELDS:
+        raise ProtocolViolation(f"a section of {count} tagged fields: allowed are {MAX_TAGGED_FIELDS}")
+    spend(count)
 
 
 def skip_tags(view: memoryview, pos: Position) -> Position:
@@ -145,6 +177,7 @@ def skip_tags(view: memoryview, pos: Position) -> Position:
         return pos
     if count >= 0x80:
         count, pos = read_uvarint(view, pos - 1)
+    _check_tags(count)
     for _ in range(count):
         _tag, pos = read_uvarint(view, pos)
         size, pos = read_uvarint(view, pos)
@@ -155,6 +188,7 @@ def skip_tags(view: memoryview, pos: Position) -> Position:
 def read_tags(view: memoryview, pos: Position) -> tuple[dict[int, memoryview], Position]:
     """The raw values of a section of tagged fields, by tag."""
     count, pos = read_uvarint(view, pos)
+    _check_tags(count)
     found: dict[int, memoryview] = {}
     for _ in range(count):
         tag, pos = read_uvarint(view, pos)

@@ -81,6 +81,21 @@ def metadata(side: Side) -> Any:
         "bad name": ask(12, other),
         "empty name": ask(12, {"topic_id": None, "name": ""}),
         "unknown id": ask(12, {"topic_id": UUID(int=5), "name": None}),
+        "ids before they may be used": {
+            version: [
+                ask(version, {"topic_id": UUID(int=5), "name": None}),
+                ask(version, {"topic_id": UUID(int=5), "name": "meta"}, {"topic_id": None, "name": "nope"}),
+                ask(version, {"topic_id": None, "name": None}),
+            ]
+            for version in (10, 11)
+        },
+        "neither name nor id": {
+            version: [
+                ask(version, {"topic_id": None, "name": None}, nothing),
+                ask(version, {"topic_id": None, "name": None}, {"topic_id": UUID(int=5), "name": None}),
+            ]
+            for version in (12, 13)
+        },
         "bad name, to be created": ask(12, other, allow_auto_topic_creation=True),
         "operations": ask(
             9, {"name": "meta"}, include_topic_authorized_operations=True, include_cluster_authorized_operations=True

@@ -53,6 +53,7 @@ from kraftlite.replication.api import (
 )
 from kraftlite.runtime.ports import DiskSpace, Ports
 from kraftlite.runtime.trace import ListTracer
+from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.cold_codec import build_entity
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
@@ -443,7 +444,13 @@ class Harness:
         await self.listener.stop()
         await self.tasks.cancel_all()
         assert not self.faults, self.faults
+        assert not self.bugs, self.bugs
         assert not self.tasks.failures, self.tasks.failures
+
+    @property
+    def bugs(self) -> list[RequestFailed]:
+        """Requests that ended in an exception which nobody expects."""
+        return [event for event in self.tracer.events if isinstance(event, RequestFailed)]
 
     def set_image(self, brokers: Sequence[BrokerRegistration] | None = None, **options: Any) -> None:
         self.brokers = list(brokers) if brokers is not None else self.brokers

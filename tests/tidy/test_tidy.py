@@ -86,7 +86,8 @@ def test_cores_do_not_wait() -> None:
 
 
 def test_nothing_catches_everything() -> None:
-    """Only a task's top may catch all, and only to hand it to the fault handler (`fault(`), a caller's future, or a rollback."""
+    """Only a task's top may catch all, and only to hand it to the fault handler (`fault(`), a caller's future, a rollback, or to
+    let it cost one request and tell so (`failed`, an event `…Failed`; docs/adr/0005)."""
     found = []
     for path in sources():
         for node in ast.walk(tree(path)):
@@ -95,7 +96,7 @@ def test_nothing_catches_everything() -> None:
             named = [node.type] if not isinstance(node.type, ast.Tuple) else node.type.elts
             broad = node.type is None or any(isinstance(n, ast.Name) and n.id in {"Exception", "BaseException"} for n in named)
             body = ast.unparse(ast.Module(body=node.body, type_ignores=[]))
-            if broad and not re.search(r"\braise\b|fault|set_exception|\bclassify", body):
+            if broad and not re.search(r"\braise\b|fault|set_exception|\bclassify|\bfailed\b|Failed\(|_Outcome\(", body):
                 found.append(where(path, node.lineno))
     assert not found, "an error is swallowed:\n" + "\n".join(found)
 

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.forwarding import forward, forward_entries
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -44,56 +46,67 @@ from kraftlite.model.messages.methods import (
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
 )
-from kraftlite.model.method import Method
 
 _LOGGER: Final = int(ConfigResourceType.BROKER_LOGGER)
-
-
-async def _forward(ctx: BrokerContext, method: Method, request: Any, timeout_ms: int) -> Any:
-    return await ctx.controller.call(method, request, max(timeout_ms, 0))
 
 
 async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     if not request.topics:
         return CreateTopicsResponse(topics=())
     try:
-        response: CreateTopicsResponse = await _forward(ctx, CREATE_TOPICS, request, request.timeout_ms)
+        _check_partition_count(ctx, request)
+        return CreateTopicsResponse(topics=await forward_entries(ctx, CREATE_TOPICS, request, "topics", "topics"))
     except ApiError as error:
         return CreateTopicsResponse(
             topics=tuple(
-                CreatableTopicResult(name=topic.name, error=error.code, message=error.message) for topic in request.topics
+                [
+                    CreatableTopicResult(name=topic.name, error=error.code, message=error.message)
+                    async for topic in ctx.turns.each(request.topics)
+                ]
             )
         )
-    return response
+
+
+def _check_partition_count(ctx: BrokerContext, request: CreateTopicsRequest) -> None:
+    """ApiError(POLICY_VIOLATION), before anybody works on what could not be written at once (CE-18)."""
+    default = ctx.settings.num_partitions
+    asked = (
+        len(topic.assignments) or (default if topic.num_partitions < 0 else topic.num_partitions) for topic in request.topics
+    )
+    if sum(asked) > MAX_RECORDS_PER_USER_OP:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 async def delete_topics(ctx: BrokerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if not request.topics:
         return DeleteTopicsResponse(topics=())
     try:
-        response: DeleteTopicsResponse = await _forward(ctx, DELETE_TOPICS, request, request.timeout_ms)
+        return DeleteTopicsResponse(topics=await forward_entries(ctx, DELETE_TOPICS, request, "topics", "topics"))
     except ApiError as error:
         return DeleteTopicsResponse(
             topics=tuple(
-                DeleteTopicResult(name=topic.name, topic_id=topic.topic_id, error=error.code, message=error.message)
-                for topic in request.topics
+                [
+                    DeleteTopicResult(name=topic.name, topic_id=topic.topic_id, error=error.code, message=error.message)
+                    async for topic in ctx.turns.each(request.topics)
+                ]
             )
         )
-    return response
 
 
 async def create_partitions(ctx: BrokerContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     if not request.topics:
         return CreatePartitionsResponse(topics=())
     try:
-        response: CreatePartitionsResponse = await _forward(ctx, CREATE_PARTITIONS, request, request.timeout_ms)
+        return CreatePartitionsResponse(topics=await forward_entries(ctx, CREATE_PARTITIONS, request, "topics", "topics"))
     except ApiError as error:
         return CreatePartitionsResponse(
             topics=tuple(
-                CreatePartitionsResult(name=topic.name, error=error.code, message=error.message) for topic in request.topics
+                [
+                    CreatePartitionsResult(name=topic.name, error=error.code, message=error.message)
+                    async for topic in ctx.turns.each(request.topics)
+                ]
             )
         )
-    return response
 
 
 async def alter_configs(
@@ -102,8 +115,11 @@ async def alter_configs(
     """Both the incremental and the legacy call; they differ in what the controller does. Loggers are this broker's matter, and
     a broker's configs are taken by that broker alone."""
     resources: tuple[ConfigResourceChange | LegacyConfigResource, ...] = request.resources
-    answers = ((index, _answered_here(ctx, one)) for index, one in enumerate(resources))
-    own = {index: answer for index, answer in answers if answer is not None}
+    own: dict[int, AlterConfigsResult] = {}
+    async for index, one in ctx.turns.each(enumerate(resources)):
+        answer = _answered_here(ctx, one)
+        if answer is not None:
+            own[index] = answer
     if own:
         kept: Any = tuple(one for index, one in enumerate(resources) if index not in own)
         rest = await alter_configs(ctx, replace(request, resources=kept))
@@ -115,20 +131,21 @@ async def alter_configs(
         return AlterConfigsResponse(resources=())
     method = INCREMENTAL_ALTER_CONFIGS if isinstance(request, IncrementalAlterConfigsRequest) else ALTER_CONFIGS
     try:
-        response: AlterConfigsResponse = await _forward(ctx, method, request, request.timeout_ms)
+        return AlterConfigsResponse(resources=await forward_entries(ctx, method, request, "resources", "resources"))
     except ApiError as error:
         return AlterConfigsResponse(
             resources=tuple(
-                AlterConfigsResult(
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                    error=error.code,
-                    message=error.message,
-                )
-                for resource in request.resources
+                [
+                    AlterConfigsResult(
+                        resource_type=resource.resource_type,
+                        resource_name=resource.resource_name,
+                        error=error.code,
+                        message=error.message,
+                    )
+                    async for resource in ctx.turns.each(resources)
+                ]
             )
         )
-    return response
 
 
 def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult | None:
@@ -162,18 +179,20 @@ async def elect_leaders(ctx: BrokerContext, request: ElectLeadersRequest) -> Ele
     """Raises ApiError when the request as a whole is refused. No partitions named (as opposed to None): nothing to do."""
     if request.partitions is not None and not request.partitions:
         return ElectLeadersResponse(results=())
-    response: ElectLeadersResponse = await _forward(ctx, ELECT_LEADERS, request, request.timeout_ms)
-    return response
+    if request.partitions is None:
+        everywhere: ElectLeadersResponse = await forward(ctx, ELECT_LEADERS, request, request.timeout_ms)
+        return everywhere
+    return ElectLeadersResponse(results=await forward_entries(ctx, ELECT_LEADERS, request, "partitions", "results"))
 
 
 async def update_features(ctx: BrokerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Raises ApiError when the request as a whole is refused."""
     if not request.updates:
         return UpdateFeaturesResponse(results=())
-    response: UpdateFeaturesResponse = await _forward(ctx, UPDATE_FEATURES, request, request.timeout_ms)
+    response: UpdateFeaturesResponse = await forward(ctx, UPDATE_FEATURES, request, request.timeout_ms)
     return response
 
 
 async def unregister_broker(ctx: BrokerContext, request: UnregisterBrokerRequest) -> None:
     """Raises ApiError."""
-    await _forward(ctx, UNREGISTER_BROKER, request, request.timeout_ms)
+    await forward(ctx, UNREGISTER_BROKER, request, request.timeout_ms)

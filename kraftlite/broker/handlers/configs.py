@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
+from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_synonyms, topic_defaults
 from kraftlite.model.configdef import ConfigKey, ConfigSource
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 from kraftlite.model.topic_name import validate_topic_name
+
+MAX_ID_DIGITS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +62,12 @@ class ConfigDescription:
     entries: tuple[ConfigEntry, ...] = ()
 
 
-def describe_configs(
-    ctx: BrokerContext, queries: Sequence[ConfigQuery], *, synonyms: bool, documentation: bool
-) -> list[ConfigDescription]:
-    return [_describe(ctx, query, synonyms, documentation) for query in queries]
-
-
-def _describe(ctx: BrokerContext, query: ConfigQuery, synonyms: bool, documentation: bool) -> ConfigDescription:
+def describe_configs(ctx: BrokerContext, query: ConfigQuery, *, synonyms: bool, documentation: bool) -> ConfigDescription:
+    """One resource. What is wrong with it is in the answer."""
+    keys = None if query.keys is None else frozenset(query.keys)
     try:
         entries = tuple(
-            _shown(entry, synonyms, documentation)
-            for entry in _entries(ctx, query)
-            if query.keys is None or entry.name in query.keys
+            _shown(entry, synonyms, documentation) for entry in _entries(ctx, query) if keys is None or entry.name in keys
         )
     except ApiError as error:
         return ConfigDescription(
@@ -133,7 +131,7 @@ def _entries(ctx: BrokerContext, query: ConfigQuery) -> Iterator[ConfigEntry]:
 
 def _own_id(ctx: BrokerContext, name: str, otherwise: str) -> None:
     """Only a broker itself knows its static values (CP-13)."""
-    if not (name.isascii() and name.isdigit()):
+    if not (name.isascii() and name.isdigit()) or len(name.lstrip("0")) > MAX_ID_DIGITS or int(name) > MAX_INT32:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != ctx.node_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {ctx.node_id}{otherwise} but received {name}")

@@ -15,6 +15,7 @@ from kraftlite.log.log import ActiveProducer, Log
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import MAX_LARGE_REQUESTS_BYTES
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RaftClient
@@ -30,6 +31,7 @@ from kraftlite.replication.api import (
 )
 from kraftlite.replication.ports import ControllerChannel
 from kraftlite.runtime.ports import Clock, DiskSpace, Ports
+from kraftlite.runtime.turns import Admission, OffLoop, Turns
 
 
 class Replicas(Protocol):
@@ -162,8 +164,16 @@ class BrokerContext:
     settings: ApiSettings = field(init=False)
     fetch_sessions: FetchSessionCache = field(init=False)
     topics_being_created: set[str] = field(init=False, default_factory=set)
+    turns: Turns = field(init=False)
+    """Taken by whatever walks over something whose size a client chose."""
+    off_loop: OffLoop = field(init=False)
+    large_requests: Admission = field(init=False)
+    """Bytes of the large requests that are decoded or worked on."""
 
     def __post_init__(self) -> None:
+        self.turns = Turns(self.ports.clock)
+        self.off_loop = OffLoop(self.ports.tasks)
+        self.large_requests = Admission(MAX_LARGE_REQUESTS_BYTES)
         self.settings = ApiSettings.from_values(self.config.values)
         self.fetch_sessions = FetchSessionCache(self.settings.fetch_session_slots, self.ports.entropy)
 

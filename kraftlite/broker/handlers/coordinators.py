@@ -16,7 +16,7 @@ from kraftlite.coordinator.driver import GroupCoordinator
 from kraftlite.coordinator.modern.validate import check_heartbeat
 from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.metadata.features import GROUP_VERSION
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.messages.controller import ConfigPair, CreatableTopic, CreateTopicsRequest
 from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.runtime.trace.wire import AutoTopicCreationFailed, AutoTopicCreationRequested
@@ -120,6 +120,10 @@ async def _create(ctx: BrokerContext, config: GroupConfig) -> None:
         failed = [(result.error, result.message) for result in response.topics]
     except ApiError as error:
         failed = [(error.code, error.message)]
+    except Fault:
+        raise
+    except Exception as error:  # noqa: BLE001 - a client asked for it: it costs the topic, see docs/adr/0005
+        failed = [(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")]
     finally:
         ctx.topics_being_created.discard(OFFSETS_TOPIC)
     for code, message in failed:

@@ -21,7 +21,7 @@ async def delete_records(
     """
     results: dict[TopicPartition, DeleteRecordsResult] = {}
     wanted: dict[TopicPartition, int] = {}
-    for tp, offset in offsets.items():
+    async for tp, offset in ctx.turns.each(offsets.items()):
         if tp.topic in INTERNAL_TOPICS:
             message = f"Cannot delete records of internal topic {tp.topic}"
             results[tp] = DeleteRecordsResult(tp=tp, error=ErrorCode.INVALID_TOPIC_EXCEPTION, message=message)

@@ -17,6 +17,10 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
 
+COMMITTED_AT_ONCE: Final = 1_000
+"""Offsets in one batch of records: some 20 ms of the coordinator. A request with more is committed in parts."""
+FETCHED_AT_ONCE: Final = 500
+
 
 class TopicRef(NamedTuple):
     """By id when that is not None, else by name."""
@@ -39,17 +43,19 @@ async def commit_offsets(ctx: BrokerContext, base: CommitRequest, commits: Seque
     """`base` without its offsets; one error per commit, in order. A refusal as a whole is everybody's error."""
     results: list[ErrorCode | None] = []
     offsets: list[OffsetToCommit] = []
-    for commit in commits:
+    async for commit in ctx.turns.each(commits):
         tp, error = _known(ctx, commit.topic, commit.partition)
         results.append(None if error is ErrorCode.NONE else error)
         if error is ErrorCode.NONE:
             offsets.append(OffsetToCommit(tp, commit.offset, commit.leader_epoch, commit.metadata))
-    if not offsets:
-        return [ErrorCode.NONE if error is None else error for error in results]
-    try:
-        answers = iter(await group_coordinator(ctx).commit(replace(base, offsets=tuple(offsets))))
-    except ApiError as error:
-        return [error.code if result is None else result for result in results]
+    found: list[ErrorCode] = []
+    async for first in ctx.turns.each(range(0, len(offsets), COMMITTED_AT_ONCE)):
+        part = tuple(offsets[first : first + COMMITTED_AT_ONCE])
+        try:
+            found += await group_coordinator(ctx).commit(replace(base, offsets=part))
+        except ApiError as error:
+            found += [error.code] * len(part)
+    answers = iter(found)
     return [next(answers) if result is None else result for result in results]
 
 
@@ -83,7 +89,7 @@ class GroupMember(NamedTuple):
 NOBODY: Final = GroupMember(None, -1)
 
 
-def fetch_offsets(
+async def fetch_offsets(
     ctx: BrokerContext,
     group_id: str,
     topics: Sequence[tuple[TopicRef, Sequence[int]]] | None,
@@ -105,9 +111,9 @@ def fetch_offsets(
         )
 
     if topics is None:
-        return _grouped(ctx, committed(None), by_id=by_id)
+        return await _grouped(ctx, committed(None), by_id=by_id)
     found: list[FetchedTopic] = []
-    for ref, partitions in topics:
+    async for ref, partitions in ctx.turns.each(topics):
         name, topic_id = ref.name or "", ref.topic_id or ZERO_UUID
         if ref.topic_id is not None:
             topic = ctx.metadata.topic_by_id(ref.topic_id)
@@ -116,16 +122,19 @@ def fetch_offsets(
                 found.append(FetchedTopic("", topic_id, unknown))
                 continue
             name = topic.name
-        wanted = [TopicPartition(name, index) for index in partitions]
-        found.append(FetchedTopic(name, topic_id, list(committed(wanted))))
-    if not topics:
+        offsets: list[FetchedOffset] = []
+        async for first in ctx.turns.each(range(0, len(partitions), FETCHED_AT_ONCE)):
+            some = partitions[first : first + FETCHED_AT_ONCE]
+            offsets += committed([TopicPartition(name, index) for index in some])
+        found.append(FetchedTopic(name, topic_id, offsets))
+    if not any(offsets.partitions for offsets in found):
         committed(())
     return found
 
 
-def _grouped(ctx: BrokerContext, offsets: Sequence[FetchedOffset], *, by_id: bool) -> list[FetchedTopic]:
+async def _grouped(ctx: BrokerContext, offsets: Sequence[FetchedOffset], *, by_id: bool) -> list[FetchedTopic]:
     topics: dict[str, FetchedTopic] = {}
-    for offset in offsets:
+    async for offset in ctx.turns.each(offsets):
         name = offset.tp.topic
         if name not in topics:
             topic = ctx.metadata.topic(name)
@@ -138,7 +147,7 @@ def _grouped(ctx: BrokerContext, offsets: Sequence[FetchedOffset], *, by_id: boo
 
 async def delete_offsets(ctx: BrokerContext, group_id: str, partitions: Sequence[TopicPartition]) -> list[ErrorCode]:
     """One error per partition, in order. ApiError when the group as a whole refuses. Topics that are gone have no offsets."""
-    known = [_known(ctx, TopicRef(tp.topic, None), tp.partition)[1] for tp in partitions]
+    known = [_known(ctx, TopicRef(tp.topic, None), tp.partition)[1] async for tp in ctx.turns.each(partitions)]
     wanted = tuple(tp for tp, error in zip(partitions, known, strict=True) if error is ErrorCode.NONE)
     answers = iter(await group_coordinator(ctx).delete_offsets(group_id, wanted))
     return [next(answers) if error is ErrorCode.NONE else error for error in known]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS, BrokerEndpoint, PartitionMetadata, TopicMetadata
-from kraftlite.metadata.image import TopicImage
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.metadata.image import TopicImage, TopicsImage
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_TOPIC_NAME
 from kraftlite.model.messages.controller import CreatableTopic, CreateTopicsRequest
@@ -46,25 +47,35 @@ class TopicLookup(NamedTuple):
 
     known: list[TopicImage]
     unknown: list[TopicMetadata]
+    creatable: list[str]
+    """The unknown ones that may be created, by name."""
 
 
 def find_topics(ctx: BrokerContext, queries: Sequence[TopicQuery] | None, *, allow_auto_creation: bool) -> TopicLookup:
     """All topics for None, which never creates any (CP-09). Named topics in the order asked, each once."""
+    found = look_up(ctx.metadata.image.topics, queries)
+    if allow_auto_creation and ctx.settings.auto_create_topics:
+        auto_create(ctx, found.creatable)
+    return found
+
+
+def look_up(topics: TopicsImage, queries: Sequence[TopicQuery] | None) -> TopicLookup:
+    """`find_topics` without its effects, of one image: for any thread."""
     if queries is None:
-        return TopicLookup(list(ctx.metadata.image.topics), [])
+        return TopicLookup(list(topics), [], [])
     known: dict[str, TopicImage] = {}
     unknown: list[TopicMetadata] = []
     missing: dict[str, None] = {}
     by_id = any(query.topic_id is not None for query in queries)
     for query in queries:
         if query.topic_id is not None:
-            topic = ctx.metadata.topic_by_id(query.topic_id)
+            topic = topics.topic_by_id(query.topic_id)
             if topic is None:
                 unknown.append(TopicMetadata(error=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=query.topic_id))
             else:
                 known[topic.name] = topic
         elif query.name is not None and not by_id:  # a request that names ids is answered by ids alone
-            topic = ctx.metadata.topic(query.name)
+            topic = topics.topic(query.name)
             if topic is None:
                 missing[query.name] = None
             else:
@@ -75,15 +86,13 @@ def find_topics(ctx: BrokerContext, queries: Sequence[TopicQuery] | None, *, all
         if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             creatable.append(name)
         unknown.append(TopicMetadata(error=error, name=name))
-    if allow_auto_creation and ctx.settings.auto_create_topics:
-        auto_create(ctx, creatable)
-    return TopicLookup(list(known.values()), unknown)
+    return TopicLookup(list(known.values()), unknown, creatable)
 
 
 def auto_create(ctx: BrokerContext, names: Sequence[str]) -> None:
     """Ask the controller in the background; the client learns of the topic when it asks again."""
-    wanted = [name for name in names if name not in ctx.topics_being_created]
-    wanted = wanted[: MAX_AUTO_CREATIONS - len(ctx.topics_being_created)]
+    new = (name for name in names if name not in ctx.topics_being_created)
+    wanted = list(islice(new, max(0, MAX_AUTO_CREATIONS - len(ctx.topics_being_created))))
     if not wanted:
         return
     ctx.topics_being_created.update(wanted)
@@ -115,6 +124,11 @@ async def _create(ctx: BrokerContext, names: tuple[str, ...]) -> None:
                 )
     except ApiError as error:
         ctx.ports.tracer.emit(AutoTopicCreationFailed(topics=names, error=error.code.name, reason=error.message))
+    except Fault:
+        raise
+    except Exception as error:  # noqa: BLE001 - a client asked for it: it costs the topics, see docs/adr/0005
+        reason = f"{type(error).__name__}: {error}"
+        ctx.ports.tracer.emit(AutoTopicCreationFailed(topics=names, error="UNKNOWN_SERVER_ERROR", reason=reason))
     finally:
         ctx.topics_being_created.difference_update(names)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.forwarding import forward_entries
 from kraftlite.metadata.image import QuotaEntity
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.methods import ALTER_CLIENT_QUOTAS
@@ -44,14 +45,16 @@ async def alter_quotas(ctx: BrokerContext, request: AlterClientQuotasRequest) ->
     if not request.entries:
         return AlterClientQuotasResponse(entries=())
     try:
-        response: AlterClientQuotasResponse = await ctx.controller.call(ALTER_CLIENT_QUOTAS, request, request.timeout_ms)
+        return AlterClientQuotasResponse(entries=await forward_entries(ctx, ALTER_CLIENT_QUOTAS, request, "entries", "entries"))
     except ApiError as error:
         return AlterClientQuotasResponse(
             entries=tuple(
-                AlterClientQuotasResult(entity=entry.entity, error=error.code, message=error.message) for entry in request.entries
+                [
+                    AlterClientQuotasResult(entity=entry.entity, error=error.code, message=error.message)
+                    async for entry in ctx.turns.each(request.entries)
+                ]
             )
         )
-    return response
 
 
 def describe_quotas(ctx: BrokerContext, filters: Sequence[QuotaFilter], *, strict: bool) -> list[QuotaEntry]:

@@ -6,6 +6,7 @@ Source: KIP-455, KIP-860; CM-41 to CM-46.
 from __future__ import annotations
 
 from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.forwarding import forward_entries
 from kraftlite.model.messages.controller import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -21,10 +22,8 @@ async def alter_reassignments(
     """Raises ApiError when the request as a whole is refused."""
     if not request.partitions:
         return AlterPartitionReassignmentsResponse(results=())
-    response: AlterPartitionReassignmentsResponse = await ctx.controller.call(
-        ALTER_PARTITION_REASSIGNMENTS, request, max(request.timeout_ms, 0)
-    )
-    return response
+    found = await forward_entries(ctx, ALTER_PARTITION_REASSIGNMENTS, request, "partitions", "results")
+    return AlterPartitionReassignmentsResponse(results=found)
 
 
 async def list_reassignments(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -29,19 +30,32 @@ class ScramUser:
     credentials: tuple[tuple[int, int], ...] = ()
 
 
+MAX_CHANGES: Final = 2_000
+
+
 async def alter_scram(ctx: BrokerContext, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     if not request.deletions and not request.upsertions:
         return AlterUserScramCredentialsResponse(results=())
     try:
+        _check_size(request)
         response: AlterUserScramCredentialsResponse = await ctx.controller.call(
             ALTER_USER_SCRAM_CREDENTIALS, request, request.timeout_ms
         )
     except ApiError as error:
         users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
         return AlterUserScramCredentialsResponse(
-            results=tuple(ScramResult(user=user, error=error.code, message=error.message) for user in users)
+            results=tuple(
+                [ScramResult(user=user, error=error.code, message=error.message) async for user in ctx.turns.each(users)]
+            )
         )
     return response
+
+
+def _check_size(request: AlterUserScramCredentialsRequest) -> None:
+    """ApiError(POLICY_VIOLATION): they are written together, and so are not handed to the controller in parts."""
+    count = len(request.deletions) + len(request.upsertions)
+    if count > MAX_CHANGES:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} credentials in one request: allowed are {MAX_CHANGES}")
 
 
 def describe_scram(ctx: BrokerContext, users: Sequence[str] | None) -> list[ScramUser]:

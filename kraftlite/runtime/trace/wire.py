@@ -1,4 +1,4 @@
-"""Events of the client listeners. Nothing here is emitted per request."""
+"""Events of the client listeners. Nothing here is emitted per request that goes well."""
 
 from __future__ import annotations
 
@@ -45,6 +45,21 @@ class ConnectionRefused(TraceEvent):
     listener: str
     peer: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed(TraceEvent):
+    """A bug: an exception that nobody expects ended one request. It was answered UNKNOWN_SERVER_ERROR, or its connection was
+    closed; the node goes on (docs/adr/0005)."""
+
+    event: ClassVar[str] = "wire.request_failed"
+    level: ClassVar[str] = "error"
+    listener: str
+    peer: str
+    api: str
+    version: int
+    error: str
+    trace: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

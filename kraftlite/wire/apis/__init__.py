@@ -81,7 +81,7 @@ class KafkaApis:
     """The client APIs of one listener. Called by its connections with whole requests, on the node's loop.
 
     What is advertised is what is in the table. A request that cannot be read or is not in the table raises ProtocolViolation,
-    which closes its connection (CP-02); a bug in a handler goes to the node's fault handler. `requests` counts by API name.
+    which closes its connection (CP-02); a bug costs its request (`Call.failed`). `requests` counts by API name.
     """
 
     def __init__(self, context: BrokerContext, listener_name: str) -> None:
@@ -189,9 +189,8 @@ class KafkaApis:
             api.handle(call)
         except ProtocolViolation:
             raise
-        except Exception as error:  # noqa: BLE001 - a bug, handed to the node
-            self._ctx.ports.fault(error, f"wire.{api.name}")
-            connection.fail(f"{api.name} failed: {type(error).__name__}")
+        except Exception as error:  # noqa: BLE001 - costs this request, see docs/adr/0005
+            call.failed(error)
 
     # --- ApiVersions ---------------------------------------------------------------------------------------------------
 

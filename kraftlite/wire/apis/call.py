@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.model.errors import Fault
+from kraftlite.model.limits import KIB
+from kraftlite.runtime.trace.wire import RequestFailed
+from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.frames import Buffer, Connection, ResponseSlot
 from kraftlite.wire.primitives import response_head
+
+T = TypeVar("T")
+
+AT_ONCE_BYTES: Final = KIB
+"""A request of up to this size is decoded where it arrives; a larger one waits for its turn."""
+OFF_LOOP_BYTES: Final = 8 * KIB
+"""A request that is larger still is decoded off the loop: the worst of this size costs some 20 ms."""
+OFF_LOOP_ITEMS: Final = 400
+"""A response of more entries and values of lists than this is encoded off the loop."""
+STACK_FRAMES: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +75,103 @@ class Call:
     def client_id(self) -> str | None:
         return None if self._client_id is None else self._client_id.decode("utf-8", "replace")
 
+    @property
+    def is_large(self) -> bool:
+        """Whether decoding it here and now could take too long: then `large` does it."""
+        return len(self.frame) > AT_ONCE_BYTES
+
     def send(self, parts: Sequence[Buffer]) -> None:
         self.slot.send(parts)
 
     def send_body(self, body: bytes) -> None:
         """Send a response body behind its header."""
         self.slot.send((response_head(self.correlation_id, len(body), self.version >= self.api.flexible_from), body))
+
+    def spawn(self, answering: Callable[[], Awaitable[None]], name: str) -> None:
+        """Answer from a task of the connection. What goes wrong in it costs this request, unless it is a fault."""
+        self.connection.own(self.ctx.ports.tasks.spawn(self._answer_guarded(answering), name=name))
+
+    async def _answer_guarded(self, answering: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await answering()
+        except Exception as error:  # noqa: BLE001 - the top of a request's task, see docs/adr/0005
+            self.failed(error)
+        finally:
+            if not self.slot.done:
+                self.slot.fail(f"{self.api.name} was not answered")
+
+    def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
+        """For what is done later, out of somebody else's turn: what goes wrong in it costs this request."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - see docs/adr/0005
+                self.failed(error)
+
+        return run
+
+    def failed(self, error: Exception) -> None:
+        """What becomes of a request that ended in an exception: a fault stops the node, a violation closes the connection, and
+        anything else is a bug that costs this request alone (docs/adr/0005)."""
+        if isinstance(error, Fault):
+            self.ctx.ports.fault(error, f"wire.{self.api.name}")
+            self.slot.fail(f"{self.api.name} failed")
+            return
+        if isinstance(error, ProtocolViolation):
+            self.slot.fail(error.reason)
+            return
+        self.ctx.ports.tracer.emit(
+            RequestFailed(
+                listener=self.listener,
+                peer=f"{self.connection.peer_host}:{self.connection.peer_port}",
+                api=self.api.name,
+                version=self.version,
+                error=f"{type(error).__name__}: {error}"[:1000],
+                trace="".join(traceback.format_exception(error, limit=-STACK_FRAMES)),
+            )
+        )
+        if self.slot.done:
+            return
+        body = refusal(self.api.key, self.version)
+        if body is None:
+            self.slot.fail(f"{self.api.name} failed: {type(error).__name__}")
+        else:
+            self.send_body(body)
+
+    async def leased(
+        self, parse: Callable[[memoryview, int, int], T], *, waits: bool, then: Callable[[T], Awaitable[None]]
+    ) -> None:
+        """Decode a large request in its turn, or off the loop, with its frame leased, and go on with `then`.
+
+        The memory of all large requests that are worked on is bounded; what `waits` for others gives its place back first.
+        """
+        size = len(self.frame)
+        place = None
+        frame, self.frame = self.frame, memoryview(b"")
+        try:
+            try:
+                place = await self.ctx.large_requests.enter(size)
+                if size <= OFF_LOOP_BYTES:
+                    await self.ctx.turns.next()
+                    request = parse(frame, self.pos, self.version)
+                else:
+                    request = await self.ctx.off_loop.run(size, lambda: parse(frame, self.pos, self.version))
+            finally:
+                self.connection.return_frame()
+            if waits:
+                place.leave()
+            await then(request)
+        finally:
+            if place is not None:
+                place.leave()
+
+
+def refusal(key: int, version: int) -> bytes | None:
+    """The body of a response that says UNKNOWN_SERVER_ERROR and nothing else; None where one has no such place."""
+    from kraftlite.wire.cold_codec import refused_response
+
+    return refused_response(key, version)
 
 
 class Adapter(Protocol):
@@ -74,25 +180,35 @@ class Adapter(Protocol):
     def __call__(self, call: Call, request: Any) -> Awaitable[Mapping[str, Any]]: ...
 
 
-def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, adapt: Adapter) -> Api:
-    """An API whose messages go through kio. It is decoded at once and answered from a task of its connection."""
+def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, adapt: Adapter, waits: bool = False) -> Api:
+    """An API whose messages go through kio, answered from a task of its connection.
 
-    def handle(call: Call) -> None:
+    `waits`: for other clients, as long as they please (`Call.leased`).
+    """
+
+    def parse(frame: memoryview, pos: int, version: int) -> Any:
         from kraftlite.wire.cold_codec import decode_request
 
-        request = decode_request(key, call.version, call.frame, call.pos)
+        return decode_request(key, version, frame, pos)
+
+    def handle(call: Call) -> None:
+        if call.is_large:
+            call.connection.lease_frame()
+            call.spawn(lambda: call.leased(parse, waits=waits, then=lambda it: _answer(call, it, adapt)), f"kafka-{name}")
+            return
+        request = parse(call.frame, call.pos, call.version)
         call.frame = memoryview(b"")
-        call.connection.own(call.ctx.ports.tasks.spawn(_answer(call, request, adapt), name=f"kafka-{name}"))
+        call.spawn(lambda: _answer(call, request, adapt), f"kafka-{name}")
 
     return Api(key=key, name=name, min_version=versions[0], max_version=versions[1], flexible_from=flexible_from, handle=handle)
 
 
 async def _answer(call: Call, request: Any, adapt: Adapter) -> None:
-    from kraftlite.wire.cold_codec import encode_response
+    from kraftlite.wire.cold_codec import encode_response, entries_in
 
-    try:
-        values = await adapt(call, request)
+    values = await adapt(call, request)
+    entries = entries_in(values, OFF_LOOP_ITEMS)
+    if entries < OFF_LOOP_ITEMS:
         call.send_body(encode_response(call.api.key, call.version, values))
-    finally:
-        if not call.slot.done:
-            call.slot.fail(f"{call.api.name} was not answered")
+    else:
+        call.send_body(await call.ctx.off_loop.run(entries, lambda: encode_response(call.api.key, call.version, values)))

@@ -27,8 +27,11 @@ from kraftlite.wire.primitives import milliseconds
 async def _elect_leaders(call: Call, request: Any) -> Mapping[str, Any]:
     partitions: tuple[PartitionName, ...] | None = None
     if request.topic_partitions is not None:
-        named = (PartitionName(topic=it.topic, partition=index) for it in request.topic_partitions for index in it.partitions)
-        partitions = tuple(dict.fromkeys(named))  # a partition that is named twice is elected once, as in Kafka
+        named: dict[PartitionName, None] = {}  # a partition that is named twice is elected once, as in Kafka
+        async for topic in call.ctx.turns.each(request.topic_partitions):
+            async for index in call.ctx.turns.each(topic.partitions):
+                named[PartitionName(topic=topic.topic, partition=index)] = None
+        partitions = tuple(named)
     try:
         response = await elect_leaders(
             call.ctx,
@@ -60,12 +63,18 @@ def _by_topic(results: Sequence[ElectLeadersResult]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partition_result": found} for topic, found in topics.items()]
 
 
+MAX_QUORUM_PARTITIONS: Final = 10_000
+MAX_FEATURE_UPDATES: Final = 1_000
+"""There are not ten features."""
 _REFUSED: Final = (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST)
 """Errors of one update, as opposed to those of the whole call; one is enough to refuse all."""
 _ALL_FAILED: Final = "The update failed for all features since the following feature had an error"
 
 
 async def _update_features(call: Call, request: Any) -> Mapping[str, Any]:
+    if len(request.feature_updates) > MAX_FEATURE_UPDATES:
+        message = f"{len(request.feature_updates)} features in one request: allowed are {MAX_FEATURE_UPDATES}"
+        return {"throttle_time": 0, "error_code": ErrorCode.INVALID_REQUEST, "error_message": message, "results": []}
     updates = tuple(
         FeatureUpdate(name=update.feature, level=update.max_version_level, upgrade_type=_upgrade_type(update))
         for update in request.feature_updates
@@ -112,8 +121,13 @@ async def _unregister_broker(call: Call, request: Any) -> Mapping[str, Any]:
 
 
 async def _describe_quorum(call: Call, request: Any) -> Mapping[str, Any]:
-    asked = [(topic.topic_name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
+    asked = [
+        (topic.topic_name, [partition.partition_index for partition in topic.partitions])
+        async for topic in call.ctx.turns.each(request.topics)
+    ]
     if asked != [(METADATA_TOPIC, [0])]:
+        if sum(1 + len(indexes) for _, indexes in asked) > MAX_QUORUM_PARTITIONS:
+            return _quorum_refused([], ErrorCode.INVALID_REQUEST, ErrorCode.NONE, "The quorum has one partition.")
         return _quorum_refused(asked, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     try:
         found = await describe_quorum(call.ctx)

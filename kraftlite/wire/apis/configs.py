@@ -8,6 +8,7 @@ from typing import Any
 from kraftlite.broker.handlers.admin import alter_configs
 from kraftlite.broker.handlers.config_resources import list_config_resources
 from kraftlite.broker.handlers.configs import ConfigEntry, ConfigQuery, describe_configs
+from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
@@ -23,22 +24,15 @@ from kraftlite.wire.apis.call import Call, cold
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
-    found = describe_configs(
-        call.ctx,
-        [
-            ConfigQuery(
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                keys=resource.configuration_keys,
-            )
-            for resource in request.resources
-        ],
-        synonyms=getattr(request, "include_synonyms", False),
-        documentation=getattr(request, "include_documentation", False),
-    )
-    return {
-        "throttle_time": 0,
-        "results": [
+    synonyms = getattr(request, "include_synonyms", False)
+    documentation = getattr(request, "include_documentation", False)
+    results = []
+    async for resource in call.ctx.turns.each(request.resources):
+        query = ConfigQuery(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, keys=resource.configuration_keys
+        )
+        result = describe_configs(call.ctx, query, synonyms=synonyms, documentation=documentation)
+        results.append(
             {
                 "error_code": result.error,
                 "error_message": result.message,
@@ -46,9 +40,8 @@ async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
                 "resource_name": result.resource_name,
                 "configs": [_entry(entry) for entry in result.entries],
             }
-            for result in found
-        ],
-    }
+        )
+    return {"throttle_time": 0, "results": results}
 
 
 def _entry(entry: ConfigEntry) -> dict[str, Any]:
@@ -65,49 +58,57 @@ def _entry(entry: ConfigEntry) -> dict[str, Any]:
 
 
 async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
-    return _altered(
+    return await _altered(
+        call,
         await alter_configs(
             call.ctx,
             AlterConfigsRequest(
                 resources=tuple(
-                    LegacyConfigResource(
-                        resource_type=resource.resource_type,
-                        resource_name=resource.resource_name,
-                        configs=tuple(ConfigPair(name=config.name, value=config.value) for config in resource.configs),
-                    )
-                    for resource in request.resources
+                    [
+                        LegacyConfigResource(
+                            resource_type=resource.resource_type,
+                            resource_name=resource.resource_name,
+                            configs=tuple(
+                                ConfigPair(name=config.name, value=config.value) for config in bounded(resource.configs)
+                            ),
+                        )
+                        async for resource in call.ctx.turns.each(request.resources)
+                    ]
                 ),
                 validate_only=request.validate_only,
                 timeout_ms=call.ctx.settings.request_timeout_ms,
             ),
-        )
+        ),
     )
 
 
 async def _incremental_alter(call: Call, request: Any) -> Mapping[str, Any]:
-    return _altered(
+    return await _altered(
+        call,
         await alter_configs(
             call.ctx,
             IncrementalAlterConfigsRequest(
                 resources=tuple(
-                    ConfigResourceChange(
-                        resource_type=resource.resource_type,
-                        resource_name=resource.resource_name,
-                        changes=tuple(
-                            ConfigChange(name=config.name, op=config.config_operation, value=config.value)
-                            for config in resource.configs
-                        ),
-                    )
-                    for resource in request.resources
+                    [
+                        ConfigResourceChange(
+                            resource_type=resource.resource_type,
+                            resource_name=resource.resource_name,
+                            changes=tuple(
+                                ConfigChange(name=config.name, op=config.config_operation, value=config.value)
+                                for config in bounded(resource.configs)
+                            ),
+                        )
+                        async for resource in call.ctx.turns.each(request.resources)
+                    ]
                 ),
                 validate_only=request.validate_only,
                 timeout_ms=call.ctx.settings.request_timeout_ms,
             ),
-        )
+        ),
     )
 
 
-def _altered(response: AlterConfigsResponse) -> Mapping[str, Any]:
+async def _altered(call: Call, response: AlterConfigsResponse) -> Mapping[str, Any]:
     return {
         "throttle_time": 0,
         "responses": [
@@ -117,7 +118,7 @@ def _altered(response: AlterConfigsResponse) -> Mapping[str, Any]:
                 "resource_type": result.resource_type,
                 "resource_name": result.resource_name,
             }
-            for result in response.resources
+            async for result in call.ctx.turns.each(response.resources)
         ],
     }
 

@@ -64,7 +64,7 @@ async def _heartbeat(call: Call, request: Any) -> Mapping[str, Any]:
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
-    groups = [_group(call, group_id) for group_id in request.group_ids]
+    groups = [_group(call, group_id) async for group_id in call.ctx.turns.each(request.group_ids)]
     return {"throttle_time": 0, "groups": with_operations(groups, request)}
 
 

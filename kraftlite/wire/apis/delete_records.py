@@ -12,14 +12,13 @@ from kraftlite.wire.primitives import milliseconds
 
 
 async def _delete(call: Call, request: Any) -> Mapping[str, Any]:
-    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    found = await delete_records(
-        call.ctx,
-        {TopicPartition(name, partition.partition_index): partition.offset for name, partition in asked},
-        timeout_ms=milliseconds(request.timeout),
-    )
+    offsets: dict[TopicPartition, int] = {}
+    async for topic in call.ctx.turns.each(request.topics):
+        async for partition in call.ctx.turns.each(topic.partitions):
+            offsets[TopicPartition(topic.name, partition.partition_index)] = partition.offset
+    found = await delete_records(call.ctx, offsets, timeout_ms=milliseconds(request.timeout))
     topics: dict[str, list[dict[str, Any]]] = {}
-    for tp, result in found.items():
+    async for tp, result in call.ctx.turns.each(found.items()):
         topics.setdefault(tp.topic, []).append(
             {"partition_index": tp.partition, "low_watermark": result.low_watermark, "error_code": result.error}
         )

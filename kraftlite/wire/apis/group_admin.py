@@ -17,7 +17,7 @@ DEAD: Final = "Dead"
 
 
 async def _describe_groups(call: Call, request: Any) -> Mapping[str, Any]:
-    groups = [_describe(call, group_id) for group_id in request.groups]
+    groups = [_describe(call, group_id) async for group_id in call.ctx.turns.each(request.groups)]
     return {"throttle_time": 0, "groups": with_operations(groups, request)}
 
 
@@ -83,7 +83,7 @@ async def _list_groups(call: Call, request: Any) -> Mapping[str, Any]:
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
     try:
-        groups = group_coordinator(call.ctx).list_groups()
+        groups = [group async for part in call.ctx.turns.each(group_coordinator(call.ctx).overviews()) for group in part]
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "groups": []}
     return {
@@ -96,7 +96,7 @@ async def _list_groups(call: Call, request: Any) -> Mapping[str, Any]:
                 "group_state": group.state,
                 "group_type": group.group_type,
             }
-            for group in groups
+            async for group in call.ctx.turns.each(groups)
             if (not states or group.state.lower() in states) and (not types or group.group_type in types)
         ],
     }
@@ -104,7 +104,7 @@ async def _list_groups(call: Call, request: Any) -> Mapping[str, Any]:
 
 async def _delete_groups(call: Call, request: Any) -> Mapping[str, Any]:
     results = []
-    for group_id in dict.fromkeys(request.groups_names):
+    async for group_id in call.ctx.turns.each(dict.fromkeys(request.groups_names)):
         error = ErrorCode.NONE
         try:
             await group_coordinator(call.ctx).delete_group(group_id)

@@ -52,10 +52,13 @@ async def _offset_commit(call: Call, request: Any) -> Mapping[str, Any]:
         ),
         knows_member_epochs=call.version >= MEMBER_EPOCH_FROM,
     )
-    commits = [_commit(_ref(topic, call.version), partition) for topic in request.topics for partition in topic.partitions]
+    commits = []
+    async for topic in call.ctx.turns.each(request.topics):
+        ref = _ref(topic, call.version)
+        commits += [_commit(ref, partition) async for partition in call.ctx.turns.each(topic.partitions)]
     errors = iter(await commit_offsets(call.ctx, base, commits))
     topics = []
-    for topic in request.topics:
+    async for topic in call.ctx.turns.each(request.topics):
         named = {"topic_id": topic.topic_id or ZERO_UUID} if call.version >= TOPIC_IDS_FROM else {"name": topic.name}
         partitions = [
             {"partition_index": partition.partition_index, "error_code": next(errors)} for partition in topic.partitions
@@ -81,31 +84,36 @@ def _commit(ref: TopicRef, partition: Any) -> PartitionCommit:
 async def _offset_fetch(call: Call, request: Any) -> Mapping[str, Any]:
     stable = getattr(request, "require_stable", False)
     if call.version >= GROUPS_FROM:
-        return {"throttle_time": 0, "groups": [_group(call, group, stable) for group in request.groups]}
-    error, topics = _fetch(call, request.group_id, request.topics, stable, None, -1)
+        groups = [await _group(call, group, stable) async for group in call.ctx.turns.each(request.groups)]
+        return {"throttle_time": 0, "groups": groups}
+    error, topics = await _fetch(call, request.group_id, request.topics, stable, None, -1)
     if error is not ErrorCode.NONE and call.version < 2:  # there is no place for an error but in the partitions
         topics = _refused(request.topics or (), error)
-    return {"throttle_time": 0, "error_code": error, "topics": [_topic(topic, call.version) for topic in topics]}
-
-
-def _group(call: Call, group: Any, stable: bool) -> dict[str, Any]:
-    member_id = getattr(group, "member_id", None)
-    error, topics = _fetch(call, group.group_id, group.topics, stable, member_id, getattr(group, "member_epoch", -1))
     return {
-        "group_id": group.group_id,
+        "throttle_time": 0,
         "error_code": error,
-        "topics": [_topic(topic, call.version) for topic in topics],
+        "topics": [_topic(topic, call.version) async for topic in call.ctx.turns.each(topics)],
     }
 
 
-def _fetch(
+async def _group(call: Call, group: Any, stable: bool) -> dict[str, Any]:
+    member_id = getattr(group, "member_id", None)
+    error, topics = await _fetch(call, group.group_id, group.topics, stable, member_id, getattr(group, "member_epoch", -1))
+    return {
+        "group_id": group.group_id,
+        "error_code": error,
+        "topics": [_topic(topic, call.version) async for topic in call.ctx.turns.each(topics)],
+    }
+
+
+async def _fetch(
     call: Call, group_id: str, topics: Any, stable: bool, member_id: str | None, member_epoch: int
 ) -> tuple[ErrorCode, list[FetchedTopic]]:
     wanted = None if topics is None else [(_ref(topic, call.version), topic.partition_indexes) for topic in topics]
     by_id = call.version >= TOPIC_IDS_FROM
     try:
         member = GroupMember(member_id, member_epoch)
-        found = fetch_offsets(call.ctx, group_id, wanted, require_stable=stable, by_id=by_id, member=member)
+        found = await fetch_offsets(call.ctx, group_id, wanted, require_stable=stable, by_id=by_id, member=member)
         return ErrorCode.NONE, found
     except ApiError as error:
         return error.code, []
@@ -142,9 +150,9 @@ def _topic(topic: FetchedTopic, version: int) -> dict[str, Any]:
 
 
 async def _offset_delete(call: Call, request: Any) -> Mapping[str, Any]:
-    partitions = [
-        TopicPartition(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    ]
+    partitions: list[TopicPartition] = []
+    async for topic in call.ctx.turns.each(request.topics):
+        partitions += [TopicPartition(topic.name, one.partition_index) for one in topic.partitions]
     try:
         errors = iter(await delete_offsets(call.ctx, request.group_id, partitions))
     except ApiError as error:

@@ -28,6 +28,9 @@ MEMBER_ID_REQUIRED_FROM: Final = 4
 PROTOCOL_TYPE_FROM: Final = 7
 """JoinGroup tells the protocol type, and may have no protocol at all, from this version on."""
 SKIP_ASSIGNMENT_FROM: Final = 9
+MAX_PROTOCOLS: Final = 1_000
+"""Of one member. Clients have a handful."""
+LEAVING_AT_ONCE: Final = 500
 SYNC_NAMES_PROTOCOL: Final = 5
 """SyncGroup must name the protocol and its type from this version on."""
 
@@ -38,8 +41,11 @@ SYNC_NAMES_PROTOCOL: Final = 5
 async def _find_coordinator(call: Call, request: Any) -> Mapping[str, Any]:
     key_type = getattr(request, "key_type", 0)
     if call.version >= BATCHED_FROM:
-        found = [find_coordinator(call.ctx, call.listener, key_type, key) for key in request.coordinator_keys]
-        return {"throttle_time": 0, "coordinators": [_coordinator(one) for one in found]}
+        found = [
+            _coordinator(find_coordinator(call.ctx, call.listener, key_type, key))
+            async for key in call.ctx.turns.each(request.coordinator_keys)
+        ]
+        return {"throttle_time": 0, "coordinators": found}
     return {"throttle_time": 0, **_coordinator(find_coordinator(call.ctx, call.listener, key_type, request.key))}
 
 
@@ -63,6 +69,8 @@ async def _join_group(call: Call, request: Any) -> Mapping[str, Any]:
     rebalance_timeout = getattr(request, "rebalance_timeout", None)
     instance_id = getattr(request, "group_instance_id", None)
     try:
+        if len(request.protocols) > MAX_PROTOCOLS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{len(request.protocols)} protocols: allowed are {MAX_PROTOCOLS}")
         result = await group_coordinator(call.ctx).join(
             JoinRequest(
                 group_id=request.group_id,
@@ -149,14 +157,17 @@ async def _heartbeat(call: Call, request: Any) -> Mapping[str, Any]:
 async def _leave_group(call: Call, request: Any) -> Mapping[str, Any]:
     batched = call.version >= LEAVE_BATCHED_FROM
     if batched:
-        leaving = tuple(
+        leaving = [
             LeavingMember(member.member_id, member.group_instance_id, getattr(member, "reason", None))
-            for member in request.members
-        )
+            async for member in call.ctx.turns.each(request.members)
+        ]
     else:
-        leaving = (LeavingMember(request.member_id, None),)
+        leaving = [LeavingMember(request.member_id, None)]
+    left: list[tuple[LeavingMember, ErrorCode]] = []
     try:
-        left = await group_coordinator(call.ctx).leave(LeaveRequest(group_id=request.group_id, members=leaving))
+        async for first in call.ctx.turns.each(range(0, max(1, len(leaving)), LEAVING_AT_ONCE)):
+            some = LeaveRequest(group_id=request.group_id, members=tuple(leaving[first : first + LEAVING_AT_ONCE]))
+            left += await group_coordinator(call.ctx).leave(some)
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "members": []}
     top = ErrorCode.NONE if batched else left[0][1]
@@ -165,13 +176,13 @@ async def _leave_group(call: Call, request: Any) -> Mapping[str, Any]:
         "error_code": top,
         "members": [
             {"member_id": member.member_id, "group_instance_id": member.instance_id, "error_code": error}
-            for member, error in left
+            async for member, error in call.ctx.turns.each(left)
         ],
     }
 
 
 FIND_COORDINATOR = cold(10, "FindCoordinator", versions=(0, 6), flexible_from=3, adapt=_find_coordinator)
-JOIN_GROUP = cold(11, "JoinGroup", versions=(0, 9), flexible_from=6, adapt=_join_group)
+JOIN_GROUP = cold(11, "JoinGroup", versions=(0, 9), flexible_from=6, adapt=_join_group, waits=True)
 HEARTBEAT = cold(12, "Heartbeat", versions=(0, 4), flexible_from=4, adapt=_heartbeat)
 LEAVE_GROUP = cold(13, "LeaveGroup", versions=(0, 5), flexible_from=4, adapt=_leave_group)
-SYNC_GROUP = cold(14, "SyncGroup", versions=(0, 5), flexible_from=4, adapt=_sync_group)
+SYNC_GROUP = cold(14, "SyncGroup", versions=(0, 5), flexible_from=4, adapt=_sync_group, waits=True)

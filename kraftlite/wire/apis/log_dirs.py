@@ -14,7 +14,10 @@ from kraftlite.wire.apis.call import Call, cold
 async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
     wanted = None
     if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = set()
+        async for topic in call.ctx.turns.each(request.topics):
+            async for index in call.ctx.turns.each(topic.partitions):
+                wanted.add(TopicPartition(topic.topic, index))
     return {
         "throttle_time": 0,
         "error_code": ErrorCode.NONE,

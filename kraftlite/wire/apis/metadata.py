@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, Final
 
+from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.metadata import (
     BROKERS,
     Cursor,
     TopicQuery,
+    auto_create,
     describe_cluster,
     describe_topic_partitions,
     find_topics,
+    look_up,
 )
-from kraftlite.broker.metadata_cache import TopicMetadata
+from kraftlite.broker.metadata_cache import MetadataCache, TopicMetadata
 from kraftlite.metadata.image import MetadataImage, TopicImage
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NO_NODE, ZERO_UUID
 from kraftlite.wire.apis.call import Api, Call, cold
-from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.metadata_codec import (
     METADATA_FLEXIBLE,
     METADATA_MAX,
     METADATA_MIN,
+    MetadataRequest,
     encode_brokers,
     encode_metadata,
     encode_topic,
     parse_metadata,
 )
 from kraftlite.wire.operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS
+
+IDS_FROM: Final = 12
+OFF_LOOP_FROM: Final = 500
+"""Topics or partitions to look up or to encode; so many take some 5 ms."""
 
 
 class EncodedTopics:
@@ -59,14 +68,55 @@ class EncodedTopics:
         self._at(cache.image)
         found = self._topics.get((version, topic.name, operations))
         if found is None:
-            view = cache.topic_metadata(topic, call.listener, listener_errors=version >= 6, filter_unavailable=version == 0)
-            found = self._topics[version, topic.name, operations] = encode_topic(view, version, operations)
+            found = self._topics[version, topic.name, operations] = _encode(cache, topic, call.listener, version, operations)
         return found
+
+    def known(self, image: MetadataImage) -> Known:
+        """All topics that are encoded from `image`."""
+        self._at(image)
+        return self._topics
+
+    def learn(self, image: MetadataImage, encoded: Mapping[tuple[int, str, int], bytes]) -> None:
+        """Topics that were encoded elsewhere, from `image`."""
+        if image is self._image:
+            self._topics.update(encoded)
+
+
+Known = Mapping[tuple[int, str, int], bytes]
+"""Encoded topics by version, name and operations."""
+
+
+def _encode(cache: MetadataCache, topic: TopicImage, listener: str, version: int, operations: int) -> bytes:
+    view = cache.topic_metadata(topic, listener, listener_errors=version >= 6, filter_unavailable=version == 0)
+    return encode_topic(view, version, operations)
 
 
 def metadata_api(encoded: EncodedTopics) -> Api:
     def handle(call: Call) -> None:
-        _metadata(call, encoded)
+        if call.is_large:
+            call.connection.lease_frame()
+            call.spawn(
+                lambda: call.leased(parse_metadata, waits=False, then=lambda it: _metadata_off_loop(call, it, encoded)),
+                "kafka-Metadata",
+            )
+            return
+        request = parse_metadata(call.frame, call.pos, call.version)
+        call.frame = memoryview(b"")
+        refused = _refuse(call.version, request)
+        if refused is not ErrorCode.NONE:
+            call.send((_refused(call, request, refused),))
+            return
+        if request.topics is None and len(call.ctx.metadata.image.topics.by_id) > OFF_LOOP_FROM:
+            call.spawn(lambda: _metadata_off_loop(call, request, encoded), "kafka-Metadata")
+            return
+        found = find_topics(call.ctx, _queries(request), allow_auto_creation=request.allow_auto_topic_creation)
+        if len(found.known) + sum(len(topic.partitions) for topic in found.known[:OFF_LOOP_FROM]) > OFF_LOOP_FROM:
+            call.spawn(lambda: _metadata_off_loop(call, request, encoded), "kafka-Metadata")
+            return
+        operations = _topic_operations(request)
+        topics = [encode_topic(unknown, call.version, operations) for unknown in found.unknown]
+        topics += [encoded.topic(call, topic, operations) for topic in found.known]
+        call.send((_response(call, request, encoded.brokers(call), _controller(call), topics),))
 
     return Api(
         key=3,
@@ -78,45 +128,89 @@ def metadata_api(encoded: EncodedTopics) -> Api:
     )
 
 
-def _metadata(call: Call, encoded: EncodedTopics) -> None:
-    version = call.version
-    request = parse_metadata(call.frame, call.pos, version)
-    queries = None if request.topics is None else [TopicQuery(topic.name, topic.topic_id) for topic in request.topics]
-    operations = TOPIC_OPERATIONS if request.topic_operations else OPERATIONS_NOT_ASKED
-    error = ErrorCode.NONE
-    if queries is not None and version < 12:
-        error = _names_only(queries)
-    if error is ErrorCode.NONE:
-        found = find_topics(call.ctx, queries, allow_auto_creation=request.allow_auto_topic_creation)
+async def _metadata_off_loop(call: Call, request: MetadataRequest, encoded: EncodedTopics) -> None:
+    """The same of many topics, or of many partitions: looked up and encoded from one image in another thread."""
+    ctx, version, listener = call.ctx, call.version, call.listener
+    image, operations = ctx.metadata.image, _topic_operations(request)
+    brokers, controller_id, known = encoded.brokers(call), _controller(call), encoded.known(image)
+    cost = len(image.topics.by_id) if request.topics is None else len(request.topics)
+
+    def look_up_and_encode() -> tuple[Sequence[str], dict[tuple[int, str, int], bytes], bytes]:
+        refused = _refuse(version, request)
+        if refused is not ErrorCode.NONE:
+            return (), {}, _refused(call, request, refused)
+        view = MetadataCache(ctx.cluster_id)
+        view.set_image(image)
+        found = look_up(image.topics, _queries(request))
         topics = [encode_topic(unknown, version, operations) for unknown in found.unknown]
-        topics += [encoded.topic(call, topic, operations) for topic in found.known]
-    else:
-        topics = [
-            encode_topic(TopicMetadata(error=error, name=query.name), version)
-            for query in queries or ()
-            if query.name is not None
-        ]
-    controller_id = call.ctx.metadata.random_alive_broker(call.ctx.ports.entropy)
-    call.send(
-        (
-            encode_metadata(
-                call.correlation_id,
-                version,
-                brokers=encoded.brokers(call),
-                cluster_id=call.ctx.metadata.cluster_id,
-                controller_id=-1 if controller_id is None else controller_id,
-                topics=topics,
-                operations=CLUSTER_OPERATIONS if request.cluster_operations else OPERATIONS_NOT_ASKED,
-            ),
-        )
+        new: dict[tuple[int, str, int], bytes] = {}
+        for topic in found.known:
+            key = (version, topic.name, operations)
+            one = known.get(key)
+            if one is None:
+                one = new[key] = _encode(view, topic, listener, version, operations)
+            topics.append(one)
+        return found.creatable, new, _response(call, request, brokers, controller_id, topics)
+
+    creatable, new, response = await ctx.off_loop.run(cost, look_up_and_encode)
+    encoded.learn(image, new)
+    call.send((response,))
+    if request.allow_auto_topic_creation and ctx.settings.auto_create_topics:
+        auto_create(ctx, creatable)
+
+
+def _queries(request: MetadataRequest) -> list[TopicQuery] | None:
+    return None if request.topics is None else [TopicQuery(topic.name, topic.topic_id) for topic in request.topics]
+
+
+def _topic_operations(request: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.topic_operations else OPERATIONS_NOT_ASKED
+
+
+def _controller(call: Call) -> int:
+    found = call.ctx.metadata.random_alive_broker(call.ctx.ports.entropy)
+    return NO_NODE if found is None else found
+
+
+def _response(call: Call, request: MetadataRequest, brokers: bytes, controller_id: int, topics: Sequence[bytes]) -> bytes:
+    return encode_metadata(
+        call.correlation_id,
+        call.version,
+        brokers=brokers,
+        cluster_id=call.ctx.metadata.cluster_id,
+        controller_id=controller_id,
+        topics=topics,
+        operations=CLUSTER_OPERATIONS if request.cluster_operations else OPERATIONS_NOT_ASKED,
     )
 
 
-def _names_only(queries: list[TopicQuery]) -> ErrorCode:
-    """Before v12 a topic is named; ids are in the message from v10 on but not to be used (KIP-516)."""
-    if any(query.name is None for query in queries):
-        raise ProtocolViolation("Metadata before v12 must name its topics")
-    return ErrorCode.INVALID_REQUEST if any(query.topic_id is not None for query in queries) else ErrorCode.NONE
+def _refuse(version: int, request: MetadataRequest) -> ErrorCode:
+    """Before v12 a topic is named, and ids are in the message from v10 on but not to be used (KIP-516). From v12 on null is no
+    name where nothing has an id, which Kafka's broker does not expect."""
+    topics = request.topics or ()
+    nameless = any(topic.name is None for topic in topics)
+    by_id = any(topic.topic_id is not None for topic in topics)
+    if version < IDS_FROM:
+        return ErrorCode.INVALID_REQUEST if nameless or by_id else ErrorCode.NONE
+    return ErrorCode.UNKNOWN_SERVER_ERROR if nameless and not by_id else ErrorCode.NONE
+
+
+def _refused(call: Call, request: MetadataRequest, error: ErrorCode) -> bytes:
+    """Every topic that was asked for with `error`, and nothing about the cluster."""
+    version = call.version
+    topics = [
+        encode_topic(TopicMetadata(error=error, name=topic.name or "", topic_id=topic.topic_id or ZERO_UUID), version)
+        for topic in request.topics or ()
+    ]
+    return encode_metadata(
+        call.correlation_id,
+        version,
+        brokers=encode_brokers((), version),
+        cluster_id=None,
+        controller_id=NO_NODE,
+        topics=topics,
+        error=ErrorCode.NONE if version < IDS_FROM else error,
+    )
 
 
 async def _describe_cluster(call: Call, request: Any) -> Mapping[str, Any]:
@@ -156,12 +250,23 @@ async def _describe_cluster(call: Call, request: Any) -> Mapping[str, Any]:
 
 
 async def _describe_topic_partitions(call: Call, request: Any) -> Mapping[str, Any]:
+    """Any number of topics may be sorted and looked at for a page: off the loop, in one image."""
+    ctx = copy(call.ctx)
+    ctx.metadata = MetadataCache(ctx.cluster_id)
+    ctx.metadata.set_image(call.ctx.metadata.image)
+    cost = len(request.topics) or len(ctx.metadata.image.topics.by_id)
+    if cost <= OFF_LOOP_FROM:
+        return _topic_partitions(ctx, call.listener, request)
+    return await ctx.off_loop.run(cost, lambda: _topic_partitions(ctx, call.listener, request))
+
+
+def _topic_partitions(ctx: BrokerContext, listener: str, request: Any) -> Mapping[str, Any]:
     names = [topic.name for topic in request.topics]
     cursor = request.cursor
     try:
         page = describe_topic_partitions(
-            call.ctx,
-            call.listener,
+            ctx,
+            listener,
             names,
             limit=request.response_partition_limit,
             cursor=None if cursor is None else Cursor(cursor.topic_name, cursor.partition_index),

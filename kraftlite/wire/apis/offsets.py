@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.broker.handlers.fetch import DEBUG_CONSUMER
 from kraftlite.broker.handlers.list_offsets import OffsetQuery, list_offset, offset_for_leader_epoch
@@ -18,9 +18,14 @@ from kraftlite.wire.small_codec import (
     LIST_OFFSETS_MAX,
     LIST_OFFSETS_MIN,
     ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
     encode_list_offsets,
     parse_list_offsets,
 )
+
+LISTED_AT_ONCE: Final = 16
+"""Partitions: to find an offset by its time reads from files."""
 
 
 def _epoch(value: int) -> int | None:
@@ -28,34 +33,58 @@ def _epoch(value: int) -> int | None:
 
 
 def _list_offsets(call: Call) -> None:
+    if call.is_large:
+        call.connection.lease_frame()
+        call.spawn(
+            lambda: call.leased(parse_list_offsets, waits=False, then=lambda it: _list_in_turns(call, it)), "kafka-ListOffsets"
+        )
+        return
     request = parse_list_offsets(call.frame, call.pos, call.version)
+    call.frame = memoryview(b"")
+    if len(request.topics) > LISTED_AT_ONCE or sum(len(partitions) for _, partitions in request.topics) > LISTED_AT_ONCE:
+        call.spawn(lambda: _list_in_turns(call, request), "kafka-ListOffsets")
+        return
     times = Counter((name, partition.partition) for name, partitions in request.topics for partition in partitions)
+    topics = [(name, [_listed(call, request, name, one, times) for one in partitions]) for name, partitions in request.topics]
+    call.send((encode_list_offsets(call.correlation_id, call.version, topics),))
+
+
+async def _list_in_turns(call: Call, request: ListOffsetsRequest) -> None:
+    each = call.ctx.turns.each
+    times: Counter[tuple[str, int]] = Counter()
+    count = 0
+    async for name, partitions in each(request.topics):
+        count += 1 + len(partitions)
+        async for one in each(partitions):
+            times[name, one.partition] += 1
     topics: list[tuple[str, list[ListedOffset]]] = []
     for name, partitions in request.topics:
-        listed: list[ListedOffset] = []
-        for partition in partitions:
-            tp = TopicPartition(name, partition.partition)
-            if request.isolation_level not in (0, 1):
-                listed.append(ListedOffset(partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1))
-                continue
-            found = list_offset(
-                call.ctx,
-                OffsetQuery(tp, partition.timestamp, _epoch(partition.current_leader_epoch)),
-                version=call.version,
-                read_committed=request.isolation_level == 1,
-                debug=request.replica_id == DEBUG_CONSUMER,
-                duplicate=times[name, partition.partition] > 1,
-            )
-            listed.append(ListedOffset(partition.partition, found.error, found.timestamp, found.offset, found.leader_epoch))
-        topics.append((name, listed))
-    call.send((encode_list_offsets(call.correlation_id, call.version, topics),))
+        topics.append((name, [_listed(call, request, name, one, times) async for one in each(partitions)]))
+        await call.ctx.turns.next()
+    call.send((await call.ctx.off_loop.run(count, lambda: encode_list_offsets(call.correlation_id, call.version, topics)),))
+
+
+def _listed(
+    call: Call, request: ListOffsetsRequest, name: str, partition: ListOffsetsPartition, times: Counter[tuple[str, int]]
+) -> ListedOffset:
+    if request.isolation_level not in (0, 1):
+        return ListedOffset(partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1)
+    found = list_offset(
+        call.ctx,
+        OffsetQuery(TopicPartition(name, partition.partition), partition.timestamp, _epoch(partition.current_leader_epoch)),
+        version=call.version,
+        read_committed=request.isolation_level == 1,
+        debug=request.replica_id == DEBUG_CONSUMER,
+        duplicate=times[name, partition.partition] > 1,
+    )
+    return ListedOffset(partition.partition, found.error, found.timestamp, found.offset, found.leader_epoch)
 
 
 async def _offset_for_leader_epoch(call: Call, request: Any) -> Mapping[str, Any]:
     topics = []
-    for topic in request.topics:
+    async for topic in call.ctx.turns.each(request.topics):
         partitions = []
-        for partition in topic.partitions:
+        async for partition in call.ctx.turns.each(topic.partitions):
             found = offset_for_leader_epoch(
                 call.ctx,
                 TopicPartition(topic.topic, partition.partition),

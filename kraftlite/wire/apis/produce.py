@@ -43,10 +43,13 @@ def _handle(call: Call) -> None:
     acks = request.acks
 
     def done(results: list[ProduceResult]) -> None:
-        if acks == 0:
-            _finish_unanswered(call, results)
-        else:
-            call.send((_encode_one(call, shape, results) or _encode(call, shape, results),))
+        try:
+            if acks == 0:
+                _finish_unanswered(call, results)
+            else:
+                call.send((_encode_one(call, shape, results) or _encode(call, shape, results),))
+        except Exception as error:  # noqa: BLE001 - this may run where a high watermark moves, see docs/adr/0005
+            call.failed(error)
 
     produce(
         call.ctx,

@@ -11,19 +11,14 @@ from kraftlite.wire.apis.call import Call, cold
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
-    return {
-        "throttle_time": 0,
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    _partition(describe_producers(call.ctx, TopicPartition(topic.name, index)))
-                    for index in topic.partition_indexes
-                ],
-            }
-            for topic in request.topics
-        ],
-    }
+    topics = []
+    async for topic in call.ctx.turns.each(request.topics):
+        partitions = [
+            _partition(describe_producers(call.ctx, TopicPartition(topic.name, index)))
+            async for index in call.ctx.turns.each(topic.partition_indexes)
+        ]
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"throttle_time": 0, "topics": topics}
 
 
 def _partition(found: PartitionProducers) -> dict[str, Any]:

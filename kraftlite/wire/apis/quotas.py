@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.broker.handlers.quotas import QuotaFilter, alter_quotas, describe_quotas
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.security import (
@@ -14,6 +15,8 @@ from kraftlite.model.messages.security import (
     QuotaOp,
 )
 from kraftlite.wire.apis.call import Call, cold
+
+MAX_FILTERS = 8
 
 
 def _entity(parts: Sequence[QuotaEntityPart]) -> list[dict[str, Any]]:
@@ -25,11 +28,17 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
         call.ctx,
         AlterClientQuotasRequest(
             entries=tuple(
-                QuotaAlteration(
-                    entity=tuple(QuotaEntityPart(type=part.entity_type, name=part.entity_name) for part in entry.entity),
-                    ops=tuple(QuotaOp(key=op.key, value=None if op.remove else repr(float(op.value))) for op in entry.ops),
-                )
-                for entry in request.entries
+                [
+                    QuotaAlteration(
+                        entity=tuple(
+                            QuotaEntityPart(type=part.entity_type, name=part.entity_name) for part in bounded(entry.entity)
+                        ),
+                        ops=tuple(
+                            QuotaOp(key=op.key, value=None if op.remove else repr(float(op.value))) for op in bounded(entry.ops)
+                        ),
+                    )
+                    async for entry in call.ctx.turns.each(request.entries)
+                ]
             ),
             validate_only=request.validate_only,
             timeout_ms=call.ctx.settings.request_timeout_ms,
@@ -38,13 +47,17 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
     return {
         "throttle_time": 0,
         "entries": [
-            {"error_code": one.error, "error_message": one.message, "entity": _entity(one.entity)} for one in response.entries
+            {"error_code": one.error, "error_message": one.message, "entity": _entity(one.entity)}
+            async for one in call.ctx.turns.each(response.entries)
         ],
     }
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
-    filters = [QuotaFilter(type=one.entity_type, match_type=one.match_type, match=one.match) for one in request.components]
+    # No type may be named twice, and there are few: what comes behind the first of that error is not looked at.
+    filters = [
+        QuotaFilter(type=one.entity_type, match_type=one.match_type, match=one.match) for one in request.components[:MAX_FILTERS]
+    ]
     try:
         found = describe_quotas(call.ctx, filters, strict=request.strict)
     except ApiError as error:

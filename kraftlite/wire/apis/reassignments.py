@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.broker.handlers.reassignments import alter_reassignments, list_reassignments
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
@@ -19,22 +20,23 @@ from kraftlite.wire.primitives import milliseconds
 
 
 async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
-    partitions = tuple(
-        ReassignablePartition(
-            topic=topic.name,
-            partition=one.partition_index,
-            replicas=None if one.replicas is None else tuple(NodeId(node) for node in one.replicas),
-        )
-        for topic in request.topics
-        for one in topic.partitions
-    )
+    partitions = []
+    async for topic in call.ctx.turns.each(request.topics):
+        partitions += [
+            ReassignablePartition(
+                topic=topic.name,
+                partition=one.partition_index,
+                replicas=None if one.replicas is None else tuple(NodeId(node) for node in bounded(one.replicas)),
+            )
+            async for one in call.ctx.turns.each(topic.partitions)
+        ]
     allowed = getattr(request, "allow_replication_factor_change", True)
     values: dict[str, Any] = {"throttle_time": 0, "allow_replication_factor_change": allowed, "error_message": None}
     try:
         response = await alter_reassignments(
             call.ctx,
             AlterPartitionReassignmentsRequest(
-                partitions=partitions, allow_replication_factor_change=allowed, timeout_ms=milliseconds(request.timeout)
+                partitions=tuple(partitions), allow_replication_factor_change=allowed, timeout_ms=milliseconds(request.timeout)
             ),
         )
     except ApiError as error:

@@ -19,23 +19,30 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
     response = await alter_scram(
         call.ctx,
         AlterUserScramCredentialsRequest(
-            deletions=tuple(ScramDeletion(name=one.name, mechanism=one.mechanism) for one in request.deletions),
+            deletions=tuple(
+                [ScramDeletion(name=one.name, mechanism=one.mechanism) async for one in call.ctx.turns.each(request.deletions)]
+            ),
             upsertions=tuple(
-                ScramUpsertion(
-                    name=one.name,
-                    mechanism=one.mechanism,
-                    iterations=one.iterations,
-                    salt=bytes(one.salt),
-                    salted_password=bytes(one.salted_password),
-                )
-                for one in request.upsertions
+                [
+                    ScramUpsertion(
+                        name=one.name,
+                        mechanism=one.mechanism,
+                        iterations=one.iterations,
+                        salt=bytes(one.salt),
+                        salted_password=bytes(one.salted_password),
+                    )
+                    async for one in call.ctx.turns.each(request.upsertions)
+                ]
             ),
             timeout_ms=call.ctx.settings.request_timeout_ms,
         ),
     )
     return {
         "throttle_time": 0,
-        "results": [{"user": one.user, "error_code": one.error, "error_message": one.message} for one in response.results],
+        "results": [
+            {"user": one.user, "error_code": one.error, "error_message": one.message}
+            async for one in call.ctx.turns.each(response.results)
+        ],
     }
 
 
@@ -52,7 +59,7 @@ async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
                 "error_message": one.message,
                 "credential_infos": [{"mechanism": mechanism, "iterations": count} for mechanism, count in one.credentials],
             }
-            for one in describe_scram(call.ctx, users)
+            async for one in call.ctx.turns.each(describe_scram(call.ctx, users))
         ],
     }
 

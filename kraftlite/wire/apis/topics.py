@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraftlite.broker.handlers.admin import create_partitions, create_topics, delete_topics
+from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId
 from kraftlite.model.messages.controller import (
@@ -24,31 +25,32 @@ from kraftlite.wire.primitives import milliseconds
 
 
 def _nodes(ids: Any) -> tuple[NodeId, ...]:
-    return tuple(NodeId(broker_id) for broker_id in ids)
+    return tuple(NodeId(broker_id) for broker_id in bounded(ids))
 
 
 async def _create_topics(call: Call, request: Any) -> Mapping[str, Any]:
     response = await create_topics(
         call.ctx,
         CreateTopicsRequest(
-            topics=tuple(
-                CreatableTopic(
-                    name=topic.name,
-                    num_partitions=topic.num_partitions,
-                    replication_factor=topic.replication_factor,
-                    assignments=tuple(
-                        ReplicaAssignment(partition=one.partition_index, broker_ids=_nodes(one.broker_ids))
-                        for one in topic.assignments
-                    ),
-                    configs=tuple(ConfigPair(name=config.name, value=config.value) for config in topic.configs),
-                )
-                for topic in request.topics
-            ),
+            topics=tuple([_creatable(topic) async for topic in call.ctx.turns.each(request.topics)]),
             validate_only=request.validate_only,
             timeout_ms=milliseconds(request.timeout),
         ),
     )
-    return {"throttle_time": 0, "topics": [_created(topic) for topic in response.topics]}
+    return {"throttle_time": 0, "topics": [_created(topic) async for topic in call.ctx.turns.each(response.topics)]}
+
+
+def _creatable(topic: Any) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            ReplicaAssignment(partition=one.partition_index, broker_ids=_nodes(one.broker_ids))
+            for one in bounded(topic.assignments)
+        ),
+        configs=tuple(ConfigPair(name=config.name, value=config.value) for config in bounded(topic.configs)),
+    )
 
 
 def _created(topic: CreatableTopicResult) -> dict[str, Any]:
@@ -75,15 +77,16 @@ def _created(topic: CreatableTopicResult) -> dict[str, Any]:
 
 async def _delete_topics(call: Call, request: Any) -> Mapping[str, Any]:
     if call.version >= 6:
-        selectors = tuple(
+        selectors = [
             TopicSelector(name=topic.name, topic_id=None if topic.topic_id in (None, ZERO_UUID) else topic.topic_id)
-            for topic in request.topics
-        )
+            async for topic in call.ctx.turns.each(request.topics)
+        ]
     else:
-        selectors = tuple(TopicSelector(name=name, topic_id=None) for name in request.topic_names)
-    response = await delete_topics(call.ctx, DeleteTopicsRequest(topics=selectors, timeout_ms=milliseconds(request.timeout)))
+        selectors = [TopicSelector(name=name, topic_id=None) async for name in call.ctx.turns.each(request.topic_names)]
+    asked = DeleteTopicsRequest(topics=tuple(selectors), timeout_ms=milliseconds(request.timeout))
+    response = await delete_topics(call.ctx, asked)
     results = []
-    for topic in response.topics:
+    async for topic in call.ctx.turns.each(response.topics):
         error = topic.error
         if error is ErrorCode.TOPIC_DELETION_DISABLED and call.version < 3:
             error = ErrorCode.INVALID_REQUEST  # the code is newer than the version (CM-23)
@@ -102,27 +105,31 @@ async def _create_partitions(call: Call, request: Any) -> Mapping[str, Any]:
     response = await create_partitions(
         call.ctx,
         CreatePartitionsRequest(
-            topics=tuple(
-                CreatePartitionsTopic(
-                    name=topic.name,
-                    count=topic.count,
-                    assignments=None
-                    if topic.assignments is None
-                    else tuple(
-                        ReplicaAssignment(partition=at, broker_ids=_nodes(one.broker_ids))
-                        for at, one in enumerate(topic.assignments)
-                    ),
-                )
-                for topic in request.topics
-            ),
+            topics=tuple([_grown(topic) async for topic in call.ctx.turns.each(request.topics)]),
             validate_only=request.validate_only,
             timeout_ms=milliseconds(request.timeout),
         ),
     )
     return {
         "throttle_time": 0,
-        "results": [{"name": topic.name, "error_code": topic.error, "error_message": topic.message} for topic in response.topics],
+        "results": [
+            {"name": topic.name, "error_code": topic.error, "error_message": topic.message}
+            async for topic in call.ctx.turns.each(response.topics)
+        ],
     }
+
+
+def _grown(topic: Any) -> CreatePartitionsTopic:
+    return CreatePartitionsTopic(
+        name=topic.name,
+        count=topic.count,
+        assignments=None
+        if topic.assignments is None
+        else tuple(
+            ReplicaAssignment(partition=at, broker_ids=_nodes(one.broker_ids))
+            for at, one in enumerate(bounded(topic.assignments))
+        ),
+    )
 
 
 CREATE_TOPICS = cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=_create_topics)

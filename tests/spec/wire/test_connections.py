@@ -12,7 +12,6 @@ from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
 from kraftlite.metadata.features import SUPPORTED_FEATURES
-from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
 from tests.harness.wire_fakes import Harness, RawClient, batch, decode_response, partition, request_bytes, until
@@ -498,22 +497,3 @@ async def test_idle_connections_give_their_buffer_back() -> None:
         h.clock.advance(20_000)
         assert len(connection._buffer) == 16 * 1024
         await client.call(0, 9, produce_values(b"z" * 1_000_000, topic="big"))
-
-
-async def test_a_bug_in_a_handler_goes_to_the_fault_handler_and_closes_its_connection() -> None:
-    async with Harness() as h:
-        client, other = await h.client(), await h.client()
-
-        def broken(*_args: Any, **_more: Any) -> Any:
-            raise AssertionError("a bug")
-
-        h.replicas.append = broken  # type: ignore[method-assign]
-        client.send(0, 9, produce_values(b"x"))
-        assert await client.closed()
-        assert [(str(error), where) for error, where in h.faults] == [("a bug", "wire.Produce")]
-        h.faults.clear()
-        h.controller.answers[CREATE_TOPICS] = broken
-        other.send(19, 7, {"topics": [MINIMAL_TOPIC]})
-        assert await other.closed()
-        assert [str(error) for error in h.tasks.failures] == ["a bug"]
-        h.tasks.failures.clear()

@@ -59,6 +59,17 @@ def test_text_for_people() -> None:
     assert "partition=t-0" in stream.getvalue()
 
 
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_what_a_client_calls_itself_does_not_reach_the_terminal_raw(log_format: str) -> None:
+    stream = io.StringIO()
+    name = "a\x1b[2J\x9b31m\u202eb\x07é"
+    open_tracer(NODE, FakeClock(), stream=stream, log_format=log_format).emit(Moved(partition=name))
+    line = stream.getvalue().rstrip("\n")
+    assert line.isprintable()
+    assert "é" in line
+    assert "\\x1b[2J" in line
+
+
 def test_a_stream_that_is_gone_breaks_nothing() -> None:
     stream = io.StringIO()
     tracer = open_tracer(NODE, FakeClock(), stream=stream)

@@ -1,0 +1,75 @@
+"""Requests of clients that the active controller decides: handed on in parts, so that none is a long turn of anybody's loop.
+
+Source: CP-57; Kafka's `ForwardingManager` for the time that a broker tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final, TypeVar
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import MAX_FORWARD_MS, MAX_RECORDS_PER_USER_OP
+from kraftlite.model.method import Method
+
+T = TypeVar("T")
+
+PART_ENTRIES: Final = 500
+"""Entries, and what is listed in them, that are handed on at a time: some 10 ms of work for the controller."""
+
+
+def bounded(listed: Sequence[T]) -> Sequence[T]:
+    """As much of an entry's list as matters: one more than is allowed is enough for `forward_entries` to refuse it."""
+    return listed if len(listed) <= MAX_RECORDS_PER_USER_OP else listed[: MAX_RECORDS_PER_USER_OP + 1]
+
+
+async def forward(ctx: BrokerContext, method: Method, request: Any, timeout_ms: int) -> Any:
+    """Raises ApiError; REQUEST_TIMED_OUT when no controller answered within `timeout_ms`, or within `MAX_FORWARD_MS`."""
+    return await ctx.controller.call(method, request, min(max(timeout_ms, 0), MAX_FORWARD_MS))
+
+
+async def forward_entries(ctx: BrokerContext, method: Method, request: Any, entries: str, results: str) -> tuple[Any, ...]:
+    """The results of a request whose `entries` are decided one by one, in order, within the request's `timeout_ms`.
+
+    A request of a usual size goes as it is. Raises ApiError when it, or its first part, is refused as a whole.
+    """
+    asked = getattr(request, entries)
+    deadline_ms = ctx.clock.now_ms() + min(max(request.timeout_ms, 0), MAX_FORWARD_MS)
+    found: list[Any] = []
+    async for part in _parts(ctx, asked):
+        mine = request if len(part) == len(asked) else replace(request, **{entries: tuple(part)})
+        response = await ctx.controller.call(method, mine, max(0, deadline_ms - ctx.clock.now_ms()))
+        found += getattr(response, results)
+    return tuple(found)
+
+
+async def _parts(ctx: BrokerContext, entries: Sequence[Any]) -> AsyncIterator[Sequence[Any]]:
+    part: list[Any] = []
+    weight = 0
+    async for entry in ctx.turns.each(entries):
+        more = _weight(entry)
+        if more > MAX_RECORDS_PER_USER_OP:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Unable to perform excessively large batch operation: one entry has {more} parts, "
+                f"at most {MAX_RECORDS_PER_USER_OP} are allowed.",
+            )
+        if part and weight + more > PART_ENTRIES:
+            yield part
+            part, weight = [], 0
+        part.append(entry)
+        weight += more
+    yield part
+
+
+def _weight(entry: Any) -> int:
+    """The entry and everything in it that is a list, and in that."""
+    weight = 1
+    for field in fields(entry):
+        value = getattr(entry, field.name)
+        if isinstance(value, tuple):
+            weight += len(value)
+            weight += sum(_weight(one) - 1 for one in value if is_dataclass(one))
+    return weight
