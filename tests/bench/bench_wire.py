@@ -171,8 +171,11 @@ class _Sink:
 
     written = 0
 
-    def get_extra_info(self, _name: str) -> tuple[str, int]:
-        return ("127.0.0.1", 1)
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.written += sum(map(len, parts))
 
     def set_write_buffer_limits(self, **_limits: int) -> None:
         return None

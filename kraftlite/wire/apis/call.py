@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kraftlite.broker.handlers.context import BrokerContext
-from kraftlite.wire.frames import Buffer, Connection, ResponseSlot
+from kraftlite.wire.frames import Connection, Part, ResponseSlot
 from kraftlite.wire.primitives import response_head
+
+COLD_ANSWER_NS: Final = 500_000
+"""About what the answer of a cold API uses of the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +63,20 @@ class Call:
     def client_id(self) -> str | None:
         return None if self._client_id is None else self._client_id.decode("utf-8", "replace")
 
-    def send(self, parts: Sequence[Buffer]) -> None:
+    def send(self, parts: Sequence[Part]) -> None:
         self.slot.send(parts)
+
+    def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
+        """For what is done later in the connection's turn: a bug in it goes to the node, as one in `Api.handle` does."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - a bug, handed to the node
+                self.ctx.ports.fault(error, f"wire.{self.api.name}")
+                self.slot.fail(f"{self.api.name} failed: {type(error).__name__}")
+
+        return run
 
     def send_body(self, body: bytes) -> None:
         """Send a response body behind its header."""
@@ -82,7 +97,8 @@ def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, 
 
         request = decode_request(key, call.version, call.frame, call.pos)
         call.frame = memoryview(b"")
-        call.connection.own(call.ctx.ports.tasks.spawn(_answer(call, request, adapt), name=f"kafka-{name}"))
+        task = call.ctx.ports.tasks.spawn(_answer(call, request, adapt), name=f"kafka-{name}")
+        call.connection.own(task, will_use_ns=COLD_ANSWER_NS)
 
     return Api(key=key, name=name, min_version=versions[0], max_version=versions[1], flexible_from=flexible_from, handle=handle)
 
