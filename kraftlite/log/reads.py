@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraftlite.log.batch import BatchHeader, iter_records, record_timestamp
-from kraftlite.log.segment import Extent, Segment
+from kraftlite.log.segment import Segment
 from kraftlite.log.segments import SegmentList
+from kraftlite.log.stored import Extent
 from kraftlite.model.errors import ApiError, ErrorCode
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, MAX_RELATIVE_OFFSET, BatchHeader, check_crc, implausible, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.indexes import CorruptIndex, OffsetIndex, TimeIndex, TransactionIndex
-from kraftlite.log.stored import SegmentFile, StoredRecords
+from kraftlite.log.stored import Extent, SegmentFile, StoredRecords
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import KIB, MIB
 from kraftlite.runtime.ports import Disk, File
@@ -47,14 +47,6 @@ class Scan(NamedTuple):
     reason: str | None
 
 
-class Extent(NamedTuple):
-    """Whole batches in a segment's file, from byte `start` to `end`. `readable`: the bytes that there were without a maximum."""
-
-    start: int
-    end: int
-    readable: int
-
-
 class Segment:
     """Batches with offsets in [base_offset, next segment's base). Reads and writes go to the page cache.
 
@@ -77,7 +69,6 @@ class Segment:
         self._disk = disk
         self._file: File | None = None
         self._open: SegmentFile | None = None
-        """Owns `_file`."""
         self._deferred = False
         """The file is made when it is first opened."""
         self._interval = config.index_interval_bytes
@@ -287,10 +278,8 @@ class Segment:
         end = self.position_of(up_to) if up_to is not None else None
         if end is None:
             end = self.size
-        readable = end - start
-        if readable <= 0:
-            return Extent(start, start, 0)
-        if readable > max_bytes:
+        readable = max(0, end - start)
+        if 0 < readable > max_bytes:
             end = self.boundary_at_or_below(start + max_bytes, start)
             if end <= start and min_one:
                 end = start + parse_header(self.file.pread(HEADER_BYTES, start)).size_bytes
@@ -298,8 +287,6 @@ class Segment:
 
     def stored(self, found: Extent, on_error: Callable[[OSError], None] | None = None) -> StoredRecords:
         """What was found, to be read later: as it is now, or not at all."""
-        if self._open is None:
-            _ = self.file
         assert self._open is not None
         return StoredRecords(self._open, found.start, found.end - found.start, on_error)
 

@@ -8,9 +8,18 @@ Source: performance.md, "Design recommendations"; LG-50.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.runtime.ports import File
+
+
+class Extent(NamedTuple):
+    """Whole batches in a segment's file, from byte `start` to `end`. `readable`: the bytes that there were without a maximum."""
+
+    start: int
+    end: int
+    readable: int
 
 
 class SegmentFile:

@@ -19,7 +19,7 @@ from kraftlite.model.limits import MIB
 from kraftlite.wire.budgets import SMALL_BUFFER_BYTES
 from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
-from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, memory_of, write_all
+from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, write_all
 from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, Owned, RequestHandler, ResponseSlot
 
 __all__ = ["Buffer", "Connection", "ConnectionLimits", "ConnectionOwner", "Owned", "Part", "RequestHandler", "ResponseSlot"]
@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self.lost = False
         # Worker, Receiver and Sender
         self.used_ns = 0
-        self.window = -1
+        self.window_ns = 0
         self.queued = False
         self.received = 0
         self.sent_ms = 0
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
             self._turns.serve(self)
         elif received.announced <= 4:
             self._learn_size()
-        if not self.lost:
+        if received.filled or received.capacity > SMALL_BUFFER_BYTES:
             self._make_room()
 
     def eof_received(self) -> bool:
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send what is answered, do what is due, take requests, until the time is over; whether there is more to do."""
         if self.lost:
             return False
-        self._corked = True
+        self._corked, frames = True, True
         try:
             if self._out and not self._responses_held:
                 self._pump()
@@ -270,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
                 if perf_counter_ns() >= until_ns:
                     break
             else:
-                self._take_requests(until_ns)
+                frames = self._take_requests(until_ns)
         except ProtocolViolation as violation:
             self.fail(violation.reason)
         finally:
@@ -278,26 +278,30 @@ class Connection(asyncio.BufferedProtocol):
         if self.lost:
             return False
         self._write_ready()
-        self._make_room()
-        if self._in.has_frame():
-            if not self._may_take():
-                self._pause_reading()
-        elif self._ended:
+        if frames and not self._may_take():
+            self._pause_reading()
+            frames = False
+        elif not frames and self._ended:
             self.close()
         if not self._reading:
+            self._make_room()
             self._resume_reading()
-        return bool(self._due) or (bool(self._out) and self._writable) or (self._in.has_frame() and self._may_take())
+        return frames or bool(self._due) or (bool(self._out) and self._writable)
 
-    def _take_requests(self, until_ns: int) -> None:
-        """Hand over every whole frame in the buffer that time and room allow."""
+    def _take_requests(self, until_ns: int) -> bool:
+        """Hand over whole frames in the buffer, as time and room allow; whether there are more."""
         most, received = self._limits.max_request_bytes, self._in
         while self._may_take():
             frame = received.next_frame(most)
             if frame is None:
-                return
+                return False
             self._handle(self, frame)
+            if received.start == received.end:
+                received.start = received.end = 0
+                return False
             if perf_counter_ns() >= until_ns:
-                return
+                break
+        return received.has_frame()
 
     def _may_take(self) -> bool:
         """Back-pressure: take nothing while too much is unanswered or unwritten."""
@@ -411,23 +415,37 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write_ready(self) -> None:
         """What is answered at the head goes to the socket, as far as it takes it."""
-        slots, ready = self._slots, self._out
-        while not self._responses_held and slots and slots[0].done:
-            parts = slots.popleft().parts
-            if parts is not None:
-                ready.extend(parts)
-                self._ready_bytes -= memory_of(parts)
-        if ready and not self._responses_held:
-            self._pump()
+        slots = self._slots
+        if slots and slots[0].done and not self._responses_held:
+            at_once: list[Buffer] = []
+            while slots and slots[0].done:
+                slot = slots.popleft()
+                self._ready_bytes -= slot.size
+                if slot.parts is None:
+                    continue
+                if slot.stored or self._out or not self._writable:
+                    self._out.extend(at_once)
+                    at_once = []
+                    self._out.extend(slot.parts)
+                else:
+                    at_once.extend(slot.parts)  # type: ignore[arg-type]
+            transport = self._transport
+            if at_once and transport is not None and not transport.is_closing():
+                self.last_active_ms = self._owner.now_ms()
+                write_all(transport, at_once, self._gathers)
+                if not self._writable:
+                    self._account()
+            elif self._out:
+                self._pump()
         if self._held_bytes or self._ready_bytes > SMALL_BUFFER_BYTES:
             self._account()
-        if (
-            self._closing
-            and (not ready or self._responses_held)
-            and self._transport is not None
-            and not self._transport.is_closing()
-        ):
-            self._transport.close()
+        if self._closing:
+            self._close_when_sent()
+
+    def _close_when_sent(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and (not self._out or self._responses_held):
+            transport.close()
 
     def _pump(self) -> None:
         """Hand to the socket what it takes, slice by slice, at most about `PUMP_BYTES`."""

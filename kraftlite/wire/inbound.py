@@ -18,19 +18,17 @@ class ReceiveBuffer:
     """Grows by what has really come: it doubles when it is full, up to what a frame announces; beyond `BUSY_BUFFER_BYTES` only
     for a frame. Does not grow by itself."""
 
-    __slots__ = ("_data", "_filled", "announced", "end", "start")
+    __slots__ = ("_data", "announced", "capacity", "end", "filled", "start")
 
     def __init__(self) -> None:
         self._data = memoryview(bytearray(IDLE_BUFFER_BYTES))
+        self.capacity = IDLE_BUFFER_BYTES
         self.start = 0
         self.end = 0
         self.announced = 0
         """Bytes of the frame that is only partly here, its length prefix included; 0 when its size is not known."""
-        self._filled = False
-
-    @property
-    def capacity(self) -> int:
-        return len(self._data)
+        self.filled = False
+        """Whether a read has filled it to its end."""
 
     @property
     def length(self) -> int:
@@ -38,19 +36,18 @@ class ReceiveBuffer:
 
     @property
     def full(self) -> bool:
-        return self.end - self.start == len(self._data)
+        return self.end - self.start == self.capacity
 
     def target(self) -> memoryview:
         """Where the next bytes go."""
-        capacity = len(self._data)
-        if self.start and (self.end == capacity or self.start + self.announced > capacity):
+        if self.start and (self.end == self.capacity or self.start + self.announced > self.capacity):
             self._move_to(self._data)
         return self._data[self.end :]
 
     def added(self, count: int) -> None:
         self.end += count
-        if self.end == len(self._data):
-            self._filled = True
+        if self.end == self.capacity:
+            self.filled = True
 
     def has_frame(self) -> bool:
         """Whether a whole frame is here, or one whose size can only be refused."""
@@ -85,24 +82,26 @@ class ReceiveBuffer:
 
     def greater(self) -> int:
         """The capacity that it should have for more of a frame that fills it."""
-        return max(len(self._data) + 4, min(2 * len(self._data), self.announced or 2 * len(self._data)))
+        return max(self.capacity + 4, min(2 * self.capacity, self.announced or 2 * self.capacity))
 
     def faster(self) -> int:
         """The capacity that it should have when a read has filled it; 0: as it is."""
-        if not self._filled:
+        if not self.filled:
             return 0
-        self._filled = False
-        return 2 * len(self._data) if len(self._data) < BUSY_BUFFER_BYTES else 0
+        self.filled = False
+        return 2 * self.capacity if self.capacity < BUSY_BUFFER_BYTES else 0
 
     def resize(self, capacity: int) -> None:
-        self._filled = False
+        self.filled = False
         self._move_to(memoryview(bytearray(max(capacity, self.end - self.start + 1))))
 
     def drop(self) -> None:
         self._data = memoryview(bytearray())
+        self.capacity = 0
         self.start = self.end = 0
 
     def _move_to(self, target: memoryview) -> None:
         length = self.end - self.start
         target[:length] = self._data[self.start : self.end]
         self._data, self.start, self.end = target, 0, length
+        self.capacity = len(target)

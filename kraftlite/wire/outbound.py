@@ -79,9 +79,6 @@ class Outbound:
 
 def memory_of(parts: Sequence[Part]) -> int:
     """Bytes that are in memory."""
-    if len(parts) == 1:
-        only = parts[0]
-        return 0 if isinstance(only, StoredRecords) else len(only)
     return sum(len(part) for part in parts if not isinstance(part, StoredRecords))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from kraftlite.log.stored import StoredRecords
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION
 from kraftlite.wire.outbound import Part, memory_of
 from kraftlite.wire.share import NodeShare
@@ -58,18 +59,27 @@ class ConnectionOwner(Protocol):
 class ResponseSlot:
     """The place of one response in the order of its connection. Filled once: `send`, `skip`, or `fail`."""
 
-    __slots__ = ("_connection", "done", "parts")
+    __slots__ = ("_connection", "done", "parts", "size", "stored")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.parts: Sequence[Part] | None = None
         self.done = False
+        self.size = 0
+        """Bytes of the answer that are in memory."""
+        self.stored = False
+        """Whether some of it is still in files."""
 
     def send(self, parts: Sequence[Part]) -> None:
         """The whole frame, size prefix included. The parts must not change afterwards. Ignored when the connection has gone."""
         self.parts = parts
         self.done = True
-        self._connection.slot_filled(memory_of(parts))
+        if len(parts) == 1:
+            self.size = len(parts[0])  # records never come alone
+        else:
+            self.size = memory_of(parts)
+            self.stored = any(isinstance(part, StoredRecords) for part in parts)
+        self._connection.slot_filled(self.size)
 
     def skip(self) -> None:
         """The request has no response (RP-01)."""

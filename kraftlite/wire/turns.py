@@ -31,7 +31,8 @@ class Worker(Protocol):
     """A connection. `work` does what is due until it is done or `until_ns` has come; whether it has more to do."""
 
     used_ns: int
-    window: int
+    window_ns: int
+    """When the window began in which it has used so much."""
     queued: bool
 
     def work(self, until_ns: int) -> bool: ...
@@ -62,10 +63,11 @@ class Turns:
         if worker.queued:
             return
         now = self._now_ns()
-        heavy = self._is_heavy(worker, now)
-        if self._used_ns >= TURN_NS or ((self._light or self._heavy) and (heavy or worker.wants_much())):
-            self._defer(worker, heavy or worker.wants_much())
-            return
+        if self._used_ns >= TURN_NS or self._light or self._heavy:
+            much = self._is_heavy(worker, now) or worker.wants_much()
+            if much or self._used_ns >= TURN_NS:
+                self._defer(worker, much)
+                return
         more = worker.work(now + SLICE_NS)
         self._charge(worker, now)
         if more:
@@ -86,16 +88,15 @@ class Turns:
             self._begin_turn()
 
     def _is_heavy(self, worker: Worker, now: int) -> bool:
-        window = now // WINDOW_NS
-        if worker.window != window:
-            worker.window = window
-            worker.used_ns = 0
-        return worker.used_ns > SHARE_NS
+        return worker.used_ns > SHARE_NS and now - worker.window_ns < WINDOW_NS
 
     def _charge(self, worker: Worker, began_ns: int) -> None:
         spent = self._now_ns() - began_ns
-        worker.used_ns += spent
         self._used_ns += spent
+        if began_ns - worker.window_ns < WINDOW_NS:
+            worker.used_ns += spent
+        else:
+            worker.used_ns, worker.window_ns = spent, began_ns
 
     def _defer(self, worker: Worker, heavy: bool) -> None:
         worker.queued = True
