@@ -123,4 +123,6 @@ class NodeListeners:
             max_idle_ms=setting("connections.max.idle.ms"),
             max_connections=setting("max.connections"),
             max_connections_per_ip=setting("max.connections.per.ip"),
+            send_buffer_bytes=setting("socket.send.buffer.bytes"),
+            receive_buffer_bytes=setting("socket.receive.buffer.bytes"),
         )

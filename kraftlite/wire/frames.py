@@ -255,7 +255,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- Worker --------------------------------------------------------------------------------------------------------
 
     def wants_much(self) -> bool:
-        return self._in.has_two()
+        asked = len(self._slots)
+        return bool(self._out) or asked > 1 or (asked == 1 and self._in.has_frame()) or self._in.has_two()
 
     def work(self, until_ns: int) -> bool:
         """Send what is answered, do what is due, take requests, until the time is over; whether there is more to do."""

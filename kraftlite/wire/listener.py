@@ -39,6 +39,9 @@ class ListenerConfig:
     max_connections_overrides: Mapping[str, int] = field(default_factory=dict)
     """By address: instead of `max_connections_per_ip`."""
     max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
+    send_buffer_bytes: int = 102_400
+    """Of the kernel, for each connection; -1: as much as the system gives, which is megabytes for who does not read."""
+    receive_buffer_bytes: int = 102_400
     backlog: int = 1024
 
 
@@ -79,7 +82,7 @@ class KafkaListener:
 
     async def start(self) -> Endpoint:
         loop = asyncio.get_running_loop()
-        sock = _listening_socket(self._config.host, self._config.port, self._config.backlog)
+        sock = _listening_socket(self._config)
         # Not served in the same step: whoever is cancelled meanwhile still knows what to close.
         self._server = await loop.create_server(self._connection, sock=sock, start_serving=False)
         port = sock.getsockname()[1]
@@ -218,11 +221,15 @@ def _peer(connection: Connection) -> str:
     return f"{connection.peer_host}:{connection.peer_port}"
 
 
-def _listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+def _listening_socket(config: ListenerConfig) -> socket.socket:
     """Its connections inherit TCP_NODELAY: asyncio sets it only on sockets that name their protocol, which these do not, and
-    two answers in a row would wait 40 ms for the client's delayed acknowledgement of the first."""
-    found = _bound_socket(host, port, backlog)
+    two answers in a row would wait 40 ms for the client's delayed acknowledgement of the first. And the sizes of their buffers:
+    what thousands of clients do not read would else fill the memory that the kernel has for all TCP."""
+    found = _bound_socket(config.host, config.port, config.backlog)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, size in ((socket.SO_SNDBUF, config.send_buffer_bytes), (socket.SO_RCVBUF, config.receive_buffer_bytes)):
+        if size >= 0:
+            found.setsockopt(socket.SOL_SOCKET, option, size)
     return found
 
 

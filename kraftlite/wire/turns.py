@@ -1,10 +1,11 @@
 """Who of a node's connections may use the loop, and for how long: nobody holds up the others, however much he asks for.
 
-A connection that asks for one thing at a time is served where its bytes come in. One that has asked for more than it may have
-at once, or that comes when the others have used up the loop's turn, waits in a queue: of the queues no more than a share of each
-turn of the loop is worked off, so that sockets, timers and the calls of other nodes come in between.
+A connection that asks for one thing at a time is served where its bytes come in, or first of all in the loop's next turn. One
+that asks for more before it has its answers, or that has used more than its share, waits in a queue as soon as there are others:
+of it no more than a few milliseconds are worked off in a turn of the loop, in rounds, so that sockets, timers, the calls of other
+nodes and those who ask for one thing at a time come in between.
 
-Source: the issue of fairness is Kafka's, too: there a connection is muted while its one request is in the queue of requests.
+Kafka takes one request of a connection at a time and one of each connection in turn; here the time that they take counts.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from time import perf_counter_ns
 from typing import Final, Protocol
 
 MS: Final = 1_000_000
-TURN_NS: Final = 20 * MS
+TURN_NS: Final = 10 * MS
 """What connections use of one turn of the loop where their bytes come in, and again what is worked off of the queues."""
-SLICE_NS: Final = 2 * MS
+SLICE_NS: Final = 1 * MS
 """What one connection uses before the next has its turn."""
 WINDOW_NS: Final = 100 * MS
-SHARE_NS: Final = 5 * MS
-"""Who has used more within a window is not served before the others any more, when there are others."""
-HEAVY_NS: Final = 5 * MS
-"""Of a turn at least, for those that have used more than their share: they are slowed down, not stopped."""
+SHARE_NS: Final = 25 * MS
+"""Who has used more within a window is not served before the others any more, when there are others. Time goes by for a process
+that is not running, too: a few requests must not use it up."""
+HEAVY_NS: Final = 3 * MS
+"""Of a turn at least, for those that want much: they are slowed down, not stopped."""
 
 
 class Worker(Protocol):
@@ -38,7 +40,7 @@ class Worker(Protocol):
     def work(self, until_ns: int) -> bool: ...
 
     def wants_much(self) -> bool:
-        """Whether more than one request waits already."""
+        """Whether it has more before it than one request and its answer."""
         ...
 
 
@@ -78,7 +80,7 @@ class Turns:
     def later(self, worker: Worker) -> None:
         """Something is due that need not be done in this very call: behind what waits already."""
         if not worker.queued:
-            self._defer(worker, self._is_heavy(worker, self._now_ns()))
+            self._defer(worker, self._is_heavy(worker, self._now_ns()) or worker.wants_much())
 
     def used(self, worker: Worker, spent_ns: int) -> None:
         """It has used the loop elsewhere, or will."""
