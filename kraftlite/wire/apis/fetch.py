@@ -120,7 +120,7 @@ async def _large(call: Call, asked: FetchCall, found: FetchPlan) -> None:
         async with gate.turn:
             for step in _steps(found.asked):
                 resolve(ctx, asked, found, step)
-                await ctx.clock.sleep(0)
+                await asyncio.sleep(0)
             if found.entries and asked.isolation_level not in ISOLATION_LEVELS:
                 _refuse(call, asked)
                 return
@@ -143,7 +143,7 @@ async def _read_large(call: Call, found: FetchPlan) -> list[FetchResult]:
     results: list[FetchResult] = []
     for step in _steps(found.entries):
         results += call.ctx.replicas.fetch_some(room, step)
-        await call.ctx.clock.sleep(0)
+        await asyncio.sleep(0)
     return results
 
 
@@ -155,7 +155,7 @@ async def _wait_large(call: Call, found: FetchPlan, results: list[FetchResult]) 
             woken.clear()
             for step in _steps(found.entries):
                 wait.watch(step)
-                await call.ctx.clock.sleep(0)
+                await asyncio.sleep(0)
             await woken.wait()
             async with call.ctx.large_fetches.turn:
                 results = await _read_large(call, found)
@@ -169,12 +169,12 @@ async def _send_large(call: Call, found: FetchPlan, results: list[FetchResult]) 
     items: list[FetchedItem] = []
     for step in _steps(found.asked):
         items += answer_some(call.ctx, found, step, read)
-        await call.ctx.clock.sleep(0)
+        await asyncio.sleep(0)
     nodes: dict[int, Node] = {}
     topics: list[FetchedTopic] = []
     for some in _steps(items):
         _topics(call, some, nodes, topics)
-        await call.ctx.clock.sleep(0)
+        await asyncio.sleep(0)
     call.send(
         await call.ctx.ports.tasks.run_blocking(
             lambda: encode_fetch(

@@ -14,16 +14,20 @@ from kraftlite.log.stored import RecordsGone, StoredRecords
 from kraftlite.model.topic_partition import TopicPartition
 from tests.harness.wire_fakes import batch
 
+NOW_MS = 2_000_000_000_000
+
 
 def a_log(batches: int) -> Log:
     disk = MemDisk()
     disk.makedirs("/data/t-0")
     log = Log.open(
-        disk=disk, directory="/data/t-0", tp=TopicPartition("t", 0), topic_id=UUID(int=1), config=LogConfig(), wall_ms=0,
+        disk=disk, directory="/data/t-0", tp=TopicPartition("t", 0), topic_id=UUID(int=1), config=LogConfig(), wall_ms=NOW_MS,
         entropy=random.Random(1),
     )  # fmt: skip
     for at in range(batches):
-        log.append_as_leader(memoryview(bytearray(batch(bytes([at]) * 1_000))), leader_epoch=0, origin=AppendOrigin.CLIENT, wall_ms=0)
+        log.append_as_leader(
+            memoryview(bytearray(batch(bytes([at]) * 1_000))), leader_epoch=0, origin=AppendOrigin.CLIENT, wall_ms=NOW_MS
+        )
     log.update_hw(log.leo)
     return log
 
@@ -56,7 +60,7 @@ def test_what_was_truncated_is_not_read_even_when_other_records_stand_there() ->
     below, beyond = stored(log, 0, 2_500), stored(log, 0)
     assert len(below) < len(beyond)
     log.truncate_to(4, allow_below_hw=True)
-    log.append_as_leader(memoryview(bytearray(batch(b"z" * 1_000))), leader_epoch=1, origin=AppendOrigin.CLIENT, wall_ms=0)
+    log.append_as_leader(memoryview(bytearray(batch(b"z" * 1_000))), leader_epoch=1, origin=AppendOrigin.CLIENT, wall_ms=NOW_MS)
     assert bytes(below)
     with pytest.raises(RecordsGone, match="truncated"):
         bytes(beyond)
