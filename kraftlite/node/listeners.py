@@ -123,6 +123,18 @@ class NodeListeners:
             max_idle_ms=setting("connections.max.idle.ms"),
             max_connections=setting("max.connections"),
             max_connections_per_ip=setting("max.connections.per.ip"),
+            max_connections_overrides=_overrides(setting("max.connections.per.ip.overrides") or ""),
             send_buffer_bytes=setting("socket.send.buffer.bytes"),
             receive_buffer_bytes=setting("socket.receive.buffer.bytes"),
         )
+
+
+def _overrides(text: str) -> dict[str, int]:
+    """`address:connections,...`; ValueError for anything else."""
+    found: dict[str, int] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = item.rpartition(":")
+        if not colon or not host or not count.isascii() or not count.isdigit():
+            raise ValueError(f"max.connections.per.ip.overrides: {item!r} is not address:connections")
+        found[host.strip("[]")] = int(count)
+    return found

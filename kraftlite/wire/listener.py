@@ -145,7 +145,7 @@ class KafkaListener:
         refusal = None
         if len(self._connections) > self._config.max_connections:
             refusal = f"more than {self._config.max_connections} connections"
-        elif self._per_ip[host] > (most := self._config.max_connections_overrides.get(host, self._config.max_connections_per_ip)):
+        elif self._per_ip[host] > (most := self._most_of(host)):
             refusal = f"more than {most} connections from {host}"
         elif connection.file_number >= self._most_files:
             refusal = f"file descriptor {connection.file_number}: those above {self._most_files} are for the node's own files"
@@ -170,6 +170,10 @@ class KafkaListener:
             self._drained.set_result(None)
 
     # --- internals -----------------------------------------------------------------------------------------------------
+
+    def _most_of(self, host: str) -> int:
+        address = host.removeprefix("::ffff:")  # an IPv4 client of a socket for both
+        return self._config.max_connections_overrides.get(address, self._config.max_connections_per_ip)
 
     def _connection(self) -> Connection:
         return Connection(self, self._apis.handle_request, self._limits)
