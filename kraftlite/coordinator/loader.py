@@ -79,7 +79,7 @@ class PartitionLoader:
         (result,) = await self._log.fetch(params, [entry])
         if result.error is not ErrorCode.NONE:
             raise ApiError(result.error, f"{self._tp} cannot be read at offset {position}")
-        return result.records, result.hw
+        return bytes(result.records), result.hw
 
     def _replay(self, shard: GroupShard, header: BatchHeader, batch: memoryview, skip: int) -> None:
         """`skip`: how many offsets of the batch lie before the log's start."""

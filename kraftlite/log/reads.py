@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kraftlite.log.batch import BatchHeader, iter_records, record_timestamp
 from kraftlite.log.segment import Segment
 from kraftlite.log.segments import SegmentList
+from kraftlite.log.stored import Extent
 from kraftlite.model.errors import ApiError, ErrorCode
 
 
@@ -21,17 +22,34 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int | None
 
 
-def read(segments: SegmentList, offset: int, max_bytes: int, up_to: int, min_one: bool) -> bytes:
+class Found(NamedTuple):
+    """Where a read ends up. `more`: there is more in later segments, whatever `extent.readable` says."""
+
+    segment: Segment
+    extent: Extent
+    more: bool
+
+    @property
+    def size(self) -> int:
+        return self.extent.end - self.extent.start
+
+    def read(self) -> bytes:
+        start, end, _ = self.extent
+        return self.segment.file.pread(end - start, start) if end > start else b""
+
+
+def find(segments: SegmentList, offset: int, max_bytes: int, up_to: int, min_one: bool) -> Found | None:
     """Whole batches from one segment: the first that has anything at or behind `offset` and below `up_to`."""
     index = segments.index_of(offset)
     while index < len(segments):
         end = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        more = end is not None and up_to > end
         bound = None if end is not None and up_to >= end else up_to
-        data = segments[index].read(offset, max_bytes, bound, min_one)
-        if data is not None:
-            return data
+        extent = segments[index].find(offset, max_bytes, bound, min_one)
+        if extent is not None:
+            return Found(segments[index], extent, more)
         index += 1
-    return b""
+    return None
 
 
 def offset_for_timestamp(segments: SegmentList, timestamp: int, start: int, up_to: int) -> TimestampOffset | None:

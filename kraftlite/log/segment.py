@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, MAX_RELATIVE_OFFSET, BatchHeader, check_crc, implausible, parse_header
 from kraftlite.log.config import LogConfig
 from kraftlite.log.indexes import CorruptIndex, OffsetIndex, TimeIndex, TransactionIndex
+from kraftlite.log.stored import Extent, SegmentFile, StoredRecords
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import KIB, MIB
 from kraftlite.runtime.ports import Disk, File
@@ -67,6 +68,7 @@ class Segment:
         self.txn_index = TransactionIndex(segment_path(directory, base_offset, TXN_INDEX_SUFFIX))
         self._disk = disk
         self._file: File | None = None
+        self._open: SegmentFile | None = None
         self._deferred = False
         """The file is made when it is first opened."""
         self._interval = config.index_interval_bytes
@@ -131,6 +133,7 @@ class Segment:
     def file(self) -> File:
         if self._file is None:
             self._file = self._disk.open(self.path, create=self._deferred)
+            self._open = SegmentFile(self._file)
             self._deferred = False
         return self._file
 
@@ -264,7 +267,7 @@ class Segment:
                 break
         return found
 
-    def read(self, offset: int, max_bytes: int, up_to: int | None, min_one: bool) -> bytes | None:
+    def find(self, offset: int, max_bytes: int, up_to: int | None, min_one: bool) -> Extent | None:
         """Whole batches from the one that holds `offset` (or follows it), all with offsets < `up_to` (None: no bound).
 
         At most `max_bytes`, but with `min_one` at least one batch. None when nothing is at or behind `offset` here.
@@ -275,15 +278,17 @@ class Segment:
         end = self.position_of(up_to) if up_to is not None else None
         if end is None:
             end = self.size
-        if end <= start:
-            return b""
-        if end - start > max_bytes:
+        readable = max(0, end - start)
+        if 0 < readable > max_bytes:
             end = self.boundary_at_or_below(start + max_bytes, start)
-            if end <= start:
-                if not min_one:
-                    return b""
+            if end <= start and min_one:
                 end = start + parse_header(self.file.pread(HEADER_BYTES, start)).size_bytes
-        return self.file.pread(end - start, start)
+        return Extent(start, max(start, end), readable)
+
+    def stored(self, found: Extent, on_error: Callable[[OSError], None] | None = None) -> StoredRecords:
+        """What was found, to be read later: as it is now, or not at all."""
+        assert self._open is not None
+        return StoredRecords(self._open, found.start, found.end - found.start, on_error)
 
     def last_header(self) -> BatchHeader | None:
         """Header of the last batch; None when empty."""
@@ -310,6 +315,8 @@ class Segment:
         """End at the batch boundary `size`, which is where `offset` would come."""
         self.load_indexes()
         self.file.truncate(size)
+        if self._open is not None:
+            self._open.cuts.append(size)
         self.size = size
         self._offset_index.truncate(size)
         self._time_index.truncate(offset)
@@ -458,9 +465,8 @@ class Segment:
                 file.close()
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """The file closes with the last who reads from it."""
+        self._file = self._open = None
 
     def move(self, directory: str) -> None:
         """The directory was renamed. Open files stay open."""

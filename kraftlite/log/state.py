@@ -267,14 +267,19 @@ class LogState:
         At most `max_bytes`, but at least one batch with `min_one`. Empty at `up_to`. ApiError(OFFSET_OUT_OF_RANGE) outside
         [log_start_offset, leo].
         """
+        found = self.find(offset, max_bytes, up_to=up_to, min_one=min_one)
+        return b"" if found is None else found.read()
+
+    def find(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> reads.Found | None:
+        """Where `read` would read; None where it returns nothing, at `up_to`."""
         if not self.log_start_offset <= offset <= self.leo:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.tp}: offset {offset} is outside [{self.log_start_offset}, {self.leo}]"
             )
         up_to = min(up_to, self.leo)
         if offset >= up_to:
-            return b""
-        return reads.read(self._segments, offset, max_bytes, up_to, min_one)
+            return None
+        return reads.find(self._segments, offset, max_bytes, up_to, min_one)
 
     def offset_for_timestamp(self, ts: int, *, up_to: int) -> TimestampOffset | None:
         """The first record below `up_to` with a timestamp >= `ts` (LG-51)."""

@@ -216,7 +216,7 @@ _NETWORK: tuple[_Row, ...] = (
     ("num.io.threads", _I, "8", _POSITIVE, _ALL, "Known; a node has one event loop."),
     ("background.threads", _I, "10", _POSITIVE, _ALL, "Known; a node has one event loop."),
     ("queued.max.requests", _I, "500", _POSITIVE, _RO, "Requests that may wait."),
-    ("queued.max.request.bytes", _L, "-1", None, _RO, "Bytes of requests that may wait."),
+    ("queued.max.request.bytes", _L, "-1", None, _RO, "Bytes of requests that are partly here; -1: 256 MiB."),
     ("request.timeout.ms", _I, "30000", _POSITIVE, _RO, "How long a broker's own operations may take."),
     ("socket.request.max.bytes", _I, "104857600", _POSITIVE, _RO, "The largest request that is read."),
     ("socket.send.buffer.bytes", _I, "102400", at_least(-1), _RO, "SO_SNDBUF; -1: the system's."),

@@ -15,6 +15,7 @@ from kraftlite.runtime.trace.node import ListenerOpened
 if TYPE_CHECKING:
     from kraftlite.broker.handlers.context import BrokerContext
     from kraftlite.wire.listener import KafkaListener, ListenerConfig
+    from kraftlite.wire.share import NodeShare
 
 
 def import_client_side() -> None:
@@ -39,6 +40,8 @@ class NodeListeners:
         self._introspection = introspection
         self._serve_clients = serve_clients
         self._clients: list[KafkaListener] = []
+        self.share: NodeShare | None = None
+        """What the connections of all client listeners share; None before there is one."""
         self._warming: TaskHandle | None = None
         self._held = (False, False)
 
@@ -66,14 +69,17 @@ class NodeListeners:
             await self._warming
         from kraftlite.wire.apis import KafkaApis
         from kraftlite.wire.listener import KafkaListener
+        from kraftlite.wire.share import NodeShare
 
+        limit = self._config.get_int("queued.max.request.bytes")
+        self.share = NodeShare(self._ports.clock.now_ms, queued_max_request_bytes=limit)
         for listener in self._config.listeners:
             if (
                 listener.name in self._config.controller_listener_names
                 or listener.name == self._config.inter_broker_listener_name
             ):
                 continue
-            client = KafkaListener(self._ports, self._client_config(listener), KafkaApis(context, listener.name))
+            client = KafkaListener(self._ports, self._client_config(listener), KafkaApis(context, listener.name), self.share)
             client.hold(requests=self._held[0], responses=self._held[1])
             self._clients.append(client)
             await client.start()
@@ -117,4 +123,18 @@ class NodeListeners:
             max_idle_ms=setting("connections.max.idle.ms"),
             max_connections=setting("max.connections"),
             max_connections_per_ip=setting("max.connections.per.ip"),
+            max_connections_overrides=_overrides(setting("max.connections.per.ip.overrides") or ""),
+            send_buffer_bytes=setting("socket.send.buffer.bytes"),
+            receive_buffer_bytes=setting("socket.receive.buffer.bytes"),
         )
+
+
+def _overrides(text: str) -> dict[str, int]:
+    """`address:connections,...`; ValueError for anything else."""
+    found: dict[str, int] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = item.rpartition(":")
+        if not colon or not host or not count.isascii() or not count.isdigit():
+            raise ValueError(f"max.connections.per.ip.overrides: {item!r} is not address:connections")
+        found[host.strip("[]")] = int(count)
+    return found

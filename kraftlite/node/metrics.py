@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftlite.node.build import Node
@@ -10,6 +11,7 @@ from kraftlite.obs.stock import register_controller
 
 if TYPE_CHECKING:
     from kraftlite.broker.driver import BrokerServer
+    from kraftlite.wire.share import NodeShare
 
 
 def register_gauges(metrics: Metrics, node: Node) -> None:
@@ -42,6 +44,20 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
     if node.broker is not None:
         _broker_gauges(metrics, node.broker)
         gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
+        _share_gauges(metrics, node)
+
+
+def _share_gauges(metrics: Metrics, node: Node) -> None:
+    """What clients hold of the node, all listeners together; 0 while none is open."""
+
+    def shared(read: Callable[[NodeShare], int]) -> Callable[[], int]:
+        return lambda: 0 if node.listeners.share is None else read(node.listeners.share)
+
+    gauge = metrics.gauge
+    gauge("kraftlite_client_receive_bytes", "Large buffers of partial requests.", shared(lambda it: it.receive.held_bytes))
+    gauge("kraftlite_client_receive_waiting", "Connections waiting for one.", shared(lambda it: it.receive.waiting))
+    gauge("kraftlite_client_response_bytes", "Answers not taken by sockets.", shared(lambda it: it.responses.held_bytes))
+    gauge("kraftlite_client_deferred", "Connections waiting for their turn.", shared(lambda it: it.turns.deferred))
 
 
 def _leader(node: Node) -> int:

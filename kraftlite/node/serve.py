@@ -36,8 +36,10 @@ def run(config_path: str | None, overrides: Mapping[str, str] | None = None) -> 
         from kraftlite.host.memory import tune_malloc
 
         tune_malloc()
+    from kraftlite.host.limits import raise_file_limit
     from kraftlite.host.loop import new_event_loop
 
+    raise_file_limit()
     loop = new_event_loop(config.get_text("kraftlite.event.loop"))
     try:
         asyncio.set_event_loop(loop)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from kraftlite.log.stored import StoredRecords
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.replica import EpochEndOffset
@@ -87,18 +88,23 @@ class FetchEntry:
 
 @dataclass(slots=True, kw_only=True)
 class FetchResult:
-    """`aborted`: (producer id, first offset) of aborted transactions in the range, None unless read_committed."""
+    """`aborted`: (producer id, first offset) of aborted transactions in the range, None unless read_committed.
+
+    `records` may still be in their file: `len()` tells their size, `bytes()` reads them. `readable`: how many bytes there are
+    for the client, at most its maximum for the partition; what of them is in `records` other limits say.
+    """
 
     tp: TopicPartition
     error: ErrorCode
     hw: int
     last_stable_offset: int
     log_start_offset: int
-    records: bytes
+    records: bytes | StoredRecords
     aborted: tuple[tuple[int, int], ...] | None = None
     diverging: EpochEndOffset | None = None
     leader: LeaderHint | None = None
     preferred_read_replica: NodeId | None = None
+    readable: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,16 @@ Source: RP-13, RP-14, RP-30, RP-31, RP-41; LG-23, LG-49 to LG-51; CP-18, CP-21, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
 from kraftlite.log.batch import iter_headers
 from kraftlite.log.log import Log
+from kraftlite.log.stored import StoredRecords
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import KIB, MAX_INT32
 from kraftlite.model.messages.replica import EpochEndOffset
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, OffsetResult
@@ -29,19 +31,61 @@ EARLIEST_LOCAL: Final = -4
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
+READ_AT_ONCE_BYTES: Final = 64 * KIB
+"""Of the records of one fetch; what is beyond stays in its files until the client's socket takes it. Below, one read and one
+write are cheaper."""
+
+
 class FetchWait:
-    """A client's fetch that waits: woken once, by a partition or by its deadline."""
+    """A client's fetch that waits for data, or for its time to be over. `ready` is called once per `watch`."""
 
-    __slots__ = ("future",)
+    __slots__ = ("_due", "_path", "_ready", "_watched", "_watching", "expired", "params")
 
-    def __init__(self) -> None:
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, path: ConsumePath, params: FetchParams, ready: Callable[[], None]) -> None:
+        self._path = path
+        self._ready = ready
+        self._watched: list[Partition] = []
+        self._watching = False
+        self.params = params
+        self.expired = False
+        self._due = path.deadlines.add(self, params.max_wait_ms)
+
+    def watch(self, entries: Iterable[FetchEntry]) -> None:
+        """Until one of the partitions has something new."""
+        self._watching = True
+        for entry in entries:
+            partition = self._path.table.by_tp.get(entry.tp)
+            if partition is not None:
+                (partition.leo_waiters if self.params.is_debug else partition.waiters)[self] = None
+                self._watched.append(partition)
+        if self.expired:
+            self.wake()
 
     def wake(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+        if self._watching:
+            self._forget()
+            self._ready()
 
-    expire = wake
+    def expire(self) -> None:
+        self.expired = True
+        self.wake()
+
+    def _forget(self) -> None:
+        self._watching = False
+        for partition in self._watched:
+            partition.waiters.pop(self, None)
+            partition.leo_waiters.pop(self, None)
+        self._watched.clear()
+
+    def done(self) -> bool:
+        return self._due < 0
+
+    def cancel(self) -> None:
+        """It is answered, or nobody wants the answer any more."""
+        self._forget()
+        if self._due >= 0:
+            self._path.deadlines.remove(self, self._due)
+            self._due = -1
 
 
 def find_divergence(log: Log, fetch_offset: int, last_fetched_epoch: int | None) -> EpochEndOffset | None:
@@ -63,6 +107,23 @@ def find_divergence(log: Log, fetch_offset: int, last_fetched_epoch: int | None)
     return None
 
 
+class FetchRoom:
+    """What one fetch may still return."""
+
+    __slots__ = ("at_once", "empty", "left", "params")
+
+    def __init__(self, params: FetchParams) -> None:
+        self.params = params
+        self.left = params.max_bytes
+        self.empty = True
+        self.at_once = READ_AT_ONCE_BYTES
+
+    def take(self, size: int) -> None:
+        if size:
+            self.empty = False
+            self.left = max(0, self.left - size)
+
+
 class ConsumePath:
     """What clients read. `rack_aware`: whether a consumer at the leader may be sent to a replica in its rack."""
 
@@ -74,8 +135,8 @@ class ConsumePath:
         *,
         rack_aware: bool,
     ) -> None:
-        self._table = table
-        self._deadlines = deadlines
+        self.table = table
+        self.deadlines = deadlines
         self._on_io_error = on_io_error
         self._rack_aware = rack_aware
 
@@ -83,21 +144,20 @@ class ConsumePath:
 
     def fetch_now(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[FetchResult]:
         """In the order of `entries`; `max_bytes` is for all, but the first batch found is always returned (LG-50)."""
+        return self.fetch_some(FetchRoom(params), entries)
+
+    def fetch_some(self, room: FetchRoom, entries: Sequence[FetchEntry]) -> list[FetchResult]:
+        """The next entries of a fetch that is read in parts."""
         results: list[FetchResult] = []
-        left, nothing_yet = params.max_bytes, True
         for entry in entries:
             try:
-                result = self._read(params, entry, left, nothing_yet)
+                result = self._read(room, entry)
             except ApiError as error:
                 result = self._refused(entry.tp, error)
             except OSError as error:
                 self._on_io_error(error, entry.tp)
                 result = self._refused(entry.tp, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
             results.append(result)
-            size = len(result.records)
-            if size:
-                nothing_yet = False
-                left = max(0, left - size)
         return results
 
     def _refused(self, tp: TopicPartition, error: ApiError) -> FetchResult:
@@ -108,11 +168,12 @@ class ConsumePath:
             last_stable_offset=-1,
             log_start_offset=-1,
             records=b"",
-            leader=self._table.hint(tp) if error.code in _HINTED else None,
+            leader=self.table.hint(tp) if error.code in _HINTED else None,
         )
 
-    def _read(self, params: FetchParams, entry: FetchEntry, left: int, min_one: bool) -> FetchResult:
-        partition = self._table.find(entry.tp, entry.topic_id)
+    def _read(self, room: FetchRoom, entry: FetchEntry) -> FetchResult:
+        params = room.params
+        partition = self.table.find(entry.tp, entry.topic_id)
         log = partition.online_log()
         partition.check_epoch(entry.current_leader_epoch)
         if params.leader_only and not params.is_debug:
@@ -122,9 +183,20 @@ class ConsumePath:
         preferred = None if diverging is not None else self._preferred_replica(params, partition, offset)
         stable = log.last_stable_offset
         bound = log.leo if params.is_debug else stable if params.read_committed else hw
-        records = b""
+        records: bytes | StoredRecords = b""
+        readable = 0
         if diverging is None and preferred is None and offset < bound:
-            records = log.read(offset, min(entry.max_bytes, left), up_to=bound, min_one=min_one)
+            found = log.find(offset, min(entry.max_bytes, room.left), up_to=bound, min_one=room.empty)
+            if found is not None:
+                readable = MAX_INT32 if found.more else min(found.extent.readable, entry.max_bytes)
+                size = found.size
+                if (size and size <= room.at_once) or params.is_debug:
+                    # What is above the HW may be truncated at any time: it is read now.
+                    records = found.read()
+                    room.at_once -= size
+                elif size:
+                    records = found.segment.stored(found.extent, lambda error: self._on_io_error(error, entry.tp))
+                room.take(size)
         return FetchResult(
             tp=entry.tp,
             error=ErrorCode.NONE,
@@ -135,6 +207,7 @@ class ConsumePath:
             aborted=_aborted(log, offset, records) if params.read_committed else None,
             diverging=diverging,
             preferred_read_replica=preferred,
+            readable=readable,
         )
 
     def _preferred_replica(self, params: FetchParams, partition: Partition, offset: int) -> NodeId | None:
@@ -142,7 +215,7 @@ class ConsumePath:
         leader = partition.leader
         if not self._rack_aware or not params.rack_id or leader is None:
             return None
-        brokers = self._table.image.cluster.brokers
+        brokers = self.table.image.cluster.brokers
         own = brokers.get(partition.leader_id) if partition.leader_id is not None else None
         if own is not None and own.rack == params.rack_id:
             return None
@@ -156,36 +229,26 @@ class ConsumePath:
                 best = (leo, broker_id)
         return None if best is None else best[1]
 
+    def wait(self, params: FetchParams, ready: Callable[[], None]) -> FetchWait:
+        """For a fetch that `may_wait`: its time begins now."""
+        return FetchWait(self, params, ready)
+
     async def fetch(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[FetchResult]:
         """`fetch_now`, repeated until there are `min_bytes`, something urgent to say, or `max_wait_ms` are over (CP-18)."""
         results = self.fetch_now(params, entries)
-        if params.max_wait_ms <= 0 or not _may_wait(params, results):
+        if not may_wait(params, results):
             return results
-        expired = FetchWait()
-        due = self._deadlines.add(expired, params.max_wait_ms)
+        woken = asyncio.Event()
+        wait = self.wait(params, woken.set)
         try:
-            while not expired.future.done() and _may_wait(params, results):
-                wait = FetchWait()
-                expired.future.add_done_callback(lambda _, wait=wait: wait.wake())  # type: ignore[misc]
-                await self._wait(params, entries, wait)
+            while not wait.expired and may_wait(params, results):
+                woken.clear()
+                wait.watch(entries)
+                await woken.wait()
                 results = self.fetch_now(params, entries)
         finally:
-            self._deadlines.remove(expired, due)
+            wait.cancel()
         return results
-
-    async def _wait(self, params: FetchParams, entries: Sequence[FetchEntry], wait: FetchWait) -> None:
-        watched: list[Partition] = []
-        for entry in entries:
-            partition = self._table.by_tp.get(entry.tp)
-            if partition is not None:
-                (partition.leo_waiters if params.is_debug else partition.waiters)[wait] = None
-                watched.append(partition)
-        try:
-            await wait.future
-        finally:
-            for partition in watched:
-                partition.waiters.pop(wait, None)
-                partition.leo_waiters.pop(wait, None)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -201,7 +264,7 @@ class ConsumePath:
         version5_plus: bool,
     ) -> OffsetResult:
         try:
-            partition = self._table.find(tp, topic_id)
+            partition = self.table.find(tp, topic_id)
             log = partition.online_log()
             partition.check_epoch(current_leader_epoch)
             if debug:
@@ -223,26 +286,35 @@ class ConsumePath:
         self, tp: TopicPartition, *, current_leader_epoch: int | None, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]:
         try:
-            _, log = self._table.find(tp, None).leading(current_leader_epoch)
+            _, log = self.table.find(tp, None).leading(current_leader_epoch)
         except ApiError as error:
             return error.code, -1, -1
         end = log.end_offset_for_epoch(leader_epoch)
         return (ErrorCode.NONE, -1, -1) if end is None else (ErrorCode.NONE, end.leader_epoch, end.end_offset)
 
 
-def _may_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
+def may_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
+    """Whether an answer has too few bytes and nothing urgent to say.
+
+    What counts is what could be read if only the partition's own maximum cut it, and everything when more segments follow: an
+    answer that a maximum has cut to less than `min_bytes` gets no fuller by waiting. Source: CP-18, Kafka's DelayedFetch.
+    """
+    if params.max_wait_ms <= 0:
+        return False
     size = 0
     for result in results:
         if result.error is not ErrorCode.NONE or result.diverging is not None or result.preferred_read_replica is not None:
             return False
-        size += len(result.records)
+        size += max(len(result.records), result.readable)
     return bool(results) and size < params.min_bytes
 
 
-def _aborted(log: Log, offset: int, records: bytes) -> tuple[tuple[int, int], ...]:
+def _aborted(log: Log, offset: int, records: bytes | StoredRecords) -> tuple[tuple[int, int], ...]:
     """Aborted transactions that overlap what was read."""
     if not records or not log.aborted_transactions(offset, log.last_stable_offset):
         return ()
+    if isinstance(records, StoredRecords):
+        return log.aborted_transactions(offset, records.next_offset())
     end = offset
     for _, header in iter_headers(records):
         end = header.next_offset

@@ -12,12 +12,12 @@ from kraftlite.log.log import Log
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import DeleteRecordsResult
-from kraftlite.replication.consume import FetchWait
 from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.ports import LogProvider
 from kraftlite.replication.purgatory import Deadlines
 from kraftlite.replication.table import PartitionTable
+from kraftlite.replication.waiting import OneWake
 
 UP_TO_HW: Final = -1
 """As the offset of a request: everything that consumers can read."""
@@ -81,7 +81,7 @@ class DeleteRecordsPath:
     async def _followed(self, pending: dict[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, DeleteRecordsResult]:
         """The verdicts, each as soon as it is known; what is not known after `timeout_ms` has timed out."""
         results: dict[TopicPartition, DeleteRecordsResult] = {}
-        expired = FetchWait()
+        expired = OneWake()
         due = self._deadlines.add(expired, timeout_ms)
         try:
             while True:
@@ -118,9 +118,9 @@ class DeleteRecordsPath:
                 low = follower.log_start_offset
         return low
 
-    async def _wait(self, pending: Mapping[TopicPartition, int], expired: FetchWait) -> None:
+    async def _wait(self, pending: Mapping[TopicPartition, int], expired: OneWake) -> None:
         """Until one of these partitions may have a verdict, or the time is up."""
-        wait = FetchWait()
+        wait = OneWake()
         expired.future.add_done_callback(lambda _: wait.wake())
         watched: list[Partition] = []
         for tp in pending:

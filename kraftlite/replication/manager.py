@@ -34,7 +34,7 @@ from kraftlite.replication.api import (
 )
 from kraftlite.replication.checks import OffLoop
 from kraftlite.replication.config import ReplicationConfig
-from kraftlite.replication.consume import ConsumePath
+from kraftlite.replication.consume import ConsumePath, FetchRoom, FetchWait
 from kraftlite.replication.delete_records import DeleteRecordsPath
 from kraftlite.replication.fetchers import Fetchers
 from kraftlite.replication.follower_state import prepare_to_follow
@@ -303,6 +303,14 @@ class ReplicaManager:
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
         """What there is to read, without waiting; in the order of `partitions`."""
         return self._consume.fetch_now(params, partitions)
+
+    def fetch_some(self, room: FetchRoom, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
+        """As `fetch_now`, for the next partitions of a fetch that is read in parts."""
+        return self._consume.fetch_some(room, partitions)
+
+    def fetch_wait(self, params: FetchParams, ready: Callable[[], None]) -> FetchWait:
+        """For who has called `fetch_now` and may wait: `ready` is called when it is worth another look."""
+        return self._consume.wait(params, ready)
 
     async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
         """As `fetch_now`, but waits up to `max_wait_ms` for `min_bytes`; an error or a divergence ends the wait."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from kraftlite.model.errors import ErrorCode
@@ -34,6 +35,21 @@ class Waiter(Protocol):
     """A client's fetch that waits for the HW (or for the role to change)."""
 
     def wake(self) -> None: ...
+
+
+class OneWake:
+    """A task that waits: woken once, by a partition or by its deadline."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    expire = wake
 
 
 def wake_all(waiters: dict[Waiter, None]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from kraftlite.log.stored import StoredRecords
 from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.hot_codec import Node, node_endpoints_tag
 from kraftlite.wire.primitives import (
@@ -103,7 +104,7 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int
     aborted: Sequence[tuple[int, int]] | None
     preferred_read_replica: int
-    records: bytes | memoryview
+    records: bytes | memoryview | StoredRecords
     diverging: tuple[int, int] | None
     leader: tuple[int, int] | None
 
@@ -113,7 +114,7 @@ class FetchedTopic(NamedTuple):
 
     name: str | None
     topic_id: UUID | None
-    partitions: Sequence[FetchedPartition]
+    partitions: list[FetchedPartition]
 
 
 @guarded
@@ -218,10 +219,11 @@ def encode_fetch(
     error: int = 0,
     session_id: int = 0,
     nodes: Iterable[Node] = (),
-) -> list[bytes | memoryview]:
-    """A whole response frame as buffers to be written one behind the other; large records are passed on as they are."""
+) -> list[bytes | memoryview | StoredRecords]:
+    """A whole response frame as parts to be sent one behind the other; records that are large, or still in their file, are passed
+    on as they are."""
     flexible = version >= FETCH_FLEXIBLE
-    parts: list[bytes | memoryview] = []
+    parts: list[bytes | memoryview | StoredRecords] = []
     small = bytearray(b"\x00\x00\x00\x00")  # throttle time
     if version >= FETCH_SESSIONS:
         small += struct.pack(">hi", error, session_id)
@@ -237,7 +239,7 @@ def encode_fetch(
         for data in topic.partitions:
             _encode_data(small, data, version, flexible)
             records = data.records
-            if len(records) > INLINE_RECORDS_BYTES:
+            if isinstance(records, StoredRecords) or len(records) > INLINE_RECORDS_BYTES:
                 parts.append(bytes(small))
                 parts.append(records)
                 small = bytearray()
@@ -252,7 +254,7 @@ def encode_fetch(
     parts.append(bytes(small))
     size = sum(map(len, parts))
     head = struct.pack(">iiB", size + 5, correlation_id, 0) if flexible else struct.pack(">ii", size + 4, correlation_id)
-    parts[0] = head + parts[0]
+    parts[0] = head + bytes(parts[0])
     return parts
 
 

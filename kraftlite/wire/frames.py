@@ -10,118 +10,78 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Final, cast
 
-from kraftlite.model.limits import KIB, MAX_IN_FLIGHT_PER_CONNECTION, MIB
-from kraftlite.runtime.ports import TaskHandle
+from kraftlite.log.stored import RecordsGone
+from kraftlite.model.limits import MIB
+from kraftlite.wire.budgets import SMALL_BUFFER_BYTES
 from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.primitives import INT32
+from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
+from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, write_all
+from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, Owned, RequestHandler, ResponseSlot
 
-Buffer = bytes | bytearray | memoryview
+__all__ = ["Buffer", "Connection", "ConnectionLimits", "ConnectionOwner", "Owned", "Part", "RequestHandler", "ResponseSlot"]
 
-IDLE_BUFFER_BYTES: Final = 16 * KIB
-"""What a quiet connection holds."""
-BUSY_BUFFER_BYTES: Final = 2 * MIB
-"""How far the buffer grows for throughput alone; a larger frame takes what it needs, step by step as its bytes arrive."""
 SHRINK_AFTER_MS: Final = 10_000
-WRITE_HIGH_BYTES: Final = 8 * MIB
-WRITE_LOW_BYTES: Final = 2 * MIB
-LARGE_WRITE_BYTES: Final = 64 * KIB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    max_request_bytes: int
-    max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
-
-
-class RequestHandler(Protocol):
-    """Who answers the requests of a connection."""
-
-    def __call__(self, connection: Connection, frame: memoryview) -> None:
-        """One request, without its size prefix. Raises ProtocolViolation to have the connection closed. Must not keep `frame`."""
-        ...
-
-
-class ConnectionOwner(Protocol):
-    """Who holds the connections of a listener."""
-
-    def opened(self, connection: Connection) -> bool:
-        """False: one connection too many, it is closed at once."""
-        ...
-
-    def closed(self, connection: Connection, reason: str | None) -> None:
-        """`reason` is None when the peer went or the node is stopping."""
-        ...
-
-    def now_ms(self) -> int: ...
-
-
-class ResponseSlot:
-    """The place of one response in the order of its connection. Filled once: `send`, `skip`, or `fail`."""
-
-    __slots__ = ("_connection", "done", "parts")
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.parts: Sequence[Buffer] | None = None
-        self.done = False
-
-    def send(self, parts: Sequence[Buffer]) -> None:
-        """The whole frame, size prefix included. The parts must not change afterwards. Ignored when the connection has gone."""
-        self.parts = parts
-        self.done = True
-        self._connection.slot_filled(sum(map(len, parts)))
-
-    def skip(self) -> None:
-        """The request has no response (RP-01)."""
-        self.done = True
-        self._connection.slot_filled(0)
-
-    def fail(self, reason: str) -> None:
-        """The request cannot be answered: close the connection."""
-        self.done = True
-        self._connection.fail(reason)
+READY_HIGH_BYTES: Final = MIB
+"""No request is taken while more bytes of answers wait for an earlier answer."""
+MAX_TASKS: Final = 10
+"""Requests of one connection that are worked on beside the loop, or wait for data: how much they will answer is not known."""
+LINGER_MS: Final = 5_000
+"""How long a connection that is to be closed may take to read what it was answered."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """One client connection. Runs on the node's loop; nothing here awaits.
 
     Invariants: responses leave in request order (CP-01); at most `max_in_flight` requests are unanswered, and no request is taken
-    while more than `WRITE_HIGH_BYTES` of responses wait, for the socket or for an earlier response (then the socket is not read);
-    a bad frame closes only this connection.
+    while the socket does not take what was answered, or while more than `READY_HIGH_BYTES` of answers wait for an earlier one
+    (then the socket is not read); an answer that nobody reads costs a slice of it and what is not in a file; a bad frame closes
+    only this connection. When requests are worked on, says `Turns`; how much of a frame may be here, says `ReceiveBudget`.
     """
 
     def __init__(self, owner: ConnectionOwner, handle: RequestHandler, limits: ConnectionLimits) -> None:
         self._owner = owner
         self._handle = handle
         self._limits = limits
+        self._turns = owner.share.turns
+        self._receive_budget = owner.share.receive
+        self._response_budget = owner.share.responses
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._gathers = False
-        self._buffer = memoryview(bytearray(IDLE_BUFFER_BYTES))
-        self._start = 0
-        self._end = 0
-        self._frame_bytes = 0  # of the frame that is only partly here; 0 when its size is not known
-        self._grow = False
+        self._in = ReceiveBuffer()
         self._slots: deque[ResponseSlot] = deque()
         self._ready_bytes = 0  # of responses that are still in their slots
-        self._tasks: list[TaskHandle] = []
+        self._out = Outbound()
+        self._held_bytes = 0  # of answers, as the node's budget knows it
+        self._due: deque[Callable[[], None]] = deque()
+        self._tasks: list[Owned] = []
         self._corked = False
         self._flush_scheduled = False
         self._reading = True
         self._writable = True
         self._accepting = True
+        self._closing = False
+        self._ended = False
         self._requests_held = False
         self._responses_held = False
         self._leased = False
+        self._waits_for_memory = False
         self._reason: str | None = None
         self.peer_host = ""
         self.peer_port = 0
+        self.file_number = -1
         self.last_active_ms = 0
         self.lost = False
+        # Worker, Receiver and Sender
+        self.used_ns = 0
+        self.window_ns = 0
+        self.queued = False
+        self.received = 0
+        self.sent_ms = 0
 
     # --- transport callbacks -------------------------------------------------------------------------------------------
 
@@ -131,40 +91,44 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and len(peer) >= 2:
             self.peer_host, self.peer_port = str(peer[0]), int(peer[1])
-        # uvloop gathers into one writev; asyncio joins (3.11), so there large parts are written by themselves.
+        sock = transport.get_extra_info("socket")
+        self.file_number = -1 if sock is None else sock.fileno()
         self._gathers = type(transport).__module__.startswith("uvloop")
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        # Told as soon as the socket does not take everything: what is not handed over stays in its file.
+        transport.set_write_buffer_limits(high=0)
         self.last_active_ms = self._owner.now_ms()
         if not self._owner.opened(self):
             self._accepting = False
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        needed = self._frame_bytes
-        capacity = len(self._buffer)
-        full = self._end - self._start == capacity
-        if self._grow or full or capacity < min(needed, BUSY_BUFFER_BYTES):
-            self._resize(self._next_capacity(capacity, needed))
-        elif self._start and (self._start + needed > capacity or self._end == capacity):
-            self._move_to(self._buffer)
-        return self._buffer[self._end :]
+        return self._in.target()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
-        if self._end == len(self._buffer) and self._end < BUSY_BUFFER_BYTES:
-            self._grow = True
+        received = self._in
+        self.received += nbytes
+        received.added(nbytes)
         self.last_active_ms = self._owner.now_ms()
-        self._process()
+        if received.has_frame():
+            self._turns.serve(self)
+        elif received.announced <= 4:
+            self._learn_size()
+        if received.filled or received.capacity > SMALL_BUFFER_BYTES:
+            self._make_room()
 
     def eof_received(self) -> bool:
-        return False
+        """What has come whole is still worked on: its sender may want no answer."""
+        self._ended = self._accepting and self._in.has_frame()
+        return self._ended
 
     def pause_writing(self) -> None:
         self._writable = False
 
     def resume_writing(self) -> None:
         self._writable = True
-        self._loop.call_soon(self._resume)
+        self.sent_ms = self.last_active_ms = self._owner.now_ms()
+        self._account()
+        self._turns.serve(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
@@ -172,8 +136,9 @@ class Connection(asyncio.BufferedProtocol):
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        self._slots.clear()
-        self._buffer = memoryview(bytearray())
+        self._let_go()
+        self._in.drop()
+        self._receive_budget.gone(self)
         self._owner.closed(self, self._reason)
 
     # --- requests ------------------------------------------------------------------------------------------------------
@@ -184,17 +149,30 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.append(slot)
         return slot
 
-    def own(self, task: TaskHandle) -> None:
-        """Cancel `task` when the connection goes."""
+    def own(self, task: Owned, *, will_use_ns: int = 0) -> None:
+        """Cancel `task` when the connection goes. `will_use_ns`: about what it will use of the loop by itself."""
+        if will_use_ns:
+            self._turns.used(self, will_use_ns)
         if self.lost:
             task.cancel()
             return
         self._tasks = [known for known in self._tasks if not known.done()]
         self._tasks.append(task)
 
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do this when it is this connection's turn. `work` must not raise. Forgotten when the connection goes."""
+        if not self.lost:
+            self._due.append(work)
+            self._turns.later(self)
+
     @property
     def in_flight(self) -> int:
         return len(self._slots)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of answers that it has not taken."""
+        return self._held_bytes
 
     def fail(self, reason: str) -> None:
         """Close this connection because of `reason`; what is already answered in order is still sent."""
@@ -202,16 +180,36 @@ class Connection(asyncio.BufferedProtocol):
             self._reason = reason
             self.close()
 
+    def abandon(self, reason: str) -> None:
+        """Close it because of `reason`; what it has not taken yet is dropped."""
+        if self._reason is None:
+            self._reason = reason
+        self._let_go()
+        self.abort()
+
     def close(self) -> None:
+        """After what is answered in order; the rest after `LINGER_MS` (see `sweep`)."""
         self._accepting = False
-        if self._transport is not None and not self.lost:
-            self._write_ready()
-            self._transport.close()
+        if self._transport is None or self.lost:
+            return
+        self._closing = True
+        self.sent_ms = self._owner.now_ms()
+        self._pause_reading()
+        self._write_ready()
 
     def abort(self) -> None:
         self._accepting = False
         if self._transport is not None:
             self._transport.abort()
+
+    def _let_go(self) -> None:
+        self._due.clear()
+        self._slots.clear()
+        self._out.clear()
+        self._ready_bytes = 0
+        if self._held_bytes:
+            self._held_bytes = 0
+            self._response_budget.holds(self, 0)
 
     def stop_accepting(self) -> None:
         """Take no further request; those in flight are still answered."""
@@ -238,60 +236,92 @@ class Connection(asyncio.BufferedProtocol):
         if not self.lost:
             self._loop.call_soon(self._resume)
 
-    def shrink_if_idle(self, now_ms: int) -> None:
-        if self._leased:
+    def sweep(self, now_ms: int, max_idle_ms: int) -> None:
+        """Now and then. `max_idle_ms` < 0: it may idle for ever. A connection is active when bytes come, and when its socket
+        takes some; with a request in flight it is not idle, unless it does not take its answers."""
+        if self._closing:
+            if now_ms - self.sent_ms >= LINGER_MS:
+                self.abort()
             return
-        idle = now_ms - self.last_active_ms >= SHRINK_AFTER_MS
-        if idle and self._start == self._end and len(self._buffer) > IDLE_BUFFER_BYTES and not self.lost:
-            self._resize(IDLE_BUFFER_BYTES)
+        quiet_ms = now_ms - self.last_active_ms
+        if quiet_ms >= SHRINK_AFTER_MS and self._in.start == self._in.end:
+            self._shrink_to(IDLE_BUFFER_BYTES)
+        if 0 <= max_idle_ms < quiet_ms and not self._waits_for_memory:
+            if not self._writable:
+                self.abandon(f"idle for more than {max_idle_ms} ms with answers that it does not read")
+            elif not self._slots:
+                self.fail(f"idle for more than {max_idle_ms} ms")
 
-    def _process(self) -> None:
-        """Hand over every whole frame in the buffer, then write what got answered: one write per loop turn."""
-        self._corked = True
+    # --- Worker --------------------------------------------------------------------------------------------------------
+
+    def wants_much(self) -> bool:
+        asked = len(self._slots)
+        return bool(self._out) or asked > 1 or (asked == 1 and self._in.has_frame()) or self._in.has_two()
+
+    def work(self, until_ns: int) -> bool:
+        """Send what is answered, do what is due, take requests, until the time is over; whether there is more to do."""
+        if self.lost:
+            return False
+        self._corked, frames = True, True
         try:
-            while self._accepting and not self._leased and self._may_take_request():
-                frame = self._next_frame()
-                if frame is None:
+            if self._out and not self._responses_held:
+                self._pump()
+            while self._due:
+                self._due.popleft()()
+                if perf_counter_ns() >= until_ns:
                     break
-                self._handle(self, frame)
+            else:
+                frames = self._take_requests(until_ns)
         except ProtocolViolation as violation:
             self.fail(violation.reason)
         finally:
             self._corked = False
-        if self._start == self._end:
-            self._start = self._end = 0
-        self._flush()
-
-    def _next_frame(self) -> memoryview | None:
-        start, available = self._start, self._end - self._start
-        if available < 4:
-            self._frame_bytes = 4
-            return None
-        (size,) = INT32.unpack_from(self._buffer, start)
-        if size < 0 or size > self._limits.max_request_bytes:
-            raise ProtocolViolation(f"frame of {size} bytes: allowed is 0 to {self._limits.max_request_bytes}")
-        if available < size + 4:
-            self._frame_bytes = size + 4
-            return None
-        self._frame_bytes = 0
-        self._start = end = start + 4 + size
-        return self._buffer[start + 4 : end]
-
-    def _may_take_request(self) -> bool:
-        """Back-pressure: stop reading the socket while too much is unanswered or unwritten."""
-        if self._requests_held:
+        if self.lost:
+            return False
+        self._write_ready()
+        if frames and not self._may_take():
             self._pause_reading()
+            frames = False
+        elif not frames and self._ended:
+            self.close()
+        if not self._reading:
+            self._make_room()
+            self._resume_reading()
+        return frames or bool(self._due) or (bool(self._out) and self._writable)
+
+    def _take_requests(self, until_ns: int) -> bool:
+        """Hand over whole frames in the buffer, as time and room allow; whether there are more."""
+        most, received = self._limits.max_request_bytes, self._in
+        while self._may_take():
+            frame = received.next_frame(most)
+            if frame is None:
+                return False
+            self._handle(self, frame)
+            if received.start == received.end:
+                received.start = received.end = 0
+                return False
+            if perf_counter_ns() >= until_ns:
+                break
+        return received.has_frame()
+
+    def _may_take(self) -> bool:
+        """Back-pressure: take nothing while too much is unanswered or unwritten."""
+        if not self._accepting or self._leased or self._requests_held or self._out:
             return False
         if self._has_room():
             return True
         self._write_ready()  # what is answered at the head is not in flight
-        if self._has_room():
-            return True
-        self._pause_reading()
-        return False
+        return not self._out and self._has_room()
 
     def _has_room(self) -> bool:
-        return self._writable and self._ready_bytes <= WRITE_HIGH_BYTES and len(self._slots) < self._limits.max_in_flight
+        if not self._writable or self._ready_bytes > READY_HIGH_BYTES or len(self._slots) >= self._limits.max_in_flight:
+            return False
+        if self._held_bytes > SMALL_BUFFER_BYTES and self._response_budget.tight:
+            return False
+        if len(self._tasks) >= MAX_TASKS:
+            self._tasks = [known for known in self._tasks if not known.done()]
+            return len(self._tasks) < MAX_TASKS
+        return True
 
     def _pause_reading(self) -> None:
         if self._reading and self._transport is not None and not self._transport.is_closing():
@@ -299,33 +329,71 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        if self._reading or not self._accepting or self.lost or not self._writable or self._requests_held or self._leased:
+        """Something that held up requests has gone."""
+        if not self.lost and self._in.has_frame():
+            self._turns.serve(self)
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        """Reads go on while there is room for bytes; whole frames may wait in the buffer."""
+        if self._reading or not self._accepting or self.lost or self._requests_held or self._leased or self._ended:
             return
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._in.full or self._waits_for_memory:
             return
-        if len(self._slots) > self._limits.max_in_flight // 2 or self._ready_bytes > WRITE_HIGH_BYTES:
+        if len(self._slots) > self._limits.max_in_flight // 2 or (self._in.has_frame() and not self._may_take()):
             return
         self._reading = True
         self._transport.resume_reading()
-        self._process()
 
-    # --- buffer --------------------------------------------------------------------------------------------------------
+    # --- memory for requests -------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _next_capacity(capacity: int, needed: int) -> int:
-        """Double; up to the busy size at once for a frame that needs it; beyond, a frame's announced size is not trusted."""
-        if needed > BUSY_BUFFER_BYTES:
-            return min(needed, max(capacity * 2, BUSY_BUFFER_BYTES))
-        return 1 << (max(capacity * 2, needed) - 1).bit_length()
+    def _learn_size(self) -> None:
+        """Of a frame that has only begun to come."""
+        try:
+            self._in.next_frame(self._limits.max_request_bytes)
+        except ProtocolViolation as violation:
+            self.fail(violation.reason)
 
-    def _resize(self, capacity: int) -> None:
-        self._grow = False
-        self._move_to(memoryview(bytearray(max(capacity, self._end - self._start + 1))))
+    def _make_room(self) -> None:
+        """Before more is received: larger for a frame that fills the buffer, or for speed; else the socket waits."""
+        received = self._in
+        if received.full:
+            if received.has_frame():
+                self._pause_reading()
+            else:
+                self._grow(received.greater(), wait=True)
+        elif received.start == received.end and received.capacity > SMALL_BUFFER_BYTES and self._receive_budget.pressed():
+            self.shrink()
+        elif not self.queued and not self._leased and not received.has_frame() and (faster := received.faster()):
+            self._grow(faster, wait=False)
 
-    def _move_to(self, target: memoryview) -> None:
-        length = self._end - self._start
-        target[:length] = self._buffer[self._start : self._end]
-        self._buffer, self._start, self._end = target, 0, length
+    def _grow(self, capacity: int, *, wait: bool) -> None:
+        if self._leased:
+            self._pause_reading()
+            return
+        self._waits_for_memory = wait
+        if capacity <= SMALL_BUFFER_BYTES or self._receive_budget.may_hold(self, capacity, wait=wait):
+            self._waits_for_memory = False
+            if self._in.capacity < capacity:
+                self._in.resize(capacity)
+        elif wait:
+            self._pause_reading()
+
+    def granted(self) -> None:
+        self._waits_for_memory = False
+        if self.lost:
+            return
+        self._in.resize(self._in.greater())
+        self._loop.call_soon(self._resume_reading)
+
+    def shrink(self) -> None:
+        if self._in.length <= SMALL_BUFFER_BYTES // 2 and not self._waits_for_memory:
+            self._shrink_to(SMALL_BUFFER_BYTES)
+
+    def _shrink_to(self, capacity: int) -> None:
+        if self._in.capacity > capacity and not self.lost and not self._leased:
+            self._in.resize(capacity)
+            self._receive_budget.holds(self, capacity)
 
     # --- responses -----------------------------------------------------------------------------------------------------
 
@@ -336,46 +404,74 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        """Write what got answered outside of the connection's turn."""
         self._flush_scheduled = False
         if self._corked or self.lost:
             return
         self._write_ready()
-        if not self._reading and self._accepting:
+        if self._out and self._writable:
+            self._turns.later(self)
+        elif not self._reading or self._in.has_frame():
             self._resume()
 
     def _write_ready(self) -> None:
-        if self._responses_held:
-            return
+        """What is answered at the head goes to the socket, as far as it takes it."""
         slots = self._slots
-        out: list[Buffer] = []
-        while slots and slots[0].done:
-            parts = slots.popleft().parts
-            if parts is not None:
-                out.extend(parts)
-        if not slots:
-            self._ready_bytes = 0
-        elif out:
-            self._ready_bytes -= sum(map(len, out))
+        if slots and slots[0].done and not self._responses_held:
+            at_once: list[Buffer] = []
+            while slots and slots[0].done:
+                slot = slots.popleft()
+                self._ready_bytes -= slot.size
+                if slot.parts is None:
+                    continue
+                if slot.stored or self._out or not self._writable:
+                    self._out.extend(at_once)
+                    at_once = []
+                    self._out.extend(slot.parts)
+                else:
+                    at_once.extend(slot.parts)  # type: ignore[arg-type]
+            transport = self._transport
+            if at_once and transport is not None and not transport.is_closing():
+                self.last_active_ms = self._owner.now_ms()
+                write_all(transport, at_once, self._gathers)
+                if not self._writable:
+                    self._account()
+            elif self._out:
+                self._pump()
+        if self._held_bytes or self._ready_bytes > SMALL_BUFFER_BYTES:
+            self._account()
+        if self._closing:
+            self._close_when_sent()
+
+    def _close_when_sent(self) -> None:
         transport = self._transport
-        if not out or transport is None or transport.is_closing():
+        if transport is not None and not transport.is_closing() and (not self._out or self._responses_held):
+            transport.close()
+
+    def _pump(self) -> None:
+        """Hand to the socket what it takes, slice by slice, at most about `PUMP_BYTES`."""
+        transport, left = self._transport, PUMP_BYTES
+        if transport is None or transport.is_closing():
+            self._out.clear()
+            return
+        size = TIGHT_SLICE_BYTES if self._response_budget.tight else SLICE_BYTES
+        try:
+            while self._out and self._writable and left > 0:
+                write_all(transport, self._out.take(size), self._gathers)
+                left -= size
+        except (OSError, RecordsGone) as error:
+            self.abandon(f"what it fetched cannot be read: {error}")
             return
         self.last_active_ms = self._owner.now_ms()
-        if self._gathers:
-            transport.writelines(out)
-        else:
-            write_gathered(transport.write, out)
+        if self._out or not self._writable:
+            self._account()
 
-
-def write_gathered(write: Callable[[Buffer], None], parts: Sequence[Buffer]) -> None:
-    """Join what is small, write what is large by itself: no copy of records."""
-    small: list[Buffer] = []
-    for part in parts:
-        if len(part) < LARGE_WRITE_BYTES:
-            small.append(part)
-            continue
-        if small:
-            write(b"".join(small))
-            small = []
-        write(part)
-    if small:
-        write(b"".join(small))
+    def _account(self) -> None:
+        """Tell the node's budget what is held for this connection."""
+        transport = self._transport
+        held = self._ready_bytes + self._out.in_memory()
+        if transport is not None and not self._writable:
+            held += transport.get_write_buffer_size()
+        if held != self._held_bytes and not self.lost:
+            self._held_bytes = held
+            self._response_budget.holds(self, held)

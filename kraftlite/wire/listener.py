@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from kraftlite.model.ids import Endpoint
@@ -14,9 +16,13 @@ from kraftlite.runtime.ports import Ports, TimerHandle
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.frames import Connection, ConnectionLimits
+from kraftlite.wire.share import NodeShare
 
 MAX_SWEEP_MS: Final = 5_000
 MIN_SWEEP_MS: Final = 20
+RESERVED_FILES: Final = 256
+"""File descriptors that clients leave to the node's own files, at most a quarter of what the process may have: without one, a
+segment could not be opened, and its log directory would be given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +36,12 @@ class ListenerConfig:
     max_idle_ms: int = 600_000
     max_connections: int = MAX_INT32
     max_connections_per_ip: int = MAX_INT32
+    max_connections_overrides: Mapping[str, int] = field(default_factory=dict)
+    """By address: instead of `max_connections_per_ip`."""
     max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
+    send_buffer_bytes: int = 102_400
+    """Of the kernel, for each connection; -1: as much as the system gives, which is megabytes for who does not read."""
+    receive_buffer_bytes: int = 102_400
     backlog: int = 1024
 
 
@@ -40,7 +51,7 @@ class KafkaListener:
     `stop` takes no further requests, lets those in flight be answered for up to `grace_ms`, and then closes every connection.
     """
 
-    def __init__(self, ports: Ports, config: ListenerConfig, apis: KafkaApis) -> None:
+    def __init__(self, ports: Ports, config: ListenerConfig, apis: KafkaApis, share: NodeShare | None = None) -> None:
         self._ports = ports
         self._config = config
         self._apis = apis
@@ -52,7 +63,13 @@ class KafkaListener:
         self._drained: asyncio.Future[None] | None = None
         self._endpoint: Endpoint | None = None
         self._held = (False, False)
+        self._share = NodeShare(ports.clock.now_ms) if share is None else share
+        self._most_files = most_files()
         self.accepted = 0
+
+    @property
+    def share(self) -> NodeShare:
+        return self._share
 
     @property
     def connection_count(self) -> int:
@@ -65,7 +82,7 @@ class KafkaListener:
 
     async def start(self) -> Endpoint:
         loop = asyncio.get_running_loop()
-        sock = _listening_socket(self._config.host, self._config.port, self._config.backlog)
+        sock = _listening_socket(self._config)
         # Not served in the same step: whoever is cancelled meanwhile still knows what to close.
         self._server = await loop.create_server(self._connection, sock=sock, start_serving=False)
         port = sock.getsockname()[1]
@@ -128,8 +145,10 @@ class KafkaListener:
         refusal = None
         if len(self._connections) > self._config.max_connections:
             refusal = f"more than {self._config.max_connections} connections"
-        elif self._per_ip[host] > self._config.max_connections_per_ip:
-            refusal = f"more than {self._config.max_connections_per_ip} connections from {host}"
+        elif self._per_ip[host] > (most := self._most_of(host)):
+            refusal = f"more than {most} connections from {host}"
+        elif connection.file_number >= self._most_files:
+            refusal = f"file descriptor {connection.file_number}: those above {self._most_files} are for the node's own files"
         if refusal is None and self._server is not None:
             if any(self._held):
                 connection.hold(requests=self._held[0], responses=self._held[1])
@@ -152,6 +171,10 @@ class KafkaListener:
 
     # --- internals -----------------------------------------------------------------------------------------------------
 
+    def _most_of(self, host: str) -> int:
+        address = host.removeprefix("::ffff:")  # an IPv4 client of a socket for both
+        return self._config.max_connections_overrides.get(address, self._config.max_connections_per_ip)
+
     def _connection(self) -> Connection:
         return Connection(self, self._apis.handle_request, self._limits)
 
@@ -163,9 +186,8 @@ class KafkaListener:
     def _run_sweep(self) -> None:
         now_ms, idle = self._ports.clock.now_ms(), self._config.max_idle_ms
         for connection in list(self._connections):
-            connection.shrink_if_idle(now_ms)
-            if 0 <= idle < now_ms - connection.last_active_ms and connection.in_flight == 0:
-                connection.fail(f"idle for more than {idle} ms")
+            connection.sweep(now_ms, idle)
+        self._share.sweep()
         self._schedule_sweep()
 
     async def _answered(self, grace_ms: int) -> None:
@@ -193,15 +215,25 @@ class KafkaListener:
             connection.abort()
 
 
+def most_files() -> int:
+    """The file descriptor from which on none is left for clients: they are given out lowest first."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_INT32 if most == resource.RLIM_INFINITY else most - min(RESERVED_FILES, most // 4)
+
+
 def _peer(connection: Connection) -> str:
     return f"{connection.peer_host}:{connection.peer_port}"
 
 
-def _listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+def _listening_socket(config: ListenerConfig) -> socket.socket:
     """Its connections inherit TCP_NODELAY: asyncio sets it only on sockets that name their protocol, which these do not, and
-    two answers in a row would wait 40 ms for the client's delayed acknowledgement of the first."""
-    found = _bound_socket(host, port, backlog)
+    two answers in a row would wait 40 ms for the client's delayed acknowledgement of the first. And the sizes of their buffers:
+    what thousands of clients do not read would else fill the memory that the kernel has for all TCP."""
+    found = _bound_socket(config.host, config.port, config.backlog)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, size in ((socket.SO_SNDBUF, config.send_buffer_bytes), (socket.SO_RCVBUF, config.receive_buffer_bytes)):
+        if size >= 0:
+            found.setsockopt(socket.SOL_SOCKET, option, size)
     return found
 
 

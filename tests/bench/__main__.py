@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.host.memory import tune_malloc
-from tests.bench import bench_controller, bench_records, bench_spark, failover, peers, throughput
+from tests.bench import bench_controller, bench_records, bench_spark, failover, greedy, peers, throughput
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cold_start": failover.cold_start,
@@ -22,6 +22,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "single_broker": throughput.single_broker,
     "replicated": throughput.replicated,
     "peers": peers.peers,
+    "greedy": greedy.greedy_connections,
     "spark": bench_spark.spark,
 }
 

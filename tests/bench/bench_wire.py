@@ -28,6 +28,7 @@ from kraftlite.replication.api import ProduceResult
 from kraftlite.wire import fetch_codec, hot_codec, metadata_codec
 from kraftlite.wire.cold_codec import build_entity
 from kraftlite.wire.frames import Connection, ConnectionLimits
+from kraftlite.wire.turns import Turns
 from tests.harness.wire_fakes import LISTENER, Harness, batch, broker, encode_body, image, partition, request_bytes
 
 ROUNDS = 5
@@ -171,11 +172,17 @@ class _Sink:
 
     written = 0
 
-    def get_extra_info(self, _name: str) -> tuple[str, int]:
-        return ("127.0.0.1", 1)
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.written += sum(map(len, parts))
 
     def set_write_buffer_limits(self, **_limits: int) -> None:
         return None
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def is_closing(self) -> bool:
         return False
@@ -207,7 +214,10 @@ async def requests() -> dict[str, float]:
         payload = request_bytes(0, 9, values, 1)
         frame = struct.pack(">i", len(payload)) + payload
 
-        def work(connection: Connection = connection, frame: bytes = frame) -> None:
+        turns = h.listener.share.turns
+
+        def work(connection: Connection = connection, frame: bytes = frame, turns: Turns = turns) -> None:
+            turns._used_ns = connection.used_ns = 0  # as in a new turn of the loop: the loop does not run meanwhile
             at = 0
             while at < len(frame):
                 target = connection.get_buffer(-1)

@@ -51,6 +51,7 @@ from kraftlite.replication.api import (
     ProduceEntry,
     ProduceResult,
 )
+from kraftlite.replication.consume import FetchRoom
 from kraftlite.runtime.ports import DiskSpace, Ports
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.runtime.trace.wire import RequestFailed
@@ -134,6 +135,37 @@ def batch(*values: bytes, base_offset: int = 0, **options: Any) -> bytearray:
     return bytearray(build_batch(records, base_offset=base_offset, timestamp_ms=1_700_000_000_000, **options))
 
 
+class FakeWait:
+    """A fetch that waits for the next append, or its time."""
+
+    def __init__(self, replicas: FakeReplicas, params: FetchParams, ready: Callable[[], None]) -> None:
+        self._replicas = replicas
+        self._ready = ready
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer = replicas.clock.call_later(params.max_wait_ms, self._expire)
+        self.expired = False
+
+    def watch(self, entries: Sequence[FetchEntry]) -> None:
+        del entries
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._replicas._waiters.append(self._waiter)
+        self._waiter.add_done_callback(lambda it: None if it.cancelled() else self._ready())
+
+    def _expire(self) -> None:
+        self.expired = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def done(self) -> bool:
+        return self._waiter is None
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+        if self._waiter is not None:
+            self._waiter.cancel()
+            self._waiter = None
+
+
 class FakeReplicas:
     """Logs in memory. acks=all waits for `release`. A partition in `errors` answers with that error."""
 
@@ -213,6 +245,13 @@ class FakeReplicas:
             tp=entry.tp, error=ErrorCode.NONE, hw=leo, last_stable_offset=leo, log_start_offset=0, records=b"".join(found),
             aborted=() if params.read_committed else None, diverging=None, leader=None, preferred_read_replica=None,
         )  # fmt: skip
+
+    def fetch_some(self, room: FetchRoom, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
+        self.fetches.append((room.params, tuple(partitions)))
+        return [self._read(entry, room.params) for entry in partitions]
+
+    def fetch_wait(self, params: FetchParams, ready: Callable[[], None]) -> FakeWait:
+        return FakeWait(self, params, ready)
 
     async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
@@ -29,9 +30,23 @@ from kraftlite.replication.api import (
     ProduceEntry,
     ProduceResult,
 )
+from kraftlite.replication.consume import FetchRoom
 from kraftlite.replication.ports import ControllerChannel
 from kraftlite.runtime.ports import Clock, DiskSpace, Ports
 from kraftlite.runtime.turns import Admission, OffLoop, Turns
+
+
+class Waiting(Protocol):
+    """A fetch that waits (`FetchWait`)."""
+
+    @property
+    def expired(self) -> bool: ...
+
+    def watch(self, entries: Sequence[FetchEntry], /) -> None: ...
+
+    def done(self) -> bool: ...
+
+    def cancel(self) -> None: ...
 
 
 class Replicas(Protocol):
@@ -49,6 +64,10 @@ class Replicas(Protocol):
     ) -> None: ...
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
+
+    def fetch_some(self, room: FetchRoom, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
+
+    def fetch_wait(self, params: FetchParams, ready: Callable[[], None], /) -> Waiting: ...
 
     async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
 
@@ -138,6 +157,18 @@ class ApiSettings:
         )
 
 
+MOST_WAITING_PARTITIONS: Final = 500_000
+
+
+class LargeFetches:
+    """Fetches of so many partitions that they are worked on in parts, two at a time. While they wait for data they keep what they
+    ask for: for `MOST_WAITING_PARTITIONS` together; a fetch beyond that is answered at once."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Semaphore(2)
+        self.waiting_partitions = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class BrokerContext:
     """Everything a handler may use. One per broker, shared by its listeners; fetch sessions therefore are, too.
@@ -163,6 +194,7 @@ class BrokerContext:
     """None: the APIs of consumer groups are not offered."""
     settings: ApiSettings = field(init=False)
     fetch_sessions: FetchSessionCache = field(init=False)
+    large_fetches: LargeFetches = field(init=False)
     topics_being_created: set[str] = field(init=False, default_factory=set)
     turns: Turns = field(init=False)
     """Taken by whatever walks over something whose size a client chose."""
@@ -176,6 +208,7 @@ class BrokerContext:
         self.large_requests = Admission(MAX_LARGE_REQUESTS_BYTES)
         self.settings = ApiSettings.from_values(self.config.values)
         self.fetch_sessions = FetchSessionCache(self.settings.fetch_session_slots, self.ports.entropy)
+        self.large_fetches = LargeFetches()
 
     @property
     def clock(self) -> Clock:

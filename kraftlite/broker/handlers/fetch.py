@@ -5,8 +5,8 @@ Source: KIP-227, KIP-320, KIP-516, KIP-951; CP-18 to CP-21, CP-23.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from kraftlite.broker.handlers.context import BrokerContext
@@ -22,6 +22,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, LeaderHint
+from kraftlite.replication.consume import may_wait
 
 CONSUMER: Final = -1
 DEBUG_CONSUMER: Final = -2
@@ -36,6 +37,7 @@ class FetchCall:
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    isolation_level: int
     read_committed: bool
     session_id: int
     session_epoch: int
@@ -68,6 +70,10 @@ class FetchPlan:
     refused: dict[SessionKey, FetchResult]
     error: ErrorCode = ErrorCode.NONE
 
+    @property
+    def session_id(self) -> int:
+        return NO_SESSION if self.session is None else self.session.session_id
+
 
 class FetchAnswer(NamedTuple):
     """A response. `error` is one of the session; the items then are empty."""
@@ -79,6 +85,13 @@ class FetchAnswer(NamedTuple):
 
 def plan(ctx: BrokerContext, call: FetchCall) -> FetchPlan:
     """Open, resume or end the session, and resolve names. A session error ends up in `error`, with nothing to read."""
+    found = begin(ctx, call)
+    resolve(ctx, call, found, found.asked)
+    return found
+
+
+def begin(ctx: BrokerContext, call: FetchCall) -> FetchPlan:
+    """The first half of `plan`: what is asked is known, what of it is there is left to `resolve`."""
     max_bytes = min(call.max_bytes, ctx.settings.fetch_max_bytes)
     params = FetchParams(
         max_wait_ms=max(call.max_wait_ms, 0),
@@ -111,10 +124,13 @@ def plan(ctx: BrokerContext, call: FetchCall) -> FetchPlan:
             return FetchPlan(session=None, full=True, params=params, asked=[], entries=[], refused={}, error=error.code)
         if session is not None:
             asked = list(session.partitions.values())
-    found = FetchPlan(session=session, full=full or session is None, params=params, asked=asked, entries=[], refused={})
-    for partition in asked:
+    return FetchPlan(session=session, full=full or session is None, params=params, asked=asked, entries=[], refused={})
+
+
+def resolve(ctx: BrokerContext, call: FetchCall, found: FetchPlan, partitions: Sequence[SessionPartition]) -> None:
+    """The second half of `plan`, for the next of the partitions that are asked for."""
+    for partition in partitions:
         _resolve(ctx, call, found, partition)
-    return found
 
 
 def _resolve(ctx: BrokerContext, call: FetchCall, found: FetchPlan, partition: SessionPartition) -> None:
@@ -154,23 +170,21 @@ def refused(tp: TopicPartition, error: ErrorCode) -> FetchResult:
 
 def must_wait(found: FetchPlan, results: Sequence[FetchResult]) -> bool:
     """CP-18: an answer waits only when it has too few bytes and nothing urgent to say."""
-    params = found.params
-    if params.max_wait_ms <= 0 or not found.entries or found.refused:
-        return False
-    size = 0
-    for result in results:
-        if result.error is not ErrorCode.NONE or result.diverging is not None or result.preferred_read_replica is not None:
-            return False
-        size += len(result.records)
-    return size < params.min_bytes
+    return bool(found.entries) and not found.refused and may_wait(found.params, results)
 
 
 def answer(ctx: BrokerContext, found: FetchPlan, results: Sequence[FetchResult]) -> FetchAnswer:
     """Everything in a full response; in an incremental one only what the client does not know yet."""
+    return FetchAnswer(found.error, found.session_id, answer_some(ctx, found, found.asked, iter(results)))
+
+
+def answer_some(
+    ctx: BrokerContext, found: FetchPlan, asked: Sequence[SessionPartition], read: Iterator[FetchResult]
+) -> list[FetchedItem]:
+    """Of an answer that is made in parts: the items of the next partitions."""
     session = found.session
     items: list[FetchedItem] = []
-    read = iter(results)
-    for partition in found.asked:
+    for partition in asked:
         result = found.refused.get(partition.key)
         if result is None:
             result = next(read)
@@ -187,7 +201,7 @@ def answer(ctx: BrokerContext, found: FetchPlan, results: Sequence[FetchResult])
             )
         if tell or found.full or result.preferred_read_replica is not None:
             items.append(FetchedItem(partition.key, result))
-    return FetchAnswer(found.error, NO_SESSION if session is None else session.session_id, items)
+    return items
 
 
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -197,15 +211,4 @@ def _with_hint(ctx: BrokerContext, result: FetchResult) -> FetchResult:
     known = ctx.metadata.leader_of(*result.tp)
     if known is None:
         return result
-    return FetchResult(
-        tp=result.tp,
-        error=result.error,
-        hw=result.hw,
-        last_stable_offset=result.last_stable_offset,
-        log_start_offset=result.log_start_offset,
-        records=result.records,
-        aborted=result.aborted,
-        diverging=result.diverging,
-        leader=LeaderHint(leader_id=known[0], leader_epoch=known[1]),
-        preferred_read_replica=result.preferred_read_replica,
-    )
+    return replace(result, leader=LeaderHint(leader_id=known[0], leader_epoch=known[1]))

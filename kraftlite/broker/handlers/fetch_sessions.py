@@ -17,6 +17,8 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 120_000
+SESSION_PARTITIONS: Final = 500_000
+"""Partitions in all sessions of a broker together: about 200 MiB. Kafka bounds the sessions alone."""
 
 
 class SessionKey(NamedTuple):
@@ -90,10 +92,13 @@ class FetchSession:
 
 class FetchSessionCache:
     """At most `slots` sessions. A full cache gives a slot to a new session only in place of one unused for 2 minutes, or of a
-    smaller one that has existed for as long; otherwise the client gets session id 0 and goes on with full fetches."""
+    smaller one that has existed for as long; otherwise the client gets session id 0 and goes on with full fetches. So it does
+    when all sessions together would have more than `most_partitions`; one that would grow beyond is closed."""
 
-    def __init__(self, slots: int, entropy: random.Random) -> None:
+    def __init__(self, slots: int, entropy: random.Random, *, most_partitions: int = SESSION_PARTITIONS) -> None:
         self._slots = slots
+        self._most_partitions = most_partitions
+        self._partitions = 0
         self._entropy = entropy
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
@@ -105,20 +110,26 @@ class FetchSessionCache:
         return iter(self._sessions.values())
 
     def partition_count(self) -> int:
-        return sum(len(session.partitions) for session in self)
+        return self._partitions
 
     def create(self, partitions: Sequence[SessionPartition], *, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
             return None
+        while self._partitions + len(partitions) > self._most_partitions:
+            if len(partitions) > self._most_partitions or not self._evict(len(partitions), now_ms):
+                return None
         session_id = self._entropy.randint(1, MAX_INT32)
         while session_id in self._sessions:
             session_id = self._entropy.randint(1, MAX_INT32)
         session = FetchSession(session_id, uses_topic_ids, now_ms, partitions)
         self._sessions[session_id] = session
+        self._partitions += len(session.partitions)
         return session
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
 
     def resume(
         self,
@@ -138,7 +149,12 @@ class FetchSessionCache:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"fetch session {session_id} expects epoch {session.epoch}")
         if session.uses_topic_ids != uses_topic_ids:
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes topic ids and names")
+        before = len(session.partitions)
         session.update(wanted, forgotten)
+        self._partitions += len(session.partitions) - before
+        if self._partitions > self._most_partitions and len(session.partitions) > before:
+            self._remove(session)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no room for {len(wanted)} partitions more in fetch sessions")
         if not session.partitions:
             self.close(session_id)
             return None

@@ -28,7 +28,7 @@ class ConsistentReads(ReplicaChecker):
             return
         truths = [truth for truth in self.facts.truths.values() if truth.tp == request.tp]
         where = f"{request.tp} at node {target}"
-        for header, raw in iter_batches(response.records):
+        for header, raw in iter_batches(bytes(response.records)):
             batch = Batch.of(header)
             if batch.next_offset > response.hw:
                 self.fail(f"{where}: {batch} was given to a consumer with the HW {response.hw}")

@@ -12,7 +12,7 @@ from kraftlite.model.errors import Fault
 from kraftlite.model.limits import KIB
 from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.frames import Buffer, Connection, ResponseSlot
+from kraftlite.wire.frames import Connection, Part, ResponseSlot
 from kraftlite.wire.primitives import response_head
 
 T = TypeVar("T")
@@ -24,6 +24,8 @@ OFF_LOOP_BYTES: Final = 8 * KIB
 OFF_LOOP_ITEMS: Final = 400
 """A response of more entries and values of lists than this is encoded off the loop."""
 STACK_FRAMES: Final = 30
+COLD_ANSWER_NS: Final = 500_000
+"""About what the answer of a cold API uses of the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +82,16 @@ class Call:
         """Whether decoding it here and now could take too long: then `large` does it."""
         return len(self.frame) > AT_ONCE_BYTES
 
-    def send(self, parts: Sequence[Buffer]) -> None:
+    def send(self, parts: Sequence[Part]) -> None:
         self.slot.send(parts)
 
     def send_body(self, body: bytes) -> None:
         """Send a response body behind its header."""
         self.slot.send((response_head(self.correlation_id, len(body), self.version >= self.api.flexible_from), body))
 
-    def spawn(self, answering: Callable[[], Awaitable[None]], name: str) -> None:
+    def spawn(self, answering: Callable[[], Awaitable[None]], name: str, *, will_use_ns: int = 0) -> None:
         """Answer from a task of the connection. What goes wrong in it costs this request, unless it is a fault."""
-        self.connection.own(self.ctx.ports.tasks.spawn(self._answer_guarded(answering), name=name))
+        self.connection.own(self.ctx.ports.tasks.spawn(self._answer_guarded(answering), name=name), will_use_ns=will_use_ns)
 
     async def _answer_guarded(self, answering: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -194,11 +196,11 @@ def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, 
     def handle(call: Call) -> None:
         if call.is_large:
             call.connection.lease_frame()
-            call.spawn(lambda: call.leased(parse, waits=waits, then=lambda it: _answer(call, it, adapt)), f"kafka-{name}")
+            call.spawn(lambda: call.leased(parse, waits=waits, then=lambda it: _answer(call, it, adapt)), f"kafka-{name}", will_use_ns=COLD_ANSWER_NS)
             return
         request = parse(call.frame, call.pos, call.version)
         call.frame = memoryview(b"")
-        call.spawn(lambda: _answer(call, request, adapt), f"kafka-{name}")
+        call.spawn(lambda: _answer(call, request, adapt), f"kafka-{name}", will_use_ns=COLD_ANSWER_NS)
 
     return Api(key=key, name=name, min_version=versions[0], max_version=versions[1], flexible_from=flexible_from, handle=handle)
 

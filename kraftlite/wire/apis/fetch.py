@@ -1,13 +1,33 @@
-"""Fetch on the wire: answered at once where possible, from a task of its connection when it must wait. Source: CP-18 to CP-21."""
+"""Fetch on the wire: answered at once where possible, in a turn of its connection when it must wait, and step by step from a task
+of its connection when it is about thousands of partitions.
+
+Source: CP-18 to CP-21.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TypeVar
 
-from kraftlite.broker.handlers.fetch import FetchAnswer, FetchCall, FetchedItem, FetchPlan, answer, must_wait, plan
+from kraftlite.broker.handlers.context import MOST_WAITING_PARTITIONS
+from kraftlite.broker.handlers.fetch import (
+    FetchAnswer,
+    FetchCall,
+    FetchedItem,
+    FetchPlan,
+    answer,
+    answer_some,
+    begin,
+    must_wait,
+    resolve,
+)
 from kraftlite.broker.handlers.fetch_sessions import SessionKey, SessionPartition
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import KIB
+from kraftlite.replication.api import FetchResult
+from kraftlite.replication.consume import FetchRoom
 from kraftlite.wire.apis.call import Api, Call
 from kraftlite.wire.apis.produce import hint
 from kraftlite.wire.fetch_codec import (
@@ -28,45 +48,131 @@ READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 FOLLOWER_FETCH_FROM = 11
 FETCH_ZSTD_FROM = 10
-PARSED_AT_ONCE_BYTES = 32 * KIB
-"""A thousand partitions, in 2 ms."""
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+LARGE_FRAME_BYTES = 32 * KIB
+"""About a thousand partitions: a request of this size is decoded beside the loop."""
+LARGE_FETCH_PARTITIONS = 1_000
+STEP_PARTITIONS = 250
+"""What of a large fetch is worked on before others have their turn: some milliseconds."""
 
 
 def _handle(call: Call) -> None:
-    if len(call.frame) > PARSED_AT_ONCE_BYTES:
+    if len(call.frame) > LARGE_FRAME_BYTES:
         call.connection.lease_frame()
-        call.spawn(lambda: call.leased(parse_fetch, waits=True, then=lambda it: _later(call, it)), "kafka-large-fetch")
+
+        def parse(frame: memoryview, pos: int, version: int) -> FetchCall:
+            return _domain(call, parse_fetch(frame, pos, version))
+
+        call.spawn(lambda: call.leased(parse, waits=True, then=lambda it: _large(call, it, begin(call.ctx, it))), "kafka-fetch")
         return
-    request = parse_fetch(call.frame, call.pos, call.version)
+    asked = _domain(call, parse_fetch(call.frame, call.pos, call.version))
     call.frame = memoryview(b"")
-    waiting = _begin(call, request)
-    if waiting is not None:
-        call.spawn(lambda: _wait(call, waiting), "kafka-fetch")
-
-
-async def _later(call: Call, request: FetchRequest) -> None:
-    waiting = _begin(call, request)
-    if waiting is not None:
-        await _wait(call, waiting)
-
-
-def _begin(call: Call, request: FetchRequest) -> FetchPlan | None:
-    """Answer what can be answered now; returns what must wait."""
-    found = plan(call.ctx, _domain(call, request))
-    if found.entries and request.isolation_level not in ISOLATION_LEVELS:
-        _refuse(call, request)
-        return None
+    found = begin(call.ctx, asked)
+    if len(found.asked) > LARGE_FETCH_PARTITIONS:
+        call.spawn(lambda: _large(call, asked, found), "kafka-fetch")
+        return
+    resolve(call.ctx, asked, found, found.asked)
+    if found.entries and asked.isolation_level not in ISOLATION_LEVELS:
+        _refuse(call, asked)
+        return
     results = call.ctx.replicas.fetch_now(found.params, found.entries) if found.entries else []
     if must_wait(found, results):
-        return found
-    _send(call, answer(call.ctx, found, results))
-    return None
+        _wait(call, found)
+    else:
+        _send(call, answer(call.ctx, found, results))
 
 
-async def _wait(call: Call, found: FetchPlan) -> None:
-    results = await call.ctx.replicas.fetch(found.params, found.entries)
-    _send(call, answer(call.ctx, found, results))
+def _wait(call: Call, found: FetchPlan) -> None:
+    """Answered in a turn of the connection, once there is enough or the time is over."""
+    replicas, connection = call.ctx.replicas, call.connection
+
+    def look() -> None:
+        results = replicas.fetch_now(found.params, found.entries)
+        if not wait.expired and must_wait(found, results):
+            wait.watch(found.entries)
+            return
+        wait.cancel()
+        _send(call, answer(call.ctx, found, results))
+
+    wait = replicas.fetch_wait(found.params, lambda: connection.soon(call.guarded(look)))
+    connection.own(wait)
+    wait.watch(found.entries)
+
+
+async def _large(call: Call, asked: FetchCall, found: FetchPlan) -> None:
+    """Step by step, with turns of the others between the steps."""
+    ctx, gate = call.ctx, call.ctx.large_fetches
+    async with gate.turn:
+        for step in _steps(found.asked):
+            resolve(ctx, asked, found, step)
+            await asyncio.sleep(0)
+        if found.entries and asked.isolation_level not in ISOLATION_LEVELS:
+            _refuse(call, asked)
+            return
+        results = await _read_large(call, found)
+    if must_wait(found, results) and gate.waiting_partitions + len(found.entries) <= MOST_WAITING_PARTITIONS:
+        gate.waiting_partitions += len(found.entries)
+        try:
+            results = await _wait_large(call, found, results)
+        finally:
+            gate.waiting_partitions -= len(found.entries)
+    async with gate.turn:
+        await _send_large(call, found, results)
+
+
+async def _read_large(call: Call, found: FetchPlan) -> list[FetchResult]:
+    room = FetchRoom(found.params)
+    results: list[FetchResult] = []
+    for step in _steps(found.entries):
+        results += call.ctx.replicas.fetch_some(room, step)
+        await asyncio.sleep(0)
+    return results
+
+
+async def _wait_large(call: Call, found: FetchPlan, results: list[FetchResult]) -> list[FetchResult]:
+    woken = asyncio.Event()
+    wait = call.ctx.replicas.fetch_wait(found.params, woken.set)
+    try:
+        while not wait.expired and must_wait(found, results):
+            woken.clear()
+            for step in _steps(found.entries):
+                wait.watch(step)
+                await asyncio.sleep(0)
+            await woken.wait()
+            async with call.ctx.large_fetches.turn:
+                results = await _read_large(call, found)
+    finally:
+        wait.cancel()
+    return results
+
+
+async def _send_large(call: Call, found: FetchPlan, results: list[FetchResult]) -> None:
+    read = iter(results)
+    items: list[FetchedItem] = []
+    for step in _steps(found.asked):
+        items += answer_some(call.ctx, found, step, read)
+        await asyncio.sleep(0)
+    nodes: dict[int, Node] = {}
+    topics: list[FetchedTopic] = []
+    for some in _steps(items):
+        _topics(call, some, nodes, topics)
+        await asyncio.sleep(0)
+    call.send(
+        await call.ctx.off_loop.run(
+            len(items),
+            lambda: encode_fetch(
+                call.correlation_id, call.version, topics, error=found.error, session_id=found.session_id, nodes=nodes.values()
+            ),
+        )
+    )
+
+
+T = TypeVar("T")
+
+
+def _steps(things: list[T]) -> Iterator[list[T]]:
+    return (things[at : at + STEP_PARTITIONS] for at in range(0, len(things), STEP_PARTITIONS))
 
 
 def _domain(call: Call, request: FetchRequest) -> FetchCall:
@@ -75,6 +181,7 @@ def _domain(call: Call, request: FetchRequest) -> FetchCall:
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
+        isolation_level=request.isolation_level,
         read_committed=request.isolation_level == READ_COMMITTED,
         session_id=request.session_id,
         session_epoch=request.session_epoch,
@@ -99,33 +206,20 @@ def _domain(call: Call, request: FetchRequest) -> FetchCall:
     )
 
 
-def _refuse(call: Call, request: FetchRequest) -> None:
+def _refuse(call: Call, asked: FetchCall) -> None:
     """What Kafka answers to a request that makes no sense to it."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
-    topics = [
-        FetchedTopic(
-            topic.name,
-            topic.topic_id,
-            [FetchedPartition(it.partition, error, -1, -1, -1, None, -1, b"", None, None) for it in topic.partitions],
-        )
-        for topic in request.topics
-    ]
+    topics: list[FetchedTopic] = []
+    for (name, topic_id), found in groupby(asked.partitions, key=lambda it: (it.key.name, it.key.topic_id)):
+        partitions = [FetchedPartition(it.key.partition, error, -1, -1, -1, None, -1, b"", None, None) for it in found]
+        topics.append(FetchedTopic(name, topic_id, partitions))
     call.send(encode_fetch(call.correlation_id, call.version, topics, error=error, session_id=0, nodes=()))
 
 
 def _send(call: Call, found: FetchAnswer) -> None:
-    hints = call.version >= FETCH_LEADER_HINTS
     nodes: dict[int, Node] = {}
     topics: list[FetchedTopic] = []
-    partitions: list[FetchedPartition] = []
-    current: tuple[object, object] | None = None
-    for item in found.items:
-        key = item.key
-        if current is None or current != (key.name, key.topic_id):
-            current = (key.name, key.topic_id)
-            partitions = []
-            topics.append(FetchedTopic(key.name, key.topic_id, partitions))
-        partitions.append(_partition(call, item, nodes if hints else None))
+    _topics(call, found.items, nodes, topics)
     call.send(
         encode_fetch(
             call.correlation_id,
@@ -136,6 +230,16 @@ def _send(call: Call, found: FetchAnswer) -> None:
             nodes=nodes.values(),
         )
     )
+
+
+def _topics(call: Call, items: Sequence[FetchedItem], nodes: dict[int, Node], topics: list[FetchedTopic]) -> None:
+    """Append the next items to `topics`, and to `nodes` those that they hint at."""
+    hints = nodes if call.version >= FETCH_LEADER_HINTS else None
+    for item in items:
+        key = item.key
+        if not topics or (topics[-1].name, topics[-1].topic_id) != (key.name, key.topic_id):
+            topics.append(FetchedTopic(key.name, key.topic_id, []))
+        topics[-1].partitions.append(_partition(call, item, hints))
 
 
 def _partition(call: Call, item: FetchedItem, nodes: dict[int, Node] | None) -> FetchedPartition:

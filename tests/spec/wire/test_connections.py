@@ -164,8 +164,11 @@ async def test_cp_02_a_huge_announced_frame_costs_nothing_until_its_bytes_come()
         client.send_bytes(struct.pack(">i", 100 * 1024 * 1024) + b"\x00")
         await until(lambda: h.listener.connection_count == 1)
         connection = next(iter(h.listener._connections))
-        await until(lambda: connection._frame_bytes > 0)
-        assert len(connection._buffer) <= 2 * 1024 * 1024
+        await until(lambda: connection.received == 5)
+        assert connection._in.capacity == 16 * 1024
+        client.send_bytes(b"\x00" * 100_000)
+        await until(lambda: connection.received == 100_005)
+        assert connection._in.capacity <= 256 * 1024, "twice what has come"
 
 
 @pytest.mark.parametrize("version", [5, 99, -1, 32767])
@@ -420,7 +423,7 @@ async def test_a_slow_reader_stops_being_served_until_it_reads() -> None:
             "topics": [{"topic": "big", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2_000_000}]}],
         }
         sent = [client.send(1, 11, fetch | {"rack_id": ""}) for _ in range(60)]
-        await until(lambda: len(h.replicas.fetches) > 8)
+        await until(lambda: len(h.replicas.fetches) > 0)
         served = -1
         while served != len(h.replicas.fetches):
             served = len(h.replicas.fetches)
@@ -444,9 +447,9 @@ async def test_answers_that_wait_for_an_earlier_one_stop_what_comes_behind_them(
 
         first = ask("events", 60_000)
         sent = [ask("big", 0) for _ in range(60)]
-        await until(lambda: len(h.replicas.fetches) > 8)
+        await until(lambda: len(h.replicas.fetches) > 1)
         await asyncio.sleep(0.1)
-        assert len(h.replicas.fetches) < 20, "8 MiB of them are enough"
+        assert len(h.replicas.fetches) < 5, "1 MiB of them is enough"
         other = await h.client()
         await other.call(0, 9, produce_values(b"x"))
         await client.receive(1, 11, first)
@@ -493,7 +496,7 @@ async def test_idle_connections_give_their_buffer_back() -> None:
         client = await h.client()
         await client.call(0, 9, produce_values(b"z" * 1_000_000, topic="big"))
         connection = next(iter(h.listener._connections))
-        assert len(connection._buffer) > 1_000_000
+        assert connection._in.capacity > 1_000_000
         h.clock.advance(20_000)
-        assert len(connection._buffer) == 16 * 1024
+        assert connection._in.capacity == 16 * 1024
         await client.call(0, 9, produce_values(b"z" * 1_000_000, topic="big"))

@@ -76,7 +76,7 @@ def test_cp_18_a_slow_reader_gets_all_of_a_large_fetch_on_uvloop() -> None:
             for at in range(5):
                 await client.call(0, 9, produce(bytes([at]) * 1_000_000))
             sent = [client.send(1, 11, FETCH) for _ in range(10)]
-            await until(lambda: len(h.replicas.fetches) > 1)
+            await until(lambda: len(h.replicas.fetches) > 0)
             for correlation_id in sent:
                 answer = await client.receive(1, 11, correlation_id)
                 records = answer.responses[0].partitions[0].records

@@ -6,9 +6,13 @@ import asyncio
 import struct
 
 from kraftlite.wire.frames import Connection, ConnectionLimits
+from kraftlite.wire.share import NodeShare
 
 
 class Owner:
+    def __init__(self) -> None:
+        self.share = NodeShare(self.now_ms)
+
     def opened(self, connection: Connection) -> bool:
         return True
 

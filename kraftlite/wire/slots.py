@@ -1,0 +1,92 @@
+"""What a connection is made with, and the places of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kraftlite.log.stored import StoredRecords
+from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION
+from kraftlite.wire.outbound import Part, memory_of
+from kraftlite.wire.share import NodeShare
+
+if TYPE_CHECKING:
+    from kraftlite.wire.frames import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    max_request_bytes: int
+    max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
+
+
+class Owned(Protocol):
+    """What ends with its connection."""
+
+    def cancel(self) -> object: ...
+
+    def done(self) -> bool: ...
+
+
+class RequestHandler(Protocol):
+    """Who answers the requests of a connection."""
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        """One request, without its size prefix. Raises ProtocolViolation to have the connection closed. Must not keep `frame`."""
+        ...
+
+
+class ConnectionOwner(Protocol):
+    """Who holds the connections of a listener."""
+
+    def opened(self, connection: Connection) -> bool:
+        """False: one connection too many, it is closed at once."""
+        ...
+
+    def closed(self, connection: Connection, reason: str | None) -> None:
+        """`reason` is None when the peer went or the node is stopping."""
+        ...
+
+    def now_ms(self) -> int: ...
+
+    @property
+    def share(self) -> NodeShare:
+        """What its connections share with all others of the node."""
+        ...
+
+
+class ResponseSlot:
+    """The place of one response in the order of its connection. Filled once: `send`, `skip`, or `fail`."""
+
+    __slots__ = ("_connection", "done", "parts", "size", "stored")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.parts: Sequence[Part] | None = None
+        self.done = False
+        self.size = 0
+        """Bytes of the answer that are in memory."""
+        self.stored = False
+        """Whether some of it is still in files."""
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """The whole frame, size prefix included. The parts must not change afterwards. Ignored when the connection has gone."""
+        self.parts = parts
+        self.done = True
+        if len(parts) == 1:
+            self.size = len(parts[0])  # records never come alone
+        else:
+            self.size = memory_of(parts)
+            self.stored = any(isinstance(part, StoredRecords) for part in parts)
+        self._connection.slot_filled(self.size)
+
+    def skip(self) -> None:
+        """The request has no response (RP-01)."""
+        self.done = True
+        self._connection.slot_filled(0)
+
+    def fail(self, reason: str) -> None:
+        """The request cannot be answered: close the connection."""
+        self.done = True
+        self._connection.fail(reason)

@@ -1,0 +1,93 @@
+"""When a client's fetch has enough (CP-18). Kafka's DelayedFetch counts what is readable up to a partition's maximum."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kraftlite.log.config import LogConfig
+from kraftlite.log.stored import StoredRecords
+from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult
+from kraftlite.replication.consume import may_wait
+from tests.harness.replication_cluster import TP
+from tests.harness.replication_loop import LoopCluster
+
+
+def entry(most: int, offset: int = 0) -> FetchEntry:
+    return FetchEntry(
+        tp=TP, topic_id=None, fetch_offset=offset, current_leader_epoch=None, last_fetched_epoch=None, max_bytes=most
+    )
+
+
+def params(least: int, most: int = 50_000_000) -> FetchParams:
+    return FetchParams(max_wait_ms=60_000, min_bytes=least, max_bytes=most)
+
+
+async def fetched(c: LoopCluster, wanted: FetchParams, asked: FetchEntry) -> FetchResult:
+    (result,) = await asyncio.wait_for(c[1].manager.fetch(wanted, [asked]), 5)
+    return result
+
+
+async def written(c: LoopCluster, count: int) -> None:
+    for _ in range(count):
+        done = c[1].produce(["v" * 1_000], acks=-1)
+        await c.until(lambda done=done: bool(done), within_ms=10)
+
+
+async def test_an_answer_that_the_partitions_maximum_has_cut_is_enough() -> None:
+    """As it was, this waited for `fetch.max.wait.ms`: whole batches are a little less than the maximum, and no more can come."""
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        await written(c, 20)
+        result = await fetched(c, params(10_000), entry(10_000))
+        assert 0 < len(result.records) < 10_000
+
+
+async def test_an_answer_that_the_maximum_of_all_has_cut_is_enough() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        await written(c, 20)
+        result = await fetched(c, params(10_000, 10_000), entry(1_000_000))
+        assert 0 < len(result.records) < 10_000
+
+
+async def test_less_than_the_minimum_waits_though_the_maximum_is_greater() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        await written(c, 5)
+        waiting = asyncio.get_running_loop().create_task(c[1].manager.fetch(params(10_000), [entry(1_000_000)]))
+        await c.settle()
+        assert not waiting.done()
+        await written(c, 6)
+        await c.until(waiting.done, within_ms=10)
+        assert len(waiting.result()[0].records) > 10_000
+
+
+async def test_a_maximum_below_the_minimum_waits_as_in_kafka() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        await written(c, 5)
+        assert may_wait(params(10_000), c[1].manager.fetch_now(params(10_000), [entry(2_000)]))
+
+
+async def test_the_end_of_a_segment_is_enough() -> None:
+    async with LoopCluster(log_config=LogConfig(segment_bytes=4_000)) as c:
+        c.create()
+        await c.settle()
+        await written(c, 10)
+        result = await fetched(c, params(9_000), entry(1_000_000))
+        assert 0 < len(result.records) < 4_000
+
+
+async def test_records_beyond_64_kib_stay_in_their_file_until_they_are_wanted() -> None:
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        await written(c, 100)
+        (small,) = c[1].manager.fetch_now(params(1, 50_000), [entry(1 << 20)])
+        (large,) = c[1].manager.fetch_now(params(1), [entry(1 << 20)])
+        assert isinstance(small.records, bytes) and isinstance(large.records, StoredRecords)
+        assert bytes(large.records).startswith(small.records)
