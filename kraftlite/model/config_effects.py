@@ -142,11 +142,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         "max.connection.creation.rate max.connections.per.ip.overrides",
     ),
     (
-        "Memory of requests",
-        "this limit is not applied; remove it",
-        "queued.max.request.bytes",
-    ),
-    (
         "Tiered storage",
         "there is no tiered storage; remove it",
         """
@@ -257,7 +252,7 @@ _NONE: Final[tuple[tuple[str, str, str], ...]] = (
         "Buffers and queues of Kafka's own",
         "there are no such buffers, the system's or gRPC's are used",
         """
-        queued.max.requests socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size
+        queued.max.requests socket.listen.backlog.size
         replica.socket.receive.buffer.bytes log.cleaner.io.buffer.size producer.purgatory.purge.interval.requests=1000
         fetch.purgatory.purge.interval.requests=1000 delete.records.purgatory.purge.interval.requests=1
         share.fetch.purgatory.purge.interval.requests=1000 group.coordinator.append.linger.ms=-1
