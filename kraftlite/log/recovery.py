@@ -9,9 +9,10 @@ Source: LG-19, LG-26 to LG-30; RP-28.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kraftlite.log import checkpoints, producer_snapshots
@@ -21,6 +22,7 @@ from kraftlite.log.config import LogConfig
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.producers import ProducerState
+from kraftlite.log.promises import LogDamaged, Promise, base_of, bases_of, check_names
 from kraftlite.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -33,9 +35,10 @@ from kraftlite.log.segment import (
 from kraftlite.log.segments import SegmentList
 from kraftlite.log.validation import marker_of
 from kraftlite.model.errors import ApiError
+from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Tracer
-from kraftlite.runtime.trace.log import IndexRebuilt, LogDoubted, LogRecovered, ProducerStateReloaded
+from kraftlite.runtime.trace.log import EpochsCollected, IndexRebuilt, LogDoubted, LogRecovered, ProducerStateReloaded
 
 RECALL_BYTES: Final = (256 << 10, 1 << 20, 4 << 20)
 RECALL_BATCHES: Final = 200
@@ -54,6 +57,8 @@ class LoadedLog:
     epochs_filed: bool
     """There is a file that holds epochs."""
     producers: ProducerState
+    deleted: tuple[str, ...] = ()
+    """Files of segments that were deleted before, and are to be unlinked when that was stated."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +74,9 @@ class Loader:
     tracer: Tracer
     max_epoch: int | None = None
     """No batch is of a later leader epoch; None: not known."""
+    promise: Promise | None = None
+    """What the log must hold; None: nobody promises anything, and what is damaged is cut off."""
+    _must_reach: int = field(default=0, init=False)
 
     def create(self, log_start_offset: int) -> LoadedLog:
         """The log of a directory in which nothing is yet. Touches no file."""
@@ -85,14 +93,24 @@ class Loader:
         )
 
     def load(self, *, log_start_offset: int, recovery_point: int, clean: bool) -> LoadedLog:
-        """Raises OSError."""
-        remove_leftovers(self.disk, self.directory)
+        """Raises OSError; LogDamaged when the files contradict the promise."""
+        stated, deleting = None, False
+        if self.promise is not None:
+            names = self.disk.listdir(self.directory)
+            deleting = check_names(self.promise, self.directory, names, recovery_point)
+            stated = self.promise.stated
+            if stated is not None:
+                log_start_offset, recovery_point = stated.start, stated.end
+            elif recovery_point == 0 and not bases_of(names):
+                log_start_offset = 0  # of an older topic of this name
+        deleted = remove_leftovers(self.disk, self.directory, keep_deleted=deleting)
         segments = self._find_segments(log_start_offset)
-        epochs, trusted = self._load_epochs()
+        epochs, trusted = self._load_epochs(segments, log_start_offset, clean)
         # At a boundary the segment before it counts as unflushed: its indexes may not have been part of the last flush.
         first = len(segments) if clean else segments.index_of(max(recovery_point - 1, 0))
         flushed = recovery_point
-        doubt = self._doubt(segments, first, recovery_point)
+        self._must_reach = 0 if self.promise is None else self.promise.end(recovery_point, segments.active.base_offset)
+        doubt = self._doubt(segments, first, recovery_point, ends_there=clean and stated is not None)
         if doubt is not None:
             # What was said to be good is not: nothing said about the segments from there on counts.
             first, reason = doubt
@@ -100,8 +118,10 @@ class Loader:
             self.tracer.emit(LogDoubted(tp=self.tp, base_offset=segments[first].base_offset, reason=reason))
         first_checked = None if clean else segments[first].base_offset
         if not trusted:
-            collect_epochs(segments, epochs, below=first_checked)
+            collect_epochs(segments, epochs, below=first_checked, max_epoch=self.max_epoch)
         leo = self._trust(segments) if clean else self._recover(segments, epochs, first, recovery_point, flushed)
+        if self.promise is not None:
+            leo = self._check_end(segments, leo, log_start_offset, recovery_point)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         if leo < log_start_offset:
             self._restart(segments, log_start_offset)
@@ -131,21 +151,42 @@ class Loader:
             epochs=epochs,
             epochs_filed=trusted,
             producers=producers,
+            deleted=deleted,
         )
+
+    def _check_end(self, segments: SegmentList, leo: int, log_start_offset: int, recovery_point: int) -> int:
+        """Whether the log reaches as far as was promised; where it ends. Raises LogDamaged."""
+        promise, last = self.promise, segments.active
+        assert promise is not None
+        promise.check_end(leo, self._must_reach, f"{last.path} ends at offset {leo}")
+        stated = promise.stated
+        if promise.accept_loss:
+            end = max(leo, log_start_offset if stated is None else max(stated.start, stated.end), recovery_point)
+            if end > leo and last.size > 0:  # an offset that was given once is not given again
+                segments.add(self._create(end))
+            elif end > leo:
+                last.unlink()
+                segments.replace_active(self._create(end))
+            return end
+        if stated is None and leo < log_start_offset and segments.size_bytes:
+            raise LogDamaged(
+                f"{self.directory} ends at offset {leo}, though {checkpoints.LOG_START_CHECKPOINT} says that it begins at "
+                f"{log_start_offset}: one of them is wrong"
+            )
+        return leo
 
     def _find_segments(self, log_start_offset: int) -> SegmentList:
         """All segments of the directory; a new one at `log_start_offset` when there is none. Indexes without a log go."""
-        bases = set()
-        for name in self.disk.listdir(self.directory):
-            if name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdecimal():
-                bases.add(int(name[: -len(LOG_SUFFIX)]))
-        for name in self.disk.listdir(self.directory):
-            stem, dot, suffix = name.partition(".")
-            if dot + suffix in SEGMENT_SUFFIXES and stem.isdecimal() and int(stem) not in bases:
+        names = self.disk.listdir(self.directory)
+        bases = bases_of(names)
+        for name in names:
+            _, dot, suffix = name.partition(".")
+            base = base_of(name, dot + suffix) if dot + suffix in SEGMENT_SUFFIXES else None
+            if base is not None and base not in bases:
                 self.disk.unlink(f"{self.directory}/{name}")
         if not bases:
             return SegmentList(self._create(log_start_offset, deferred=True))
-        loaded = [self._load_segment(base) for base in sorted(bases)]
+        loaded = [self._load_segment(base) for base in bases]
         segments = SegmentList(loaded[0])
         for segment in loaded[1:]:
             segments.add(segment)
@@ -169,15 +210,50 @@ class Loader:
             self.disk, self.directory, base, self.config, size=size, created_ms=self.wall_ms, jitter_ms=self.jitter()
         )
 
-    def _load_epochs(self) -> tuple[LeaderEpochCache, bool]:
-        """The cache, and whether the file could be used. It can be collected again from the batches."""
+    def _load_epochs(self, segments: SegmentList, log_start_offset: int, clean: bool) -> tuple[LeaderEpochCache, bool]:
+        """The cache, and whether the file could be used. It can be collected again from the batches.
+
+        A file that knows of a later epoch than there ever was, or of another one for the first batch of a segment or the last
+        of all, is not used: its replica could never lead, or would be truncated at the wrong place.
+        """
         path = f"{self.directory}/{checkpoints.LEADER_EPOCH_CHECKPOINT}"
         try:
-            return LeaderEpochCache(checkpoints.parse_epochs(path, self.disk.read_file(path))), True
-        except (FileNotFoundError, checkpoints.MalformedCheckpoint):
+            data = checkpoints.read_bounded(self.disk, path, checkpoints.MAX_SMALL_FILE_BYTES)
+            epochs = LeaderEpochCache(checkpoints.parse_epochs(path, data))
+        except FileNotFoundError:
             return LeaderEpochCache(), False
+        except checkpoints.MalformedCheckpoint as error:
+            self.tracer.emit(EpochsCollected(tp=self.tp, reason=str(error)))
+            return LeaderEpochCache(), False
+        problem = self._wrong_epochs(epochs, segments, log_start_offset, clean)
+        if problem is None:
+            return epochs, True
+        self.tracer.emit(EpochsCollected(tp=self.tp, reason=f"{path}: {problem}"))
+        return LeaderEpochCache(), False
 
-    def _doubt(self, segments: SegmentList, count: int, recovery_point: int) -> tuple[int, str] | None:
+    def _wrong_epochs(
+        self, epochs: LeaderEpochCache, segments: SegmentList, log_start_offset: int, clean: bool
+    ) -> str | None:
+        latest = epochs.latest_epoch
+        if latest is not None and self.max_epoch is not None and latest > self.max_epoch:
+            return f"leader epoch {latest}, though {self.max_epoch} is the latest"
+        headers = [segment.first_header() for segment in segments]
+        if clean:
+            with contextlib.suppress(ApiError):  # a damaged end is somebody else's business
+                headers.append(segments.active.last_header())
+        # What the log start has moved past has no entry; where nothing is promised, the log start is not known here.
+        from_offset = log_start_offset if self.promise is not None else MAX_INT64
+        for header in headers:
+            if header is None or header.partition_leader_epoch < 0:
+                continue
+            said, epoch = epochs.epoch_at(header.base_offset), header.partition_leader_epoch
+            if said != epoch and (said is not None or header.base_offset >= from_offset):
+                return f"leader epoch {said} at offset {header.base_offset}, where the batch is of epoch {epoch}"
+        return None
+
+    def _doubt(
+        self, segments: SegmentList, count: int, recovery_point: int, *, ends_there: bool = False
+    ) -> tuple[int, str] | None:
         """Of the first `count` segments, which were flushed: the first that cannot be what was flushed, and why.
 
         A look at the ends of each, not a scan: time is that of the number of segments, not of their size (LG-27). A bit that
@@ -194,11 +270,17 @@ class Loader:
             end = segment.base_offset if last is None else last.next_offset
             if index + 1 < len(segments):
                 following = segments[index + 1].base_offset
-                if end > following or (end < following and not self.config.compacted):
+                if end > following or (end < following and not self._may_miss(following)):
                     return index, f"{segment.path} ends at offset {end}, the next segment begins at {following}"
             elif end < recovery_point:
                 return index, f"{segment.path} ends at offset {end}, though everything below {recovery_point} was flushed"
+            elif end > recovery_point and ends_there:
+                return index, f"{segment.path} ends at offset {end}, though the log was closed at {recovery_point}"
         return None
+
+    def _may_miss(self, offset: int) -> bool:
+        """Whether there may be a gap right before `offset`."""
+        return self.config.compacted or (self.promise is not None and offset <= self.promise.gaps_below)
 
     # clean
 
@@ -229,11 +311,16 @@ class Loader:
                 scan = segment.scan(expected, self._accept(epochs, expected, flushed))
                 expected, reason = max(scan.next_offset, expected), scan.reason
                 checked += scan.valid_bytes
+                index += 1
                 if reason is not None:
+                    self._check_cut(segment, expected, reason, more_behind=index < len(segments))
                     dropped += total - scan.valid_bytes
                     segment.file.truncate(scan.valid_bytes)
                 segment.write_indexes()
-                index += 1
+                if reason is not None and self._accepts_loss and index < len(segments):
+                    expected, reason = max(expected, segments[index].base_offset), None
+            else:
+                self._check_cut(segment, expected, reason, more_behind=True)
             if reason is not None:
                 while len(segments) > index:
                     dropped += segments.active.size
@@ -258,6 +345,15 @@ class Loader:
             )
         return expected
 
+    @property
+    def _accepts_loss(self) -> bool:
+        return self.promise is not None and self.promise.accept_loss
+
+    def _check_cut(self, segment: Segment, expected: int, reason: str, *, more_behind: bool) -> None:
+        """Before anything is thrown away. Raises LogDamaged when it was promised."""
+        if self.promise is not None:
+            self.promise.check_end(expected, self._must_reach, f"{segment.path}: {reason}", more_behind=more_behind)
+
     def _accept(self, epochs: LeaderEpochCache, expected: int, flushed: int) -> Callable[[BatchHeader], str | None]:
         """What a scan says of each intact batch. Its CRC covers neither base offset nor leader epoch: a bit that flipped there
         shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow.
@@ -265,6 +361,8 @@ class Loader:
         Below `flushed` there may be holes though the topic is not compacted: it may have been once.
         """
         dense, max_epoch, next_offset = not self.config.compacted, self.max_epoch, expected
+        if self.promise is not None:
+            flushed = max(flushed, self.promise.gaps_below)
 
         def accept(header: BatchHeader) -> str | None:
             nonlocal next_offset
@@ -283,7 +381,7 @@ class Loader:
             return None
         if segment.base_offset < expected:
             return f"segment {segment.base_offset} overlaps what ends at {expected}"
-        if self.config.compacted:
+        if self._may_miss(segment.base_offset):
             return None
         return f"segment {segment.base_offset} does not follow offset {expected}"
 
@@ -299,8 +397,8 @@ class Loader:
         self.disk.sync_dir(self.directory)
 
 
-def remove_leftovers(disk: Disk, directory: str) -> None:
-    """Finish what a crash interrupted (LG-29): drop `.deleted` and `.cleaned`, complete `.swap`.
+def remove_leftovers(disk: Disk, directory: str, *, keep_deleted: bool = False) -> tuple[str, ...]:
+    """Finish what a crash interrupted (LG-29): drop `.deleted` and `.cleaned`, complete `.swap`. The `.deleted` that were kept.
 
     A swap whose `.cleaned` mate exists was itself not complete: it is dropped, as is every swap behind such a one.
     """
@@ -308,8 +406,11 @@ def remove_leftovers(disk: Disk, directory: str) -> None:
     cleaned = [int(name[:20]) for name in names if name.endswith(CLEANED_SUFFIX) and name[:20].isdecimal()]
     incomplete_from = min(cleaned, default=None)
     swaps: list[str] = []
+    deleted: list[str] = []
     for name in names:
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+        if keep_deleted and name.endswith(DELETED_SUFFIX):
+            deleted.append(f"{directory}/{name}")
+        elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
             disk.unlink(f"{directory}/{name}")
         elif name.endswith(SWAP_SUFFIX):
             if incomplete_from is not None and name[:20].isdecimal() and int(name[:20]) >= incomplete_from:
@@ -323,6 +424,7 @@ def remove_leftovers(disk: Disk, directory: str) -> None:
         disk.rename(f"{directory}/{name}", f"{directory}/{name[: -len(SWAP_SUFFIX)]}")
     if swaps:
         disk.sync_dir(directory)
+    return tuple(deleted)
 
 
 def _remove_replaced(disk: Disk, directory: str, base: int, swap_path: str) -> None:
@@ -359,14 +461,20 @@ def _note_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> str | None:
     return None
 
 
-def collect_epochs(segments: SegmentList, epochs: LeaderEpochCache, *, below: int | None) -> None:
-    """Collect the cache anew from the batches of all segments (None), or of those with a base offset below `below`."""
+def collect_epochs(
+    segments: SegmentList, epochs: LeaderEpochCache, *, below: int | None, max_epoch: int | None = None
+) -> None:
+    """Collect the cache anew from the batches of all segments (None), or of those with a base offset below `below`.
+
+    A batch of a later epoch than `max_epoch` has a bit that flipped there, which no CRC covers: it says nothing.
+    """
     epochs.clear()
     for segment in segments:
         if below is not None and segment.base_offset >= below:
             return
         for _, header in segment.headers():
-            _note_epoch(epochs, header)
+            if max_epoch is None or header.partition_leader_epoch <= max_epoch:
+                _note_epoch(epochs, header)
 
 
 def reload_producers(
