@@ -268,6 +268,8 @@ class Loader:
             except (ApiError, CorruptIndex) as error:
                 return index, str(error)
             end = segment.base_offset if last is None else last.next_offset
+            if last is not None and self.max_epoch is not None and last.partition_leader_epoch > self.max_epoch:
+                return index, f"{segment.path}: leader epoch {last.partition_leader_epoch}, though {self.max_epoch} is the latest"
             if index + 1 < len(segments):
                 following = segments[index + 1].base_offset
                 if end > following or (end < following and not self._may_miss(following)):
@@ -363,6 +365,9 @@ class Loader:
         dense, max_epoch, next_offset = not self.config.compacted, self.max_epoch, expected
         if self.promise is not None:
             flushed = max(flushed, self.promise.gaps_below)
+            stated = self.promise.stated
+            if self.promise.accept_loss and stated is not None:
+                flushed = stated.end  # behind that there was nothing that could be missing
 
         def accept(header: BatchHeader) -> str | None:
             nonlocal next_offset

@@ -77,7 +77,7 @@ class LogState:
         self._tracer = tracer
         self._wall_ms = wall_ms
         self._new_directory = False
-        self.topic_id = self._claim_directory(topic_id, twin, promised=promise is not None)
+        self.topic_id = self._claim_directory(topic_id, twin, promise)
         loader = Loader(
             disk=disk,
             directory=directory,
@@ -127,7 +127,7 @@ class LogState:
             clean=clean,
         )
 
-    def _claim_directory(self, topic_id: UUID | None, twin: str | None, *, promised: bool) -> UUID | None:
+    def _claim_directory(self, topic_id: UUID | None, twin: str | None, promise: Promise | None) -> UUID | None:
         if topic_id == ZERO_UUID:
             topic_id = None
         if self._disk.stat(self.directory) is None:
@@ -139,8 +139,8 @@ class LogState:
         try:
             found = checkpoints.read_partition_metadata(self._disk, self.directory)
         except checkpoints.MalformedCheckpoint as error:
-            if self._holds_records():
-                if promised:
+            if self._holds_records() and not (promise is not None and promise.accept_loss):
+                if promise is not None:
                     raise LogDamaged(str(error)) from error
                 raise OSError(errno.EIO, str(error), self.directory) from error
             found = None  # torn, because nothing was written that it had to be durable for
