@@ -27,7 +27,13 @@ from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports
-from kraftlite.runtime.trace.broker import LogDirectoryIgnored, LogsLoaded, LossAccepted, StrayLogSetAside
+from kraftlite.runtime.trace.broker import (
+    CheckpointUnreadable,
+    LogDirectoryIgnored,
+    LogsLoaded,
+    LossAccepted,
+    StrayLogSetAside,
+)
 
 IsOurs = Callable[[TopicPartition, UUID], bool]
 """Whether the metadata gives this broker a replica of that partition of that topic (ML-23)."""
@@ -161,6 +167,11 @@ class LogLoader:
         if topic_id is None and expected is not None:
             if accepts:
                 return _Job(tp, expected, path, accept_loss=True)
+            if state.stated((expected, tp.partition)) is not None:
+                # The file is one for all partitions of a topic, where the file system can: with it, all of them would be lost.
+                checkpoints.restore_partition_metadata(disk, path, expected)
+                self._ports.tracer.emit(CheckpointUnreadable(reason=f"{reason}; it was written anew"))
+                return _Job(tp, expected, path)
             if holds_records(disk, path, disk.listdir(path)):
                 # Departs: Kafka takes a directory without the file for a stray one, also where it has the only copy.
                 raise LogDamaged(

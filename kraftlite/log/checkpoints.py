@@ -145,6 +145,16 @@ def write_partition_metadata(disk: Disk, directory: str, topic_id: UUID, *, twin
     replace_file(disk, path, f"version: 0\ntopic_id: {uuid_to_str(topic_id)}".encode())
 
 
+def restore_partition_metadata(disk: Disk, directory: str, topic_id: UUID) -> None:
+    """A file of its own, durably: the one that it had is damaged, and may be that of other partitions, too."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    stat = disk.stat(path)
+    if stat is not None and stat.is_dir:
+        disk.rmtree(path)
+    write_partition_metadata(disk, directory, topic_id)
+    sync_partition_metadata(disk, directory)
+
+
 def sync_partition_metadata(disk: Disk, directory: str) -> None:
     file = disk.open(f"{directory}/{PARTITION_METADATA}")
     try:

@@ -15,8 +15,8 @@ DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
 CLOCK_FAULTS: Final = ("wall-jump",)
 GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
 ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
-SCENE_FAULTS: Final = ("late", "churn", "cut-quorum")
-"""Only drawn as part of a scene."""
+SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage")
+"""Only drawn as part of a scene, or beside all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,9 +115,6 @@ LOSES: dict[str, Damage] = {
     "the directory is a file": file_instead,
     "the directory is empty": lambda disk: (disk.rmtree(HERE), disk.makedirs(HERE)),
     "another topic's id": lambda disk: checkpoints.write_partition_metadata(disk, HERE, PAYMENTS),
-    "partition.metadata garbled": lambda disk: put(disk, f"{HERE}/partition.metadata", b"\xff\x00garbage"),
-    "partition.metadata gone": lambda disk: disk.unlink(f"{HERE}/partition.metadata"),
-    "partition.metadata enormous": lambda disk: put(disk, f"{HERE}/partition.metadata", bytes(2 << 20)),
     "log renamed to no offset": lambda disk: disk.rename(names(disk, ".log")[0], f"{HERE}/0.log"),
     "log renamed beyond int64": lambda disk: disk.rename(names(disk, ".log")[0], f"{HERE}/{'9' * 20}.log"),
 }
@@ -146,6 +143,13 @@ HARMLESS: dict[str, Damage] = {
     "statements garbage": lambda disk: put(disk, f"/d1/{STATEMENTS}", b"\xff\x00\n" * 70),
     "statements flipped": lambda disk: flip(disk, f"/d1/{STATEMENTS}", 20),
     "statements cut": lambda disk: cut(disk, f"/d1/{STATEMENTS}", 0.7),
+    "partition.metadata garbled": lambda disk: put(disk, f"{HERE}/partition.metadata", b"\xff\x00garbage"),
+    "partition.metadata gone": lambda disk: disk.unlink(f"{HERE}/partition.metadata"),
+    "partition.metadata enormous": lambda disk: put(disk, f"{HERE}/partition.metadata", bytes(2 << 20)),
+    "partition.metadata a directory": lambda disk: (
+        disk.unlink(f"{HERE}/partition.metadata"),
+        disk.makedirs(f"{HERE}/partition.metadata"),
+    ),
     "epochs too high": lambda disk: put(disk, f"{HERE}/leader-epoch-checkpoint", b"0\n1\n2147483647 0\n"),
     "epochs beyond int32": lambda disk: put(disk, f"{HERE}/leader-epoch-checkpoint", b"0\n1\n9223372036854775808 0\n"),
     "epochs one too high": lambda disk: put(disk, f"{HERE}/leader-epoch-checkpoint", b"0\n4\n0 0\n1 16\n2 32\n9 40\n"),
@@ -295,6 +299,21 @@ async def test_m2_a_person_can_go_on_with_what_is_left(name: str) -> None:
     logs = again(logs)
     assert await logs.load_assigned(A0, A1, sole=True, leader_epoch=2) == 2, "it was accepted once and for all"
     assert values(opened(logs, A0)) == found
+
+
+@pytest.mark.parametrize("text", [None, b"", b"\xff\xfe", b"version: 0\ntopic_id: x\n"])
+async def test_lg_33_records_of_nobody_are_neither_adopted_nor_deleted(text: bytes | None) -> None:
+    """Neither the file in the directory nor a statement says whose they are."""
+    for sole in (True, False):
+        logs = await filled(clean=True)
+        disk = logs.bed.disk
+        disk.unlink(f"/d1/{STATEMENTS}")
+        disk.unlink(f"{HERE}/partition.metadata") if text is None else put(disk, f"{HERE}/partition.metadata", text)
+        before = [disk.read_file(path) for path in disk.tree("/d1") if path.endswith(".log")]
+        logs = again(logs)
+        assert await logs.load_assigned(A0, A1, sole=sole) == 1
+        assert logs.bed.events("broker.log_refused" if sole else "broker.damaged_log_set_aside")
+        assert sorted(before) == sorted(disk.read_file(path) for path in disk.tree("/d1") if path.endswith(".log"))
 
 
 async def test_h4_what_retention_and_requests_deleted_is_not_missing() -> None:
