@@ -45,7 +45,7 @@ def fails_directory(error: OSError) -> bool:
 
 
 class DamagedLogs:
-    """What becomes of them. `is_sole(tp)`: this broker alone is in the partition's ISR, so nobody else is known to have it all."""
+    """What becomes of them. `is_sole(tp)`: this broker alone is in the partition's ISR: nobody else is known to have it all."""
 
     def __init__(self, ports: Ports, is_sole: Callable[[TopicPartition], bool]) -> None:
         self._ports = ports
@@ -67,10 +67,11 @@ class DamagedLogs:
             self._refuse(state, tp, topic_id, path, f"{reason}; it could not be set aside: {error}")
 
     def _refuse(self, state: LogDirState, tp: TopicPartition, topic_id: UUID, path: str, reason: str) -> None:
+        election = f"kraftlite elect-leaders --election-type unclean --topic {tp.topic} --partition {tp.partition}"
         remedy = (
-            f"put back what is missing and restart the broker; or stop it, have another replica lead with `kraftlite elect-leaders "
-            f"--election-type unclean --topic {tp.topic} --partition {tp.partition}` and start it; or, to go on with what is left, "
-            f"make the file {path}/{ACCEPT_LOSS} and restart it"
+            f"put back what is missing and restart the broker; or, if the partition has other replicas and what they have is "
+            f"enough, stop the broker, run `{election}` and start it; or, to go on with what is left here, make the file "
+            f"{path}/{ACCEPT_LOSS} and restart it"
         )
         state.refused[tp] = RefusedLog(topic_id=topic_id, directory=path, reason=f"{reason}. To go on: {remedy}")
         self._ports.tracer.emit(LogRefused(partition=str(tp), directory=path, reason=reason, remedy=remedy))

@@ -13,8 +13,8 @@ from kraftlite.log import checkpoints
 from kraftlite.log.log import Log
 from kraftlite.log.statements import STATEMENTS, LogKey, Statement, Statements
 from kraftlite.model.ids import METADATA_TOPIC
-from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.limits import MAX_INT32
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Tracer
 from kraftlite.runtime.trace.broker import CheckpointUnreadable
 

@@ -176,7 +176,7 @@ class AppendingLog(LogState):
 
         The segment's name becomes durable with the directory's: from now on it must be there.
         """
-        self._segments.active.make()
+        self._segments.active.file.size()  # there is a file now
         checkpoints.sync_partition_metadata(self._disk, self.directory)
         self._disk.sync_dir(self._parent)
         self._claimed = True

@@ -14,9 +14,9 @@ from kraftlite.log.appends import AppendInfo, AppendingLog, UnexpectedAppend
 from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.log.cleaned import CLEANED_SUFFIX, CleanedSegment
 from kraftlite.log.config import LogConfig
+from kraftlite.log.producer_reload import reload_producers
 from kraftlite.log.promises import Promise
 from kraftlite.log.reads import TimestampOffset
-from kraftlite.log.recovery import reload_producers
 from kraftlite.log.segment import Segment
 from kraftlite.log.state import ActiveProducer, DeletedSegment
 from kraftlite.log.validation import AppendOrigin, RecordsRejected

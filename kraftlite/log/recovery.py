@@ -10,39 +10,29 @@ Source: LG-19, LG-26 to LG-30; RP-28.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from kraftlite.log import checkpoints, producer_snapshots
 from kraftlite.log.batch import BatchHeader
-from kraftlite.log.cleaned import CLEANED_SUFFIX, SWAP_SUFFIX
 from kraftlite.log.config import LogConfig
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.indexes import CorruptIndex
+from kraftlite.log.leftovers import remove_leftovers
+from kraftlite.log.producer_reload import reload_producers
 from kraftlite.log.producers import ProducerState
 from kraftlite.log.promises import LogDamaged, Promise, base_of, bases_of, check_names
 from kraftlite.log.segment import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
     SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
     Segment,
     segment_path,
 )
 from kraftlite.log.segments import SegmentList
-from kraftlite.log.validation import marker_of
 from kraftlite.model.errors import ApiError
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Tracer
-from kraftlite.runtime.trace.log import EpochsCollected, IndexRebuilt, LogDoubted, LogRecovered, ProducerStateReloaded
-
-RECALL_BYTES: Final = (256 << 10, 1 << 20, 4 << 20)
-RECALL_BATCHES: Final = 200
-"""How much of the log's tail is looked through for what a producer snapshot leaves out: more bytes when batches are large."""
+from kraftlite.runtime.trace.log import EpochsCollected, IndexRebuilt, LogDoubted, LogRecovered
 
 
 @dataclass(slots=True, kw_only=True)
@@ -231,13 +221,11 @@ class Loader:
         self.tracer.emit(EpochsCollected(tp=self.tp, reason=f"{path}: {problem}"))
         return LeaderEpochCache(), False
 
-    def _wrong_epochs(
-        self, epochs: LeaderEpochCache, segments: SegmentList, log_start_offset: int, clean: bool
-    ) -> str | None:
+    def _wrong_epochs(self, epochs: LeaderEpochCache, segments: SegmentList, log_start_offset: int, clean: bool) -> str | None:
         latest = epochs.latest_epoch
         if latest is not None and self.max_epoch is not None and latest > self.max_epoch:
             return f"leader epoch {latest}, though {self.max_epoch} is the latest"
-        headers = [segment.first_header() for segment in segments]
+        headers = [segment.first for segment in segments]
         if clean:
             with contextlib.suppress(ApiError):  # a damaged end is somebody else's business
                 headers.append(segments.active.last_header())
@@ -402,59 +390,6 @@ class Loader:
         self.disk.sync_dir(self.directory)
 
 
-def remove_leftovers(disk: Disk, directory: str, *, keep_deleted: bool = False) -> tuple[str, ...]:
-    """Finish what a crash interrupted (LG-29): drop `.deleted` and `.cleaned`, complete `.swap`. The `.deleted` that were kept.
-
-    A swap whose `.cleaned` mate exists was itself not complete: it is dropped, as is every swap behind such a one.
-    """
-    names = disk.listdir(directory)
-    cleaned = [int(name[:20]) for name in names if name.endswith(CLEANED_SUFFIX) and name[:20].isdecimal()]
-    incomplete_from = min(cleaned, default=None)
-    swaps: list[str] = []
-    deleted: list[str] = []
-    for name in names:
-        if keep_deleted and name.endswith(DELETED_SUFFIX):
-            deleted.append(f"{directory}/{name}")
-        elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
-            disk.unlink(f"{directory}/{name}")
-        elif name.endswith(SWAP_SUFFIX):
-            if incomplete_from is not None and name[:20].isdecimal() and int(name[:20]) >= incomplete_from:
-                disk.unlink(f"{directory}/{name}")
-            else:
-                swaps.append(name)
-    for name in swaps:
-        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and name[:20].isdecimal():
-            _remove_replaced(disk, directory, int(name[:20]), f"{directory}/{name}")
-    for name in swaps:
-        disk.rename(f"{directory}/{name}", f"{directory}/{name[: -len(SWAP_SUFFIX)]}")
-    if swaps:
-        disk.sync_dir(directory)
-    return tuple(deleted)
-
-
-def _remove_replaced(disk: Disk, directory: str, base: int, swap_path: str) -> None:
-    """Remove the original segments whose range the swap file covers: [base, its end)."""
-    stat = disk.stat(swap_path)
-    probe = _Probe(disk, directory, base, LogConfig(), created_ms=0)
-    probe.size = stat.size if stat is not None else 0
-    end = base + 1
-    for _, header in probe.headers():
-        end = max(end, header.next_offset)
-    probe.close()
-    for name in disk.listdir(directory):
-        stem, dot, suffix = name.partition(".")
-        if dot + suffix in SEGMENT_SUFFIXES and stem.isdecimal() and base <= int(stem) < end:
-            disk.unlink(f"{directory}/{name}")
-
-
-class _Probe(Segment):
-    """A segment under its `.swap` name, to read its headers."""
-
-    @property
-    def path(self) -> str:
-        return super().path + SWAP_SUFFIX
-
-
 def _note_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> str | None:
     """Leader epochs never decrease within a log: a batch that breaks this is a stale remnant."""
     epoch, latest = header.partition_leader_epoch, epochs.latest_epoch
@@ -466,9 +401,7 @@ def _note_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> str | None:
     return None
 
 
-def collect_epochs(
-    segments: SegmentList, epochs: LeaderEpochCache, *, below: int | None, max_epoch: int | None = None
-) -> None:
+def collect_epochs(segments: SegmentList, epochs: LeaderEpochCache, *, below: int | None, max_epoch: int | None = None) -> None:
     """Collect the cache anew from the batches of all segments (None), or of those with a base offset below `below`.
 
     A batch of a later epoch than `max_epoch` has a bit that flipped there, which no CRC covers: it says nothing.
@@ -480,119 +413,3 @@ def collect_epochs(
         for _, header in segment.headers():
             if max_epoch is None or header.partition_leader_epoch <= max_epoch:
                 _note_epoch(epochs, header)
-
-
-def reload_producers(
-    disk: Disk,
-    directory: str,
-    segments: SegmentList,
-    producers: ProducerState,
-    *,
-    leo: int,
-    trust_below: int,
-    index_from: int | None,
-    expired_before_ms: int,
-    tracer: Tracer,
-    tp: TopicPartition,
-) -> None:
-    """Producer state at `leo`: the newest good snapshot at or below `trust_below`, and the batches behind it.
-
-    Snapshots beyond `trust_below` may tell of data that is gone and are removed. From offset `index_from` on the transaction
-    index is written anew (None: it is trusted).
-    """
-    known = producer_snapshots.list_snapshots(disk, directory)
-    stale = [offset for offset in known if offset > trust_below]
-    if producer_snapshots.delete_snapshots(disk, directory, stale):
-        disk.sync_dir(directory)
-    producers.clear()
-    origin: int | None = None
-    for offset in sorted(set(known) - set(stale), reverse=True):
-        try:
-            entries = producer_snapshots.decode_snapshot(disk.read_file(producer_snapshots.snapshot_path(directory, offset)))
-        except producer_snapshots.CorruptSnapshot:
-            producer_snapshots.delete_snapshots(disk, directory, [offset])
-            continue
-        producers.restore(
-            (producer_id, entry)
-            for producer_id, entry in entries
-            if entry.txn_first_offset is not None or entry.last_timestamp_ms > expired_before_ms
-        )
-        recall_batches(segments, producers, offset)
-        origin = offset
-        break
-    if index_from is not None:
-        for segment in segments.from_offset(index_from):
-            segment.txn_index.truncate(segment.base_offset)
-            segment.txn_index.rewrite()
-    replay_producers(segments, producers, origin or 0, leo, index_from)
-    if index_from is not None:
-        for segment in segments.from_offset(index_from):
-            segment.txn_index.write(disk)
-    if known or len(producers):
-        tracer.emit(ProducerStateReloaded(tp=tp, snapshot_offset=origin, leo=leo, producers=len(producers)))
-
-
-def recall_batches(segments: SegmentList, producers: ProducerState, end: int) -> None:
-    """What a snapshot at `end` does not hold: the batches before each producer's last one, from the log's last bytes.
-
-    A client may have several requests under way when all replicas restart, and sends all of them again. Best effort: without
-    these, all but the last are refused as out of order.
-    Departs: Kafka knows only the last batch then, and idempotent clients give up.
-    """
-    if not len(producers):
-        return
-    found: list[BatchHeader] = []
-    for size in RECALL_BYTES:
-        found, whole = _tail_headers(segments, end, size)
-        if whole or len(found) >= RECALL_BATCHES:
-            break
-    producers.recall(found)
-
-
-def _tail_headers(segments: SegmentList, end: int, size: int) -> tuple[list[BatchHeader], bool]:
-    """The batches in about the last `size` bytes before offset `end`, and whether that is all there are."""
-    parts: list[tuple[Segment, int]] = []
-    for segment in reversed(list(segments)):
-        if size <= 0:
-            break
-        if segment.base_offset >= end or segment.size == 0:
-            continue
-        stop = segment.position_of(end)
-        length = segment.size if stop is None else stop
-        parts.append((segment, segment.boundary_at_or_below(length - size, 0) if length > size else 0))
-        size -= length
-    found: list[BatchHeader] = []
-    try:
-        for segment, position in reversed(parts):
-            found += itertools.takewhile(lambda h: h.base_offset < end, (header for _, header in segment.headers(position)))
-    except ApiError:
-        return [], True  # a damaged batch is for whoever reads it
-    return found, size > 0
-
-
-def replay_producers(segments: SegmentList, producers: ProducerState, start: int, leo: int, index_from: int | None) -> None:
-    """Feed the batches of [start, leo) to `producers`."""
-    for segment in segments.from_offset(start):
-        if segment.size == 0:
-            continue
-        position = segment.position_of(start) if start > segment.base_offset else 0
-        if position is None:
-            continue
-        for at, header in segment.headers(position):
-            if header.base_offset >= leo:
-                return
-            if header.producer_id < 0 or header.base_offset < start:
-                continue
-            if not header.is_control:
-                producers.append_batch(header, header.base_offset, header.max_timestamp)
-                continue
-            marker = marker_of(segment.file.pread(header.size_bytes, at))
-            if marker is None:
-                continue
-            done = producers.append_marker(header, marker, header.base_offset, header.max_timestamp)
-            aborted = producers.complete(done) if done is not None else None
-            if aborted is not None and index_from is not None and segment.base_offset >= index_from:
-                segment.txn_index.append(aborted)
-
-
-__all__ = ["INDEX_SUFFIX", "TIME_INDEX_SUFFIX", "LoadedLog", "Loader", "collect_epochs", "reload_producers", "remove_leftovers"]

@@ -74,7 +74,8 @@ class Segment:
         self._offset_index = OffsetIndex(segment_path(directory, base_offset, INDEX_SUFFIX), base_offset, index_bytes)
         self._time_index = TimeIndex(segment_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, index_bytes)
         self._indexes_loaded = True
-        self._first: BatchHeader | None = None
+        self.first: BatchHeader | None = None
+        """Header of the first batch when it was loaded; None when it was empty, or is a new one."""
         self._max_timestamp = -1
         self._offset_of_max = -1
         self._since_index = 0
@@ -120,7 +121,7 @@ class Segment:
         segment._distrust_indexes()
         if size >= HEADER_BYTES:
             first = parse_header(segment.file.pread(HEADER_BYTES, 0))
-            segment._first = first
+            segment.first = first
             segment.rolling_timestamp = first.max_timestamp
         segment.forget_tail()
         return segment
@@ -135,12 +136,6 @@ class Segment:
             self._file = self._disk.open(self.path, create=self._deferred)
             self._deferred = False
         return self._file
-
-    def make(self) -> None:
-        """Have the file made, if it was not yet."""
-        if self._deferred:
-            self._file = self._disk.open(self.path, create=True)
-            self._deferred = False
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -292,10 +287,6 @@ class Segment:
                     return b""
                 end = start + parse_header(self.file.pread(HEADER_BYTES, start)).size_bytes
         return self.file.pread(end - start, start)
-
-    def first_header(self) -> BatchHeader | None:
-        """Header of the first batch as it was when the segment was loaded; None when it was empty, or is a new one."""
-        return self._first
 
     def last_header(self) -> BatchHeader | None:
         """Header of the last batch; None when empty."""

@@ -151,7 +151,7 @@ def _parse(path: str, data: bytes) -> dict[LogKey, Statement]:
             else:
                 start, end, active, gaps = map(int, words[2:])
                 entries[key] = Statement(start, end, active, gaps)
-                if not (0 <= start <= MAX_INT64 and 0 <= end <= MAX_INT64 and -1 <= active and 0 <= gaps):
+                if not (0 <= start <= MAX_INT64 and 0 <= end <= MAX_INT64 and active >= -1 and gaps >= 0):
                     raise ValueError("an offset is out of range")
         except (ValueError, IndexError) as error:
             raise MalformedCheckpoint(f"{path}: line {number} cannot be read: {error}") from error
@@ -171,4 +171,3 @@ def _unsealed(path: str, data: bytes) -> Iterator[list[str]]:
                 raise MalformedCheckpoint(f"{path}: line {number + 1} is damaged")
             return
         yield text.decode(errors="replace").split(" ")
-

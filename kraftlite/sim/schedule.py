@@ -35,7 +35,10 @@ def _damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPl
         return []
     return [
         FaultPlan(
-            at_ms=rng.randint(0, duration_ms * 2 // 3), kind="damage", target=str(rng.choice(brokers)), for_ms=rng.randint(50, 1500)
+            at_ms=rng.randint(0, duration_ms * 2 // 3),
+            kind="damage",
+            target=str(rng.choice(brokers)),
+            for_ms=rng.randint(50, 1500),
         )
         for _ in range(rng.randint(1, 2))
     ]

@@ -64,9 +64,7 @@ class Logs:
         """With the metadata that gives the broker these partitions. `sole`: nobody else is in their ISR."""
         self.dirs.read_markers()
         hosted = dict.fromkeys(tps, topic_id)
-        return await self.dirs.load(
-            lambda tp, found: hosted.get(tp) == found, lambda tp: leader_epoch, lambda tp: sole, hosted
-        )
+        return await self.dirs.load(lambda tp, found: hosted.get(tp) == found, lambda tp: leader_epoch, lambda tp: sole, hosted)
 
     def create(self, tp: TopicPartition, *values: str, topic_id: UUID = ORDERS) -> None:
         log = self.dirs.get_or_create(tp, topic_id)

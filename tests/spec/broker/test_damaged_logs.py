@@ -1,5 +1,8 @@
-"""ADR 7: every file of a partition, and beside the partitions, is damaged while the broker is down. What it can vouch for it serves;
-the rest is fetched anew where others have it, and refused in words where nobody has. The other partitions are served."""
+"""ADR 7: every file of a partition, and beside the partitions, is damaged while the broker is down.
+
+What it can vouch for it serves; the rest is fetched anew where others have it, and refused in words where nobody has. The other
+partitions are served.
+"""
 
 from __future__ import annotations
 
@@ -221,9 +224,7 @@ async def test_h4_a_replica_that_lost_records_is_fetched_anew_from_others(name: 
     assert log.leo < 2 * COUNT, "it knows that it does not have everything"
     found = everything(log)
     assert good is None or good.startswith(found), "what is left is a beginning without holes"
-    assert values(log) == [
-        (offset, ("x" * 60 if offset % 2 == 0 else f"v{offset // 2}").encode()) for offset in range(log.leo)
-    ]
+    assert values(log) == [(offset, ("x" * 60 if offset % 2 == 0 else f"v{offset // 2}").encode()) for offset in range(log.leo)]
     append(log, "from the leader", epoch=2)
     assert not logs.failed and not logs.bed.faults
     await logs.dirs.close(broker_epoch=2)
