@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from kraftlite.log import producer_snapshots
+from kraftlite.log import checkpoints, producer_snapshots
 from kraftlite.log.batch import BatchHeader
 from kraftlite.log.producers import ProducerState
 from kraftlite.log.segment import Segment
@@ -47,8 +47,9 @@ def reload_producers(
     origin: int | None = None
     for offset in sorted(set(known) - set(stale), reverse=True):
         try:
-            entries = producer_snapshots.decode_snapshot(disk.read_file(producer_snapshots.snapshot_path(directory, offset)))
-        except producer_snapshots.CorruptSnapshot:
+            path = producer_snapshots.snapshot_path(directory, offset)
+            entries = producer_snapshots.decode_snapshot(checkpoints.read_bounded(disk, path, checkpoints.MAX_CHECKPOINT_BYTES))
+        except (producer_snapshots.CorruptSnapshot, checkpoints.MalformedCheckpoint):
             producer_snapshots.delete_snapshots(disk, directory, [offset])
             continue
         producers.restore(

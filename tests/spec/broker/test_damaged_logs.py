@@ -169,6 +169,12 @@ HARMLESS: dict[str, Damage] = {
     "index too long": lambda disk: put(disk, names(disk, ".index")[0], bytes(8 << 20)),
     "index garbage": lambda disk: [put(disk, path, b"\xff" * 33) for path in names(disk, "index")],
     "snapshot garbage": lambda disk: [put(disk, path, b"\xff" * 99) for path in names(disk, ".snapshot")],
+    "snapshot enormous": lambda disk: put(disk, f"{HERE}/{2 * COUNT:020d}.snapshot", bytes(65 << 20)),
+    "snapshot a directory": lambda disk: (
+        [disk.unlink(path) for path in names(disk, ".snapshot")[-1:]],
+        disk.makedirs(f"{HERE}/{2 * COUNT:020d}.snapshot"),
+    ),
+    "txnindex enormous": lambda disk: put(disk, f"{HERE}/{0:020d}.txnindex", bytes(34 * (2 << 20))),
     "txnindex garbage": lambda disk: put(disk, f"{HERE}/{0:020d}.txnindex", b"\x01" * 34),
     "odd names": lambda disk: [
         disk.makedirs(f"/d1/{name}")
