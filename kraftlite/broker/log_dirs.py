@@ -10,11 +10,13 @@ from uuid import UUID
 
 from kraftlite.broker.config import BrokerConfig
 from kraftlite.broker.log_cleaner import LogCleaner
-from kraftlite.broker.log_dirs_loading import EpochOf, IsOurs, LogLoader
-from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, LogDirState, renamed
+from kraftlite.broker.log_dirs_damage import fails_directory, remove
+from kraftlite.broker.log_dirs_loading import EpochOf, IsOurs, IsSole, LogLoader
+from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import Log
+from kraftlite.log.promises import LogDamaged
 from kraftlite.log.retention import apply_retention
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
 from kraftlite.model.ids import random_uuid, uuid_to_str
@@ -70,8 +72,17 @@ class LogDirs:
         epochs = {state.marked_epoch for state in self._dirs}
         return epochs.pop() if len(epochs) == 1 else None
 
-    async def load(self, is_ours: IsOurs, epoch_of: EpochOf = lambda tp: None) -> int:
-        """Open every log, recovering what was not closed. Returns their number. Raises Fault (LG-33)."""
+    async def load(
+        self,
+        is_ours: IsOurs,
+        epoch_of: EpochOf = lambda tp: None,
+        is_sole: IsSole = lambda tp: False,
+        hosted: Mapping[TopicPartition, UUID] | None = None,
+    ) -> int:
+        """Open every log, recovering what was not closed. Returns their number. Raises Fault (LG-33).
+
+        `hosted`: every replica that the metadata gives this broker.
+        """
         loader = LogLoader(
             self._ports,
             self._dirs,
@@ -79,12 +90,15 @@ class LogDirs:
             config_for=self._config_for,
             fail_dir=self._fail,
             epoch_of=epoch_of,
+            is_sole=is_sole,
         )
-        count = await loader.load(is_ours)
+        count = await loader.load(is_ours, hosted or {})
         for state in self._dirs:
             for tp, log in state.logs.items():
                 log.clean_offset = state.clean_offsets.get(tp)
                 self._adopt(state, tp, log)
+                if log.deleted_waiting:
+                    self.purge_soon(log)
         return count
 
     def start_housekeeping(self) -> None:
@@ -122,15 +136,31 @@ class LogDirs:
         online = [candidate for candidate in self._dirs if candidate.online]
         if not online:
             raise StorageFault(f"no log directory is online for {tp}")
+        for candidate in online:
+            self._check_refused(candidate, tp, topic_id)
         state = min(online, key=lambda candidate: len(candidate.logs))
         try:
             log = self._create(state, tp, topic_id)
-        except OSError as error:
-            self._fail(state, error)
+        except (OSError, LogDamaged) as error:
+            if isinstance(error, OSError) and fails_directory(error):
+                self._fail(state, error)
             raise StorageFault(f"{tp} could not be created in {state.path}: {error}", state.path) from error
         state.logs[tp] = log
         self._adopt(state, tp, log)
         return log
+
+    def _check_refused(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> None:
+        """Raises StorageFault when the partition's log is refused; that of an older topic of its name is set aside."""
+        refused = state.refused.get(tp)
+        if refused is None:
+            return
+        if refused.topic_id == topic_id:
+            raise StorageFault(refused.reason, state.path)
+        del state.refused[tp]
+        with contextlib.suppress(FileNotFoundError):
+            self._ports.disk.rename(
+                refused.directory, state.file(renamed(tp, random_uuid(self._ports.entropy).hex, STRAY_SUFFIX))
+            )
 
     def _create(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
         directory, newest = state.file(str(tp)), state.newest
@@ -159,25 +189,42 @@ class LogDirs:
         state.hws.pop(tp, None)
         if log is None or not state.online:
             return
-        log.on_roll = log.on_recovery_point_lowered = None
+        log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
         delay_ms = log.config.file_delete_delay_ms
         try:
             log.rename_directory(state.file(renamed(tp, random_uuid(self._ports.entropy).hex, DELETE_SUFFIX)))
-            state.write_recovery_points(self._ports.disk)
-            state.write_log_starts(self._ports.disk)
-            if log.clean_offset is not None:
-                state.write_clean_offsets(self._ports.disk)
+            if state.statements is not None and log.topic_id is not None:
+                state.statements.note({(log.topic_id, tp.partition): None})
         except OSError as error:
             self._fail(state, error)
             return
+        if not state.rewriting:
+            # A topic of thousands of partitions goes as a whole: its checkpoints are written once, when it is gone.
+            state.rewriting = True
+            self._ports.tasks.spawn(self._write_checkpoints(state), name="checkpoints-after-deletion")
         self._ports.tasks.spawn(self._remove_later(state, log, delay_ms), name=f"delete-{tp}")
+
+    async def _write_checkpoints(self, state: LogDirState) -> None:
+        await self._ports.clock.sleep(0)
+        state.rewriting = False
+        if not state.online:
+            return
+        try:
+            state.write_recovery_points(self._ports.disk)
+            state.write_log_starts(self._ports.disk)
+            state.write_clean_offsets(self._ports.disk)
+            state.state_logs()
+        except OSError as error:
+            self._fail(state, error)
 
     async def _remove_later(self, state: LogDirState, log: Log, delay_ms: int) -> None:
         await self._ports.clock.sleep(delay_ms)
         try:
-            await self._ports.tasks.run_blocking(log.delete_files)
+            log.close_files()
+            await self._ports.tasks.run_blocking(lambda: remove(self._ports.disk, log.directory))
         except OSError as error:
-            self._fail(state, error)
+            if fails_directory(error):
+                self._fail(state, error)
             return
         self._ports.tracer.emit(LogDeleted(partition=str(log.tp)))
 
@@ -213,15 +260,24 @@ class LogDirs:
         return self._ports.disk.space(path)
 
     def write_recovery_points(self) -> None:
-        self._each_online(lambda state: state.write_recovery_points(self._ports.disk))
+        def write(state: LogDirState) -> None:
+            state.write_recovery_points(self._ports.disk)
+            state.state_logs()
+
+        self._each_online(write)
 
     def write_log_starts(self) -> None:
-        self._each_online(lambda state: state.write_log_starts(self._ports.disk))
+        def write(state: LogDirState) -> None:
+            state.state_logs()
+            state.write_log_starts(self._ports.disk)
+
+        self._each_online(write)
 
     def write_recovery_point_of(self, tp: TopicPartition) -> None:
         state = self._home.get(tp)
         if state is not None and state.online:
             state.write_recovery_points(self._ports.disk)
+            state.state_log(state.logs[tp], durably=True)
 
     def write_clean_offset_of(self, tp: TopicPartition) -> None:
         state = self._home.get(tp)
@@ -236,10 +292,11 @@ class LogDirs:
                 continue
             try:
                 for log in list(state.logs.values()):
-                    log.on_roll = log.on_recovery_point_lowered = None
+                    log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
                     await self._ports.tasks.run_blocking(log.close)
                 state.write_recovery_points(self._ports.disk)
                 state.write_log_starts(self._ports.disk)
+                state.state_logs()
                 if state.loaded:
                     checkpoints.write_clean_shutdown(self._ports.disk, state.path, -1 if broker_epoch is None else broker_epoch)
             except OSError as error:
@@ -259,6 +316,7 @@ class LogDirs:
         self._home[tp] = state
         log.on_roll = self._on_roll
         log.on_recovery_point_lowered = self._on_recovery_point_lowered
+        log.on_restated = self._on_restated
 
     def _on_roll(self, log: Log) -> None:
         """Make the closed segments durable in the background; one flush per log at a time, a later one covers what it missed."""
@@ -271,10 +329,17 @@ class LogDirs:
         try:
             while self.get(log.tp) is log and log.recovery_point < log.active_base_offset:
                 await log.flush(log.active_base_offset)
+            self._on_restated(log)
         except OSError as error:
             self.handle_failure(error, log.tp)
         finally:
             self._flushing.pop(log.tp, None)
+
+    def _on_restated(self, log: Log) -> None:
+        """OSError reaches whoever writes to the log: it takes the directory offline."""
+        state = self._home.get(log.tp)
+        if state is not None and state.online and state.logs.get(log.tp) is log:
+            state.state_log(log)
 
     def _on_recovery_point_lowered(self, log: Log) -> None:
         state = self._home.get(log.tp)
@@ -328,6 +393,7 @@ class LogDirs:
         try:
             while self.get(log.tp) is log and (due_ms := log.next_purge_ms) is not None:
                 await clock.sleep(max(due_ms - clock.now_ms(), 0))
+                self._on_restated(log)  # durably, before what it speaks of is gone
                 paths = log.take_deleted(clock.now_ms())
                 await self._ports.tasks.run_blocking(lambda paths=paths: self._unlink(paths))  # type: ignore[misc]
         except OSError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from kraftlite.broker.log_dirs_damage import ACCEPT_LOSS, DamagedLogs, fails_directory, holds_records, remove
 from kraftlite.broker.log_dirs_state import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
@@ -18,17 +20,37 @@ from kraftlite.broker.log_dirs_state import (
 )
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
+from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.log import Log
+from kraftlite.log.promises import LogDamaged, Promise
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports
-from kraftlite.runtime.trace.broker import LogDirectoryIgnored, LogsLoaded, StrayLogSetAside
+from kraftlite.runtime.trace.broker import (
+    CheckpointUnreadable,
+    LogDirectoryIgnored,
+    LogsLoaded,
+    LossAccepted,
+    StrayLogSetAside,
+)
 
 IsOurs = Callable[[TopicPartition, UUID], bool]
 """Whether the metadata gives this broker a replica of that partition of that topic (ML-23)."""
 EpochOf = Callable[[TopicPartition], int | None]
 """A partition's leader epoch as of that metadata: its log cannot have a later one. None: not known."""
+IsSole = Callable[[TopicPartition], bool]
+"""Whether this broker is the only one in the partition's ISR as of that metadata: then nobody else is known to have its records.
+Where it is not, its registration has taken it out of the ISR, and it comes back when it has what the leader has."""
+
+
+def _broken(error: Exception) -> bool:
+    """Whether an error of opening a log is about that log alone."""
+    return not isinstance(error, OSError) or not fails_directory(error)
+
+
+_ERRORS = (OSError, LogDamaged, ApiError, CorruptIndex, ValueError, OverflowError, struct.error)
+"""What the bytes of a log's files can make of opening it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +58,15 @@ class _Job:
     tp: TopicPartition
     topic_id: UUID
     directory: str
+    accept_loss: bool = False
 
 
 class LogLoader:
     """Opens the logs of all directories, several at a time in each. One directory failing does not fail the others (LG-32).
 
     What does not belong here by the metadata is renamed `…-stray` and left alone, `…-delete` is removed, unknown directories are
-    reported. Raises Fault when a partition is in two directories (LG-33). Source: LG-26 to LG-33, ML-23.
+    reported. A partition that has lost records, or that cannot be read, is set aside or refused (`DamagedLogs`); the others are
+    loaded. Raises Fault when a partition is in two directories (LG-33). Source: LG-26 to LG-33, ML-23.
     """
 
     def __init__(
@@ -54,6 +78,7 @@ class LogLoader:
         config_for: Callable[[str], LogConfig],
         fail_dir: Callable[[LogDirState, OSError], None],
         epoch_of: EpochOf = lambda tp: None,
+        is_sole: IsSole = lambda tp: False,
     ) -> None:
         self._ports = ports
         self._dirs = dirs
@@ -61,16 +86,19 @@ class LogLoader:
         self._config_for = config_for
         self._fail_dir = fail_dir
         self._epoch_of = epoch_of
+        self._damaged = DamagedLogs(ports, is_sole)
 
-    async def load(self, is_ours: IsOurs) -> int:
-        """Returns how many logs were loaded; they are in the directories' `logs`."""
+    async def load(self, is_ours: IsOurs, hosted: Mapping[TopicPartition, UUID]) -> int:
+        """Returns how many logs were loaded; they are in the directories' `logs`. `hosted`: all replicas that the metadata gives
+        this broker."""
         found: list[tuple[LogDirState, deque[_Job]]] = []
         seen: dict[TopicPartition, str] = {}
         for state in self._dirs:
             if not state.online:
                 continue
             try:
-                jobs = deque(self._scan(state, is_ours))
+                jobs = deque(self._scan(state, is_ours, hosted))
+                self._find_missing(state, {job.tp for job in jobs}, hosted)
             except OSError as error:
                 self._fail_dir(state, error)
                 continue
@@ -83,29 +111,77 @@ class LogLoader:
             await self._load_dir(state, jobs)
         return sum(len(state.logs) for state in self._dirs if state.online)
 
-    def _scan(self, state: LogDirState, is_ours: IsOurs) -> list[_Job]:
+    def _scan(self, state: LogDirState, is_ours: IsOurs, hosted: Mapping[TopicPartition, UUID]) -> list[_Job]:
         disk = self._ports.disk
-        state.read_checkpoints(disk)
+        state.read_checkpoints(disk, self._ports.tracer)
         checkpoints.remove_clean_shutdown(disk, state.path)
         jobs: list[_Job] = []
         for name in disk.listdir(state.path):
-            path = state.file(name)
-            stat = disk.stat(path)
-            if stat is None or not stat.is_dir or is_foreign(name):
+            if is_foreign(name):
                 continue
-            if name.endswith(DELETE_SUFFIX):
-                disk.rmtree(path)
+            path, tp = state.file(name), parse_directory_name(name)
+            try:
+                job = self._look_at(state, name, path, tp, is_ours, hosted)
+            except (OSError, LogDamaged) as error:
+                if not _broken(error):
+                    raise
+                expected = None if tp is None else hosted.get(tp)
+                if tp is not None and expected is not None:
+                    self._damaged.handle(state, tp, expected, path, str(error))
+                else:
+                    self._ports.tracer.emit(LogDirectoryIgnored(path=path))
                 continue
-            tp = parse_directory_name(name)
-            if tp is None:
-                self._ports.tracer.emit(LogDirectoryIgnored(path=path))
-                continue
-            topic_id = _topic_id(self._ports, path)
-            if topic_id is not None and is_ours(tp, topic_id):
-                jobs.append(_Job(tp, topic_id, path))
-            else:
-                self._set_aside(state, tp, topic_id, path)
+            if job is not None:
+                jobs.append(job)
         return jobs
+
+    def _look_at(
+        self,
+        state: LogDirState,
+        name: str,
+        path: str,
+        tp: TopicPartition | None,
+        is_ours: IsOurs,
+        hosted: Mapping[TopicPartition, UUID],
+    ) -> _Job | None:
+        """One entry of a log directory. Raises OSError, LogDamaged."""
+        disk = self._ports.disk
+        stat = disk.stat(path)
+        expected = None if tp is None else hosted.get(tp)
+        if stat is None or not stat.is_dir:
+            if expected is not None:
+                raise LogDamaged(f"{path} is not a directory")
+            return None
+        if name.endswith(DELETE_SUFFIX):
+            remove(disk, path)
+            return None
+        if tp is None:
+            self._ports.tracer.emit(LogDirectoryIgnored(path=path))
+            return None
+        accepts = disk.stat(f"{path}/{ACCEPT_LOSS}") is not None
+        try:
+            topic_id = checkpoints.read_partition_metadata(disk, path)
+            reason = f"{path}/{checkpoints.PARTITION_METADATA} is missing"
+        except checkpoints.MalformedCheckpoint as error:
+            topic_id, reason = None, str(error)
+        if topic_id is None and expected is not None:
+            if accepts:
+                return _Job(tp, expected, path, accept_loss=True)
+            if state.stated((expected, tp.partition)) is not None:
+                # The file is one for all partitions of a topic, where the file system can: with it, all of them would be lost.
+                checkpoints.restore_partition_metadata(disk, path, expected)
+                self._ports.tracer.emit(CheckpointUnreadable(reason=f"{reason}; it was written anew"))
+                return _Job(tp, expected, path)
+            if holds_records(disk, path, disk.listdir(path)):
+                # Departs: Kafka takes a directory without the file for a stray one, also where it has the only copy.
+                raise LogDamaged(
+                    f"{reason}, and {path} has records: nothing says of which topic; "
+                    f"that of this name has the id {uuid_to_str(expected)}"
+                )
+        if topic_id is not None and is_ours(tp, topic_id):
+            return _Job(tp, topic_id, path, accepts)
+        self._set_aside(state, tp, topic_id, path)
+        return None
 
     def _set_aside(self, state: LogDirState, tp: TopicPartition, topic_id: UUID | None, path: str) -> None:
         target = state.file(renamed(tp, random_uuid(self._ports.entropy).hex, STRAY_SUFFIX))
@@ -113,6 +189,17 @@ class LogLoader:
         self._ports.disk.sync_dir(state.path)
         text = None if topic_id is None else uuid_to_str(topic_id)
         self._ports.tracer.emit(StrayLogSetAside(partition=str(tp), topic_id=text, directory=target))
+
+    def _find_missing(self, state: LogDirState, found: set[TopicPartition], hosted: Mapping[TopicPartition, UUID]) -> None:
+        """Logs that had records, and are not there at all. A replica that never had any may well have no directory."""
+        for tp, topic_id in hosted.items():
+            stated = state.stated((topic_id, tp.partition))
+            if stated is None or tp in found or tp in state.refused:
+                continue
+            path = state.file(str(tp))
+            until = f" to {stated.end - 1}" if stated.end > stated.start else ""
+            reason = f"{path} is gone, or is another topic's: the records of offsets {stated.start}{until} and beyond are missing"
+            self._damaged.handle(state, tp, topic_id, path, reason)
 
     async def _load_dir(self, state: LogDirState, jobs: deque[_Job]) -> None:
         began_ms = self._ports.clock.now_ms()
@@ -127,6 +214,11 @@ class LogLoader:
         finally:
             for worker in workers:
                 worker.cancel()
+        if not failures:
+            try:
+                state.begin_statements()
+            except OSError as error:
+                failures.append(error)
         if failures:
             self._fail_dir(state, failures[0])
             return
@@ -139,16 +231,34 @@ class LogLoader:
             job = jobs.popleft()
             seed = self._ports.entropy.getrandbits(64)
             try:
-                log = await self._ports.tasks.run_blocking(self._opener(state, job, seed))
+                try:
+                    log = await self._ports.tasks.run_blocking(self._opener(state, job, seed))
+                except _ERRORS as error:
+                    if not _broken(error):
+                        raise
+                    self._damaged.handle(state, job.tp, job.topic_id, job.directory, str(error))
+                    continue
+                if job.accept_loss:
+                    self._accepted(state, job, log)
             except OSError as error:
                 failures.append(error)
                 return
-            except ApiError as error:
-                raise Fault(f"{job.directory}: {error}") from error
             state.logs[job.tp] = log
+
+    def _accepted(self, state: LogDirState, job: _Job, log: Log) -> None:
+        """From now on this is all that the log is known to have held."""
+        state.accepted.add(job.tp)
+        self._ports.disk.unlink(f"{job.directory}/{ACCEPT_LOSS}")
+        self._ports.tracer.emit(LossAccepted(partition=str(job.tp), log_start_offset=log.log_start_offset, leo=log.leo))
 
     def _opener(self, state: LogDirState, job: _Job, seed: int) -> Callable[[], Log]:
         ports, config, max_epoch = self._ports, self._config_for(job.tp.topic), self._epoch_of(job.tp)
+        stated = state.stated((job.topic_id, job.tp.partition))
+        if stated is not None:
+            stated = stated._replace(gaps_below=max(stated.gaps_below, state.clean_offsets.get(job.tp, 0)))
+        # With statements at hand, a log without one never had a record, or its directory came from elsewhere.
+        unknown = stated is None and state.statements is not None and state.statements.known
+        promise = Promise(stated=stated, cut_short=not self._damaged.is_sole(job.tp), accept_loss=job.accept_loss)
 
         def open_log() -> Log:
             return Log.open(
@@ -158,36 +268,13 @@ class LogLoader:
                 topic_id=job.topic_id,
                 config=config,
                 log_start_offset=state.log_starts.get(job.tp, 0),
-                recovery_point=state.recovery_points.get(job.tp, 0),
+                recovery_point=0 if unknown else state.recovery_points.get(job.tp, 0),
                 clean=state.clean,
                 wall_ms=ports.clock.wall_ms(),
                 entropy=random.Random(seed),
                 tracer=ports.tracer,
                 max_epoch=max_epoch,
+                promise=promise,
             )
 
         return open_log
-
-
-def _topic_id(ports: Ports, path: str) -> UUID | None:
-    """None when the directory does not say, and has no records: the file is durable before the first append.
-
-    Raises Fault when there are records and nothing says whose: to set them aside could lose them, to adopt them could serve
-    those of a deleted topic. Departs: Kafka takes a directory without the file for a stray one.
-    """
-    try:
-        found = checkpoints.read_partition_metadata(ports.disk, path)
-        reason = f"{path}/{checkpoints.PARTITION_METADATA} is missing"
-    except checkpoints.MalformedCheckpoint as error:
-        found, reason = None, str(error)
-    if found is None and any(name.endswith(".log") and _has_data(ports, f"{path}/{name}") for name in ports.disk.listdir(path)):
-        raise Fault(
-            f"{reason}, and {path} has records: write the file anew (version: 0, topic_id: as kraftlite describe shows it), "
-            "or remove the directory to fetch the partition from its other replicas"
-        )
-    return found
-
-
-def _has_data(ports: Ports, path: str) -> bool:
-    stat = ports.disk.stat(path)
-    return stat is not None and stat.size > 0

@@ -11,28 +11,42 @@ from uuid import UUID
 from kraftlite.broker.config import LogDirSpec
 from kraftlite.log import checkpoints
 from kraftlite.log.log import Log
+from kraftlite.log.statements import STATEMENTS, LogKey, Statement, Statements
 from kraftlite.model.ids import METADATA_TOPIC
+from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.runtime.ports import Disk
+from kraftlite.runtime.ports import Disk, Tracer
+from kraftlite.runtime.trace.broker import CheckpointUnreadable
 
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
+DAMAGED_SUFFIX: Final = "-damaged"
+"""Not one of Kafka's: a replica that has lost records, and was fetched anew from others."""
 MAX_DIRECTORY_NAME: Final = 255
 
-_PARTITION = re.compile(r"^([a-zA-Z0-9._-]+)-(0|[1-9][0-9]*)$")
+_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})")
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
     """`orders-0` -> the partition; None for any other name."""
-    match = _PARTITION.match(name)
-    return TopicPartition(match[1], int(match[2])) if match else None
+    match = _PARTITION.fullmatch(name)
+    return TopicPartition(match[1], int(match[2])) if match and int(match[2]) <= MAX_INT32 else None
 
 
 def renamed(tp: TopicPartition, unique: str, suffix: str) -> str:
     """Kafka's name for a directory on its way out: `orders-0.<32 hex digits>-delete`, cut to what a file system takes."""
     tail = f"-{tp.partition}.{unique}{suffix}"
     return tp.topic[: MAX_DIRECTORY_NAME - len(tail)] + tail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedLog:
+    """A partition that is not served, because records of it are missing and nobody else has them."""
+
+    topic_id: UUID
+    directory: str
+    reason: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +68,13 @@ class LogDirState:
     clean_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     newest: tuple[UUID, str] | None = None
     """Topic id and directory of the log that was created last."""
+    rewriting: bool = False
+    """Logs were deleted, and the checkpoints are about to be written without them."""
+    refused: dict[TopicPartition, RefusedLog] = field(default_factory=dict)
+    accepted: set[TopicPartition] = field(default_factory=set)
+    """Loaded with less than there was, because a person said so."""
+    statements: Statements | None = None
+    """None until `read_checkpoints`."""
 
     @property
     def path(self) -> str:
@@ -73,14 +94,68 @@ class LogDirState:
         self.clean = epoch is not None
         self.marked_epoch = None if epoch is None or epoch < 0 else epoch
 
-    def read_checkpoints(self, disk: Disk) -> None:
-        self.recovery_points = checkpoints.read_offset_checkpoint(disk, self.file(checkpoints.RECOVERY_POINT_CHECKPOINT))
-        self.log_starts = checkpoints.read_offset_checkpoint(disk, self.file(checkpoints.LOG_START_CHECKPOINT))
-        self.hws = checkpoints.read_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT))
-        self.clean_offsets = checkpoints.read_offset_checkpoint(disk, self.file(checkpoints.CLEANER_CHECKPOINT))
+    def read_checkpoints(self, disk: Disk, tracer: Tracer) -> None:
+        def unreadable(reason: str) -> None:
+            tracer.emit(CheckpointUnreadable(reason=reason))
+
+        def read(name: str) -> dict[TopicPartition, int]:
+            return checkpoints.read_offset_checkpoint(disk, self.file(name), unreadable)
+
+        self.recovery_points = read(checkpoints.RECOVERY_POINT_CHECKPOINT)
+        self.log_starts = read(checkpoints.LOG_START_CHECKPOINT)
+        self.hws = read(checkpoints.HW_CHECKPOINT)
+        self.clean_offsets = read(checkpoints.CLEANER_CHECKPOINT)
+        self.statements = Statements(disk, self.file(STATEMENTS))
+        problem = self.statements.load()
+        if problem is not None:
+            unreadable(problem)
+
+    def stated(self, key: LogKey) -> Statement | None:
+        return None if self.statements is None else self.statements.get(key)
+
+    def state_log(self, log: Log, *, durably: bool = False) -> None:
+        """Note what holds of it now. Durable at once, too, if less holds than was noted before."""
+        if self.statements is None or log.topic_id is None or not log.has_records:
+            return
+        key = (log.topic_id, log.tp.partition)
+        old = self.statements.get(key)
+        new = log.statement(old)
+        self.statements.note({key: new})
+        less = old is not None and (new.start > old.start or new.end < old.end or new.active < old.active)
+        if durably or less:
+            self.statements.sync()
+
+    def state_logs(self) -> None:
+        """Note what holds of all of them, durably."""
+        if self.statements is None:
+            return
+        changes: dict[LogKey, Statement | None] = {}
+        for tp, log in self.logs.items():
+            if log.topic_id is not None and log.has_records:
+                key = (log.topic_id, tp.partition)
+                changes[key] = log.statement(self.statements.get(key))
+        self.statements.note(changes)
+        self.statements.sync()
+
+    def begin_statements(self) -> None:
+        """All logs are loaded: state them, those that are refused as before, and no others."""
+        assert self.statements is not None
+        keep: dict[LogKey, Statement] = {}
+        for tp, log in self.logs.items():
+            if log.topic_id is not None and log.has_records:
+                key = (log.topic_id, tp.partition)
+                gaps_below = log.leo if tp in self.accepted else self.clean_offsets.get(tp, 0)
+                keep[key] = log.statement(self.statements.get(key), gaps_below=gaps_below)
+        for tp, refused in self.refused.items():
+            key = (refused.topic_id, tp.partition)
+            stated = self.statements.get(key)
+            if stated is not None:
+                keep[key] = stated
+        self.statements.rewrite(keep)
 
     def write_recovery_points(self, disk: Disk) -> None:
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
+        points.update((tp, self.recovery_points[tp]) for tp in self.refused if tp in self.recovery_points)
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.RECOVERY_POINT_CHECKPOINT), points)
 
     def write_log_starts(self, disk: Disk) -> None:
@@ -90,6 +165,7 @@ class LogDirState:
             for tp, log in self.logs.items()
             if log.log_start_offset > next(iter(log.segment_base_offsets), 0)
         }
+        starts.update((tp, self.log_starts[tp]) for tp in self.refused if tp in self.log_starts)
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.LOG_START_CHECKPOINT), starts)
 
     def write_clean_offsets(self, disk: Disk) -> None:
@@ -98,10 +174,11 @@ class LogDirState:
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.CLEANER_CHECKPOINT), offsets)
 
     def write_hws(self, disk: Disk, hws: Mapping[TopicPartition, int]) -> None:
-        self.hws = {tp: hw for tp, hw in hws.items() if tp in self.logs}
+        kept = {tp: self.hws[tp] for tp in self.refused if tp in self.hws}
+        self.hws = kept | {tp: hw for tp, hw in hws.items() if tp in self.logs}
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT), self.hws)
 
 
 def is_foreign(name: str) -> bool:
     """Whether a directory is none of the broker's business: the metadata log, or something set aside earlier."""
-    return name == f"{METADATA_TOPIC}-0" or name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX))
+    return name == f"{METADATA_TOPIC}-0" or name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX, DAMAGED_SUFFIX))

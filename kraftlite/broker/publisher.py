@@ -16,6 +16,7 @@ from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.features import supports_directories
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.publisher import Manifest
+from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.metadata.topics_delta import TopicsDelta
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
@@ -136,7 +137,10 @@ class BrokerMetadataPublisher:
         self._cache.set_image(image)
         self._configs.set_image(image)
         count = await self._log_dirs.load(
-            lambda tp, topic_id: _has_replica(image, self._node_id, tp, topic_id), lambda tp: _leader_epoch(image, tp)
+            lambda tp, topic_id: _has_replica(image, self._node_id, tp, topic_id),
+            lambda tp: _leader_epoch(image, tp),
+            lambda tp: _isr(image, tp) == (self._node_id,),
+            _hosted(image, self._node_id),
         )
         if self._closed:
             return
@@ -211,7 +215,25 @@ def _has_replica(image: MetadataImage, node_id: NodeId, tp: TopicPartition, topi
     return registration is not None and node_id in registration.replicas
 
 
-def _leader_epoch(image: MetadataImage, tp: TopicPartition) -> int | None:
+def _registration(image: MetadataImage, tp: TopicPartition) -> PartitionRegistration | None:
     topic = image.topics.topic(tp.topic)
-    registration = None if topic is None else topic.partitions.get(tp.partition)
+    return None if topic is None else topic.partitions.get(tp.partition)
+
+
+def _leader_epoch(image: MetadataImage, tp: TopicPartition) -> int | None:
+    registration = _registration(image, tp)
     return None if registration is None else registration.leader_epoch
+
+
+def _isr(image: MetadataImage, tp: TopicPartition) -> tuple[NodeId, ...]:
+    registration = _registration(image, tp)
+    return () if registration is None else registration.isr
+
+
+def _hosted(image: MetadataImage, node_id: NodeId) -> dict[TopicPartition, UUID]:
+    return {
+        TopicPartition(topic.name, index): topic.topic_id
+        for topic in image.topics
+        for index, registration in topic.partitions.items()
+        if node_id in registration.replicas
+    }

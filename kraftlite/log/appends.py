@@ -185,10 +185,16 @@ class AppendingLog(LogState):
         return AppendInfo(first.base_offset, self.leo - 1, NO_TIMESTAMP, self.log_start_offset, self.leo, False, len(batches))
 
     def _claim(self) -> None:
-        """Before the first write: a topic of thousands of partitions must not cost thousands of files and syncs at once."""
+        """Before the first write: a topic of thousands of partitions must not cost thousands of files and syncs at once.
+
+        The segment's name becomes durable with the directory's: from now on it must be there.
+        """
+        self._segments.active.file.size()  # there is a file now
         checkpoints.sync_partition_metadata(self._disk, self.directory)
         self._disk.sync_dir(self._parent)
         self._claimed = True
+        self._named = self._segments.active.base_offset
+        self._restated()
         if self._epochs.dirty:
             self._write_epochs()
 

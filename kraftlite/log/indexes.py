@@ -15,11 +15,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from kraftlite.model.limits import MIB
 from kraftlite.runtime.ports import Disk
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
 TXN_ENTRY: Final = struct.Struct(">hqqqq")
+MAX_TXN_INDEX_BYTES: Final = 64 * MIB
+"""Two million aborted transactions in one segment."""
 
 
 class CorruptIndex(Exception):
@@ -104,7 +107,7 @@ class OffsetIndex:
 
     def load(self, disk: Disk, log_size: int) -> None:
         """Raises CorruptIndex when the file is absent, empty though the log is not, or not an index of this segment."""
-        data = _read(disk, self.path)
+        data = _read(disk, self.path, log_size + TIME_ENTRY.size)
         if not data and log_size > 0:
             raise CorruptIndex("empty")
         if len(data) % OFFSET_ENTRY.size:
@@ -191,7 +194,7 @@ class TimeIndex:
 
     def load(self, disk: Disk, log_size: int) -> None:
         """Raises CorruptIndex as `OffsetIndex.load`."""
-        data = _read(disk, self.path)
+        data = _read(disk, self.path, log_size + TIME_ENTRY.size)
         if not data and log_size > 0:
             raise CorruptIndex("empty")
         if len(data) % TIME_ENTRY.size:
@@ -265,7 +268,7 @@ class TransactionIndex:
         """An absent file is an empty index. Raises CorruptIndex."""
         if disk.stat(self.path) is None:
             return
-        data = disk.read_file(self.path)
+        data = _read(disk, self.path, MAX_TXN_INDEX_BYTES)
         if len(data) % TXN_ENTRY.size:
             raise CorruptIndex(f"size {len(data)} is not a multiple of {TXN_ENTRY.size}")
         entries: list[AbortedTransaction] = []
@@ -295,11 +298,14 @@ class TransactionIndex:
             _sync(disk, self.path)
 
 
-def _read(disk: Disk, path: str) -> bytes:
-    try:
-        return disk.read_file(path)
-    except FileNotFoundError:
-        raise CorruptIndex("missing") from None
+def _read(disk: Disk, path: str, most: int) -> bytes:
+    """Every entry is of a batch, which is longer, and one more closes the time index: a larger file is not read at all."""
+    stat = disk.stat(path)
+    if stat is None or stat.is_dir:
+        raise CorruptIndex("missing")
+    if stat.size > most:
+        raise CorruptIndex(f"{stat.size} bytes, expected at most {most}")
+    return disk.read_file(path)
 
 
 def _to_native(values: array[int]) -> None:

@@ -14,8 +14,9 @@ from kraftlite.log.appends import AppendInfo, AppendingLog, UnexpectedAppend
 from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.log.cleaned import CLEANED_SUFFIX, CleanedSegment
 from kraftlite.log.config import LogConfig
+from kraftlite.log.producer_reload import reload_producers
+from kraftlite.log.promises import Promise
 from kraftlite.log.reads import TimestampOffset
-from kraftlite.log.recovery import reload_producers
 from kraftlite.log.segment import Segment
 from kraftlite.log.state import ActiveProducer, DeletedSegment
 from kraftlite.log.validation import AppendOrigin, RecordsRejected
@@ -43,8 +44,9 @@ class Log(AppendingLog):
     Raises ApiError for a refusal (nothing has changed then) and OSError when the disk fails; after an OSError from a write
     the owner must take the directory offline.
 
-    Hooks for the owner, both called synchronously: `on_roll(log)` after a roll (flush up to `log.active_base_offset` soon);
-    `on_recovery_point_lowered(log)` after a truncation below it (write the checkpoint before returning, LG-31).
+    Hooks for the owner, all called synchronously: `on_roll(log)` after a roll (flush up to `log.active_base_offset` soon);
+    `on_recovery_point_lowered(log)` after a truncation below it (write the checkpoint before returning, LG-31);
+    `on_restated(log)` when the log got its first record, and when what was stated of it (`statement`) may not hold any more.
     """
 
     @classmethod
@@ -64,6 +66,7 @@ class Log(AppendingLog):
         tracer: Tracer | None = None,
         twin: str | None = None,
         max_epoch: int | None = None,
+        promise: Promise | None = None,
     ) -> Log:
         """Open or create a log. `clean`: the last owner closed it; else everything from `recovery_point` on is checked.
 
@@ -71,6 +74,9 @@ class Log(AppendingLog):
         `max_epoch`: no batch can be of a later leader epoch, where the owner knows that. `topic_id` None takes what
         `partition.metadata` says. ApiError(INCONSISTENT_TOPIC_ID) when the directory belongs to another topic of that name;
         OSError when the directory or a file in it is unusable.
+
+        `promise`: what the log must hold. LogDamaged when its files contradict that; without one, the log ends where the damage
+        begins.
         """
         return cls(
             disk=disk,
@@ -86,6 +92,7 @@ class Log(AppendingLog):
             tracer=tracer if tracer is not None else NullTracer(),
             twin=twin,
             max_epoch=max_epoch,
+            promise=promise,
         )
 
     # truncation
@@ -125,6 +132,7 @@ class Log(AppendingLog):
         self._reload_producers()
         self._tracer.emit(LogTruncated(tp=self.tp, offset=offset, old_leo=old_leo, leo=leo, hw=self.hw))
         self._lower_recovery_point(leo)
+        self._restated()
         return True
 
     def _cut_active(self, offset: int) -> int:
@@ -156,6 +164,7 @@ class Log(AppendingLog):
             self._segments.restart(self._new_segment(offset))
         if snapshots or not kept:
             self._disk.sync_dir(self.directory)
+            self._named = offset
         self._epochs.clear()
         self._write_epochs()
         self._producers.clear()
@@ -167,6 +176,8 @@ class Log(AppendingLog):
         self._tracer.emit(LogRestarted(tp=self.tp, offset=offset, old_log_start_offset=old_start, old_leo=old_leo))
         if lowered and self.on_recovery_point_lowered is not None:
             self.on_recovery_point_lowered(self)
+        if self._claimed:
+            self._restated()
 
     def _drop(self, segment: Segment) -> None:
         self._flights.retire(segment)

@@ -110,6 +110,13 @@ def sync_snapshot(disk: Disk, directory: str, offset: int) -> None:
 def delete_snapshots(disk: Disk, directory: str, offsets: Iterable[int]) -> int:
     count = 0
     for offset in offsets:
-        disk.unlink(snapshot_path(directory, offset))
+        path = snapshot_path(directory, offset)
+        try:
+            disk.unlink(path)
+        except OSError:
+            stat = disk.stat(path)
+            if stat is None or not stat.is_dir:
+                raise
+            disk.rmtree(path)  # somebody's; under this name it is in the way
         count += 1
     return count

@@ -9,37 +9,30 @@ Source: LG-19, LG-26 to LG-30; RP-28.
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
 
 from kraftlite.log import checkpoints, producer_snapshots
 from kraftlite.log.batch import BatchHeader
-from kraftlite.log.cleaned import CLEANED_SUFFIX, SWAP_SUFFIX
 from kraftlite.log.config import LogConfig
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.indexes import CorruptIndex
+from kraftlite.log.leftovers import remove_leftovers
+from kraftlite.log.producer_reload import reload_producers
 from kraftlite.log.producers import ProducerState
+from kraftlite.log.promises import LogDamaged, Promise, base_of, bases_of, check_names
 from kraftlite.log.segment import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
     SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
     Segment,
     segment_path,
 )
 from kraftlite.log.segments import SegmentList
-from kraftlite.log.validation import marker_of
 from kraftlite.model.errors import ApiError
+from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk, Tracer
-from kraftlite.runtime.trace.log import IndexRebuilt, LogDoubted, LogRecovered, ProducerStateReloaded
-
-RECALL_BYTES: Final = (256 << 10, 1 << 20, 4 << 20)
-RECALL_BATCHES: Final = 200
-"""How much of the log's tail is looked through for what a producer snapshot leaves out: more bytes when batches are large."""
+from kraftlite.runtime.trace.log import EpochsCollected, IndexRebuilt, LogDoubted, LogRecovered
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +47,8 @@ class LoadedLog:
     epochs_filed: bool
     """There is a file that holds epochs."""
     producers: ProducerState
+    deleted: tuple[str, ...] = ()
+    """Files of segments that were deleted before, and are to be unlinked when that was stated."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +64,9 @@ class Loader:
     tracer: Tracer
     max_epoch: int | None = None
     """No batch is of a later leader epoch; None: not known."""
+    promise: Promise | None = None
+    """What the log must hold; None: nobody promises anything, and what is damaged is cut off."""
+    _must_reach: int = field(default=0, init=False)
 
     def create(self, log_start_offset: int) -> LoadedLog:
         """The log of a directory in which nothing is yet. Touches no file."""
@@ -85,14 +83,24 @@ class Loader:
         )
 
     def load(self, *, log_start_offset: int, recovery_point: int, clean: bool) -> LoadedLog:
-        """Raises OSError."""
-        remove_leftovers(self.disk, self.directory)
+        """Raises OSError; LogDamaged when the files contradict the promise."""
+        stated, deleting = None, False
+        if self.promise is not None:
+            names = self.disk.listdir(self.directory)
+            deleting = check_names(self.promise, self.directory, names, recovery_point)
+            stated = self.promise.stated
+            if stated is not None:
+                log_start_offset, recovery_point = stated.start, stated.end
+            elif recovery_point == 0 and not bases_of(names):
+                log_start_offset = 0  # of an older topic of this name
+        deleted = remove_leftovers(self.disk, self.directory, keep_deleted=deleting)
         segments = self._find_segments(log_start_offset)
-        epochs, trusted = self._load_epochs()
+        epochs, trusted = self._load_epochs(segments, log_start_offset, clean)
         # At a boundary the segment before it counts as unflushed: its indexes may not have been part of the last flush.
         first = len(segments) if clean else segments.index_of(max(recovery_point - 1, 0))
         flushed = recovery_point
-        doubt = self._doubt(segments, first, recovery_point)
+        self._must_reach = 0 if self.promise is None else self.promise.end(recovery_point, segments.active.base_offset)
+        doubt = self._doubt(segments, first, recovery_point, ends_there=clean and stated is not None)
         if doubt is not None:
             # What was said to be good is not: nothing said about the segments from there on counts.
             first, reason = doubt
@@ -100,8 +108,10 @@ class Loader:
             self.tracer.emit(LogDoubted(tp=self.tp, base_offset=segments[first].base_offset, reason=reason))
         first_checked = None if clean else segments[first].base_offset
         if not trusted:
-            collect_epochs(segments, epochs, below=first_checked)
+            collect_epochs(segments, epochs, below=first_checked, max_epoch=self.max_epoch)
         leo = self._trust(segments) if clean else self._recover(segments, epochs, first, recovery_point, flushed)
+        if self.promise is not None:
+            leo = self._check_end(segments, leo, log_start_offset, recovery_point)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         if leo < log_start_offset:
             self._restart(segments, log_start_offset)
@@ -131,21 +141,42 @@ class Loader:
             epochs=epochs,
             epochs_filed=trusted,
             producers=producers,
+            deleted=deleted,
         )
+
+    def _check_end(self, segments: SegmentList, leo: int, log_start_offset: int, recovery_point: int) -> int:
+        """Whether the log reaches as far as was promised; where it ends. Raises LogDamaged."""
+        promise, last = self.promise, segments.active
+        assert promise is not None
+        promise.check_end(leo, self._must_reach, f"{last.path} ends at offset {leo}")
+        stated = promise.stated
+        if promise.accept_loss:
+            end = max(leo, log_start_offset if stated is None else max(stated.start, stated.end), recovery_point)
+            if end > leo and last.size > 0:  # an offset that was given once is not given again
+                segments.add(self._create(end))
+            elif end > leo:
+                last.unlink()
+                segments.replace_active(self._create(end))
+            return end
+        if stated is None and leo < log_start_offset and segments.size_bytes:
+            raise LogDamaged(
+                f"{self.directory} ends at offset {leo}, though {checkpoints.LOG_START_CHECKPOINT} says that it begins at "
+                f"{log_start_offset}: one of them is wrong"
+            )
+        return leo
 
     def _find_segments(self, log_start_offset: int) -> SegmentList:
         """All segments of the directory; a new one at `log_start_offset` when there is none. Indexes without a log go."""
-        bases = set()
-        for name in self.disk.listdir(self.directory):
-            if name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdecimal():
-                bases.add(int(name[: -len(LOG_SUFFIX)]))
-        for name in self.disk.listdir(self.directory):
-            stem, dot, suffix = name.partition(".")
-            if dot + suffix in SEGMENT_SUFFIXES and stem.isdecimal() and int(stem) not in bases:
+        names = self.disk.listdir(self.directory)
+        bases = bases_of(names)
+        for name in names:
+            _, dot, suffix = name.partition(".")
+            base = base_of(name, dot + suffix) if dot + suffix in SEGMENT_SUFFIXES else None
+            if base is not None and base not in bases:
                 self.disk.unlink(f"{self.directory}/{name}")
         if not bases:
             return SegmentList(self._create(log_start_offset, deferred=True))
-        loaded = [self._load_segment(base) for base in sorted(bases)]
+        loaded = [self._load_segment(base) for base in bases]
         segments = SegmentList(loaded[0])
         for segment in loaded[1:]:
             segments.add(segment)
@@ -169,15 +200,48 @@ class Loader:
             self.disk, self.directory, base, self.config, size=size, created_ms=self.wall_ms, jitter_ms=self.jitter()
         )
 
-    def _load_epochs(self) -> tuple[LeaderEpochCache, bool]:
-        """The cache, and whether the file could be used. It can be collected again from the batches."""
+    def _load_epochs(self, segments: SegmentList, log_start_offset: int, clean: bool) -> tuple[LeaderEpochCache, bool]:
+        """The cache, and whether the file could be used. It can be collected again from the batches.
+
+        A file that knows of a later epoch than there ever was, or of another one for the first batch of a segment or the last
+        of all, is not used: its replica could never lead, or would be truncated at the wrong place.
+        """
         path = f"{self.directory}/{checkpoints.LEADER_EPOCH_CHECKPOINT}"
         try:
-            return LeaderEpochCache(checkpoints.parse_epochs(path, self.disk.read_file(path))), True
-        except (FileNotFoundError, checkpoints.MalformedCheckpoint):
+            data = checkpoints.read_bounded(self.disk, path, checkpoints.MAX_SMALL_FILE_BYTES)
+            epochs = LeaderEpochCache(checkpoints.parse_epochs(path, data))
+        except FileNotFoundError:
             return LeaderEpochCache(), False
+        except checkpoints.MalformedCheckpoint as error:
+            self.tracer.emit(EpochsCollected(tp=self.tp, reason=str(error)))
+            return LeaderEpochCache(), False
+        problem = self._wrong_epochs(epochs, segments, log_start_offset, clean)
+        if problem is None:
+            return epochs, True
+        self.tracer.emit(EpochsCollected(tp=self.tp, reason=f"{path}: {problem}"))
+        return LeaderEpochCache(), False
 
-    def _doubt(self, segments: SegmentList, count: int, recovery_point: int) -> tuple[int, str] | None:
+    def _wrong_epochs(self, epochs: LeaderEpochCache, segments: SegmentList, log_start_offset: int, clean: bool) -> str | None:
+        latest = epochs.latest_epoch
+        if latest is not None and self.max_epoch is not None and latest > self.max_epoch:
+            return f"leader epoch {latest}, though {self.max_epoch} is the latest"
+        headers = [segment.first for segment in segments]
+        if clean:
+            with contextlib.suppress(ApiError):  # a damaged end is somebody else's business
+                headers.append(segments.active.last_header())
+        # What the log start has moved past has no entry; where nothing is promised, the log start is not known here.
+        from_offset = log_start_offset if self.promise is not None else MAX_INT64
+        for header in headers:
+            if header is None or header.partition_leader_epoch < 0:
+                continue
+            said, epoch = epochs.epoch_at(header.base_offset), header.partition_leader_epoch
+            if said != epoch and (said is not None or header.base_offset >= from_offset):
+                return f"leader epoch {said} at offset {header.base_offset}, where the batch is of epoch {epoch}"
+        return None
+
+    def _doubt(
+        self, segments: SegmentList, count: int, recovery_point: int, *, ends_there: bool = False
+    ) -> tuple[int, str] | None:
         """Of the first `count` segments, which were flushed: the first that cannot be what was flushed, and why.
 
         A look at the ends of each, not a scan: time is that of the number of segments, not of their size (LG-27). A bit that
@@ -192,13 +256,21 @@ class Loader:
             except (ApiError, CorruptIndex) as error:
                 return index, str(error)
             end = segment.base_offset if last is None else last.next_offset
+            if last is not None and self.max_epoch is not None and last.partition_leader_epoch > self.max_epoch:
+                return index, f"{segment.path}: leader epoch {last.partition_leader_epoch}, though {self.max_epoch} is the latest"
             if index + 1 < len(segments):
                 following = segments[index + 1].base_offset
-                if end > following or (end < following and not self.config.compacted):
+                if end > following or (end < following and not self._may_miss(following)):
                     return index, f"{segment.path} ends at offset {end}, the next segment begins at {following}"
             elif end < recovery_point:
                 return index, f"{segment.path} ends at offset {end}, though everything below {recovery_point} was flushed"
+            elif end > recovery_point and ends_there:
+                return index, f"{segment.path} ends at offset {end}, though the log was closed at {recovery_point}"
         return None
+
+    def _may_miss(self, offset: int) -> bool:
+        """Whether there may be a gap right before `offset`."""
+        return self.config.compacted or (self.promise is not None and offset <= self.promise.gaps_below)
 
     # clean
 
@@ -229,11 +301,16 @@ class Loader:
                 scan = segment.scan(expected, self._accept(epochs, expected, flushed))
                 expected, reason = max(scan.next_offset, expected), scan.reason
                 checked += scan.valid_bytes
+                index += 1
                 if reason is not None:
+                    self._check_cut(segment, expected, reason, more_behind=index < len(segments))
                     dropped += total - scan.valid_bytes
                     segment.file.truncate(scan.valid_bytes)
                 segment.write_indexes()
-                index += 1
+                if reason is not None and self._accepts_loss and index < len(segments):
+                    expected, reason = max(expected, segments[index].base_offset), None
+            else:
+                self._check_cut(segment, expected, reason, more_behind=True)
             if reason is not None:
                 while len(segments) > index:
                     dropped += segments.active.size
@@ -258,6 +335,15 @@ class Loader:
             )
         return expected
 
+    @property
+    def _accepts_loss(self) -> bool:
+        return self.promise is not None and self.promise.accept_loss
+
+    def _check_cut(self, segment: Segment, expected: int, reason: str, *, more_behind: bool) -> None:
+        """Before anything is thrown away. Raises LogDamaged when it was promised."""
+        if self.promise is not None:
+            self.promise.check_end(expected, self._must_reach, f"{segment.path}: {reason}", more_behind=more_behind)
+
     def _accept(self, epochs: LeaderEpochCache, expected: int, flushed: int) -> Callable[[BatchHeader], str | None]:
         """What a scan says of each intact batch. Its CRC covers neither base offset nor leader epoch: a bit that flipped there
         shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow.
@@ -265,6 +351,11 @@ class Loader:
         Below `flushed` there may be holes though the topic is not compacted: it may have been once.
         """
         dense, max_epoch, next_offset = not self.config.compacted, self.max_epoch, expected
+        if self.promise is not None:
+            flushed = max(flushed, self.promise.gaps_below)
+            stated = self.promise.stated
+            if self.promise.accept_loss and stated is not None:
+                flushed = stated.end  # behind that there was nothing that could be missing
 
         def accept(header: BatchHeader) -> str | None:
             nonlocal next_offset
@@ -283,7 +374,7 @@ class Loader:
             return None
         if segment.base_offset < expected:
             return f"segment {segment.base_offset} overlaps what ends at {expected}"
-        if self.config.compacted:
+        if self._may_miss(segment.base_offset):
             return None
         return f"segment {segment.base_offset} does not follow offset {expected}"
 
@@ -299,55 +390,6 @@ class Loader:
         self.disk.sync_dir(self.directory)
 
 
-def remove_leftovers(disk: Disk, directory: str) -> None:
-    """Finish what a crash interrupted (LG-29): drop `.deleted` and `.cleaned`, complete `.swap`.
-
-    A swap whose `.cleaned` mate exists was itself not complete: it is dropped, as is every swap behind such a one.
-    """
-    names = disk.listdir(directory)
-    cleaned = [int(name[:20]) for name in names if name.endswith(CLEANED_SUFFIX) and name[:20].isdecimal()]
-    incomplete_from = min(cleaned, default=None)
-    swaps: list[str] = []
-    for name in names:
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
-            disk.unlink(f"{directory}/{name}")
-        elif name.endswith(SWAP_SUFFIX):
-            if incomplete_from is not None and name[:20].isdecimal() and int(name[:20]) >= incomplete_from:
-                disk.unlink(f"{directory}/{name}")
-            else:
-                swaps.append(name)
-    for name in swaps:
-        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and name[:20].isdecimal():
-            _remove_replaced(disk, directory, int(name[:20]), f"{directory}/{name}")
-    for name in swaps:
-        disk.rename(f"{directory}/{name}", f"{directory}/{name[: -len(SWAP_SUFFIX)]}")
-    if swaps:
-        disk.sync_dir(directory)
-
-
-def _remove_replaced(disk: Disk, directory: str, base: int, swap_path: str) -> None:
-    """Remove the original segments whose range the swap file covers: [base, its end)."""
-    stat = disk.stat(swap_path)
-    probe = _Probe(disk, directory, base, LogConfig(), created_ms=0)
-    probe.size = stat.size if stat is not None else 0
-    end = base + 1
-    for _, header in probe.headers():
-        end = max(end, header.next_offset)
-    probe.close()
-    for name in disk.listdir(directory):
-        stem, dot, suffix = name.partition(".")
-        if dot + suffix in SEGMENT_SUFFIXES and stem.isdecimal() and base <= int(stem) < end:
-            disk.unlink(f"{directory}/{name}")
-
-
-class _Probe(Segment):
-    """A segment under its `.swap` name, to read its headers."""
-
-    @property
-    def path(self) -> str:
-        return super().path + SWAP_SUFFIX
-
-
 def _note_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> str | None:
     """Leader epochs never decrease within a log: a batch that breaks this is a stale remnant."""
     epoch, latest = header.partition_leader_epoch, epochs.latest_epoch
@@ -359,127 +401,15 @@ def _note_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> str | None:
     return None
 
 
-def collect_epochs(segments: SegmentList, epochs: LeaderEpochCache, *, below: int | None) -> None:
-    """Collect the cache anew from the batches of all segments (None), or of those with a base offset below `below`."""
+def collect_epochs(segments: SegmentList, epochs: LeaderEpochCache, *, below: int | None, max_epoch: int | None = None) -> None:
+    """Collect the cache anew from the batches of all segments (None), or of those with a base offset below `below`.
+
+    A batch of a later epoch than `max_epoch` has a bit that flipped there, which no CRC covers: it says nothing.
+    """
     epochs.clear()
     for segment in segments:
         if below is not None and segment.base_offset >= below:
             return
         for _, header in segment.headers():
-            _note_epoch(epochs, header)
-
-
-def reload_producers(
-    disk: Disk,
-    directory: str,
-    segments: SegmentList,
-    producers: ProducerState,
-    *,
-    leo: int,
-    trust_below: int,
-    index_from: int | None,
-    expired_before_ms: int,
-    tracer: Tracer,
-    tp: TopicPartition,
-) -> None:
-    """Producer state at `leo`: the newest good snapshot at or below `trust_below`, and the batches behind it.
-
-    Snapshots beyond `trust_below` may tell of data that is gone and are removed. From offset `index_from` on the transaction
-    index is written anew (None: it is trusted).
-    """
-    known = producer_snapshots.list_snapshots(disk, directory)
-    stale = [offset for offset in known if offset > trust_below]
-    if producer_snapshots.delete_snapshots(disk, directory, stale):
-        disk.sync_dir(directory)
-    producers.clear()
-    origin: int | None = None
-    for offset in sorted(set(known) - set(stale), reverse=True):
-        try:
-            entries = producer_snapshots.decode_snapshot(disk.read_file(producer_snapshots.snapshot_path(directory, offset)))
-        except producer_snapshots.CorruptSnapshot:
-            producer_snapshots.delete_snapshots(disk, directory, [offset])
-            continue
-        producers.restore(
-            (producer_id, entry)
-            for producer_id, entry in entries
-            if entry.txn_first_offset is not None or entry.last_timestamp_ms > expired_before_ms
-        )
-        recall_batches(segments, producers, offset)
-        origin = offset
-        break
-    if index_from is not None:
-        for segment in segments.from_offset(index_from):
-            segment.txn_index.truncate(segment.base_offset)
-            segment.txn_index.rewrite()
-    replay_producers(segments, producers, origin or 0, leo, index_from)
-    if index_from is not None:
-        for segment in segments.from_offset(index_from):
-            segment.txn_index.write(disk)
-    if known or len(producers):
-        tracer.emit(ProducerStateReloaded(tp=tp, snapshot_offset=origin, leo=leo, producers=len(producers)))
-
-
-def recall_batches(segments: SegmentList, producers: ProducerState, end: int) -> None:
-    """What a snapshot at `end` does not hold: the batches before each producer's last one, from the log's last bytes.
-
-    A client may have several requests under way when all replicas restart, and sends all of them again. Best effort: without
-    these, all but the last are refused as out of order.
-    Departs: Kafka knows only the last batch then, and idempotent clients give up.
-    """
-    if not len(producers):
-        return
-    found: list[BatchHeader] = []
-    for size in RECALL_BYTES:
-        found, whole = _tail_headers(segments, end, size)
-        if whole or len(found) >= RECALL_BATCHES:
-            break
-    producers.recall(found)
-
-
-def _tail_headers(segments: SegmentList, end: int, size: int) -> tuple[list[BatchHeader], bool]:
-    """The batches in about the last `size` bytes before offset `end`, and whether that is all there are."""
-    parts: list[tuple[Segment, int]] = []
-    for segment in reversed(list(segments)):
-        if size <= 0:
-            break
-        if segment.base_offset >= end or segment.size == 0:
-            continue
-        stop = segment.position_of(end)
-        length = segment.size if stop is None else stop
-        parts.append((segment, segment.boundary_at_or_below(length - size, 0) if length > size else 0))
-        size -= length
-    found: list[BatchHeader] = []
-    try:
-        for segment, position in reversed(parts):
-            found += itertools.takewhile(lambda h: h.base_offset < end, (header for _, header in segment.headers(position)))
-    except ApiError:
-        return [], True  # a damaged batch is for whoever reads it
-    return found, size > 0
-
-
-def replay_producers(segments: SegmentList, producers: ProducerState, start: int, leo: int, index_from: int | None) -> None:
-    """Feed the batches of [start, leo) to `producers`."""
-    for segment in segments.from_offset(start):
-        if segment.size == 0:
-            continue
-        position = segment.position_of(start) if start > segment.base_offset else 0
-        if position is None:
-            continue
-        for at, header in segment.headers(position):
-            if header.base_offset >= leo:
-                return
-            if header.producer_id < 0 or header.base_offset < start:
-                continue
-            if not header.is_control:
-                producers.append_batch(header, header.base_offset, header.max_timestamp)
-                continue
-            marker = marker_of(segment.file.pread(header.size_bytes, at))
-            if marker is None:
-                continue
-            done = producers.append_marker(header, marker, header.base_offset, header.max_timestamp)
-            aborted = producers.complete(done) if done is not None else None
-            if aborted is not None and index_from is not None and segment.base_offset >= index_from:
-                segment.txn_index.append(aborted)
-
-
-__all__ = ["INDEX_SUFFIX", "TIME_INDEX_SUFFIX", "LoadedLog", "Loader", "collect_epochs", "reload_producers", "remove_leftovers"]
+            if max_epoch is None or header.partition_leader_epoch <= max_epoch:
+                _note_epoch(epochs, header)

@@ -76,6 +76,8 @@ class Segment:
         self._offset_index = OffsetIndex(segment_path(directory, base_offset, INDEX_SUFFIX), base_offset, index_bytes)
         self._time_index = TimeIndex(segment_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, index_bytes)
         self._indexes_loaded = True
+        self.first: BatchHeader | None = None
+        """Header of the first batch when it was loaded; None when it was empty, or is a new one."""
         self._max_timestamp = -1
         self._offset_of_max = -1
         self._since_index = 0
@@ -121,6 +123,7 @@ class Segment:
         segment._distrust_indexes()
         if size >= HEADER_BYTES:
             first = parse_header(segment.file.pread(HEADER_BYTES, 0))
+            segment.first = first
             segment.rolling_timestamp = first.max_timestamp
         segment.forget_tail()
         return segment

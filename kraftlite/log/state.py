@@ -13,9 +13,11 @@ from kraftlite.log.compaction import LastWord
 from kraftlite.log.config import LogConfig
 from kraftlite.log.durability import Flights
 from kraftlite.log.indexes import AbortedTransaction
+from kraftlite.log.promises import LogDamaged, Promise
 from kraftlite.log.reads import TimestampOffset
 from kraftlite.log.recovery import Loader
 from kraftlite.log.segment import Segment
+from kraftlite.log.statements import Statement
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.messages.replica import EpochEndOffset
@@ -62,18 +64,20 @@ class LogState:
         tracer: Tracer,
         twin: str | None,
         max_epoch: int | None,
+        promise: Promise | None,
     ) -> None:
         self.tp = tp
         self.directory = directory
         self.config = config
         self.on_roll: Callable[[Any], None] | None = None
         self.on_recovery_point_lowered: Callable[[Any], None] | None = None
+        self.on_restated: Callable[[Any], None] | None = None
         self._disk = disk
         self._entropy = entropy
         self._tracer = tracer
         self._wall_ms = wall_ms
         self._new_directory = False
-        self.topic_id = self._claim_directory(topic_id, twin)
+        self.topic_id = self._claim_directory(topic_id, twin, promise)
         loader = Loader(
             disk=disk,
             directory=directory,
@@ -83,6 +87,7 @@ class LogState:
             jitter=self._draw_jitter,
             tracer=tracer,
             max_epoch=max_epoch,
+            promise=promise,
         )
         clean = clean or self._new_directory
         if self._new_directory:
@@ -97,10 +102,12 @@ class LogState:
         self.recovery_point = loaded.recovery_point
         self.hw = loaded.log_start_offset
         self._flights = Flights()
-        self._deleted: list[DeletedSegment] = []
+        self._deleted = [DeletedSegment(loaded.deleted, None)] if loaded.deleted else []
         self._sync_dir_due = True
         self._claimed = self.topic_id is None or self._segments.size_bytes > 0
         """The directory and whose it is are durable: data without a `partition.metadata` would be nobody's after a crash."""
+        self._named = -1
+        """Base offset of a segment whose name is durable; -1: none is known."""
         self.clean_offset: int | None = None
         """What compaction has come to: everything below it was compacted. None: nothing. The owner keeps it over restarts."""
         self._settled = clean and not self._new_directory
@@ -120,7 +127,7 @@ class LogState:
             clean=clean,
         )
 
-    def _claim_directory(self, topic_id: UUID | None, twin: str | None) -> UUID | None:
+    def _claim_directory(self, topic_id: UUID | None, twin: str | None, promise: Promise | None) -> UUID | None:
         if topic_id == ZERO_UUID:
             topic_id = None
         if self._disk.stat(self.directory) is None:
@@ -132,7 +139,9 @@ class LogState:
         try:
             found = checkpoints.read_partition_metadata(self._disk, self.directory)
         except checkpoints.MalformedCheckpoint as error:
-            if self._holds_records():
+            if self._holds_records() and not (promise is not None and promise.accept_loss):
+                if promise is not None:
+                    raise LogDamaged(str(error)) from error
                 raise OSError(errno.EIO, str(error), self.directory) from error
             found = None  # torn, because nothing was written that it had to be durable for
         if topic_id is None:
@@ -236,6 +245,30 @@ class LogState:
             for entry in segment.txn_index
             if entry.last_offset >= start and entry.first_offset < up_to
         ]
+
+    @property
+    def has_records(self) -> bool:
+        """It was written to once: the directory and whose it is are durable."""
+        return self._claimed
+
+    def statement(self, old: Statement | None = None, *, gaps_below: int = 0) -> Statement:
+        """What may be stated of it for a start after a power cut: no more than is durable. `old`: what was stated last.
+
+        A segment's name is durable when something in it was flushed, or the directory was since the segment came.
+        """
+        bound = self.recovery_point - 1 if self._sync_dir_due else self.recovery_point
+        bases = self.segment_base_offsets
+        active = max((base for base in bases if base <= bound), default=-1)
+        named = self._named if old is None else max(self._named, old.active)
+        if active < named and named in bases:
+            active = named
+        if old is not None:
+            gaps_below = max(gaps_below, old.gaps_below)
+        return Statement(self.log_start_offset, self.recovery_point, active, max(gaps_below, self.clean_offset or 0))
+
+    def _restated(self) -> None:
+        if self.on_restated is not None:
+            self.on_restated(self)
 
     def _draw_jitter(self) -> int:
         bound = min(self.config.segment_jitter_ms, self.config.max_segment_ms)

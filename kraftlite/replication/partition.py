@@ -29,6 +29,7 @@ from kraftlite.runtime.trace.partition import (
     HwAdvanced,
     IsrChangeRefused,
     IsrExpandProposed,
+    LeadershipPutOff,
     LeaderStarted,
     PartitionOffline,
     PartitionRemoved,
@@ -159,6 +160,8 @@ class Partition:
         if log.latest_epoch is not None and log.latest_epoch > registration.leader_epoch:
             # Metadata from before a restart that newer metadata will follow: the log has epochs that this leader never saw.
             self._adopt(registration)
+            put_off = LeadershipPutOff(tp=self.tp, leader_epoch=registration.leader_epoch, log_epoch=log.latest_epoch)
+            self._env.tracer.emit(put_off)
             return False
         old_isr = self.committed_isr
         self._adopt(registration)

@@ -16,9 +16,9 @@ DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
 CLOCK_FAULTS: Final = ("wall-jump",)
 GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
 ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
-SCENE_FAULTS: Final = ("late", "churn", "cut-quorum")
-"""Only drawn as part of a scene."""
-ONE_TARGET: Final = frozenset({*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum"})
+SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage")
+"""Only drawn as part of a scene, or beside all others."""
+ONE_TARGET: Final = frozenset({*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage"})
 TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late"})
 _TARGET: Final = re.compile(r"\d+|controller|leader \S+-\d+")
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.faults.nodes import Incarnation, RoomNode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
+from kraftlite.sim.damage import damage_files, has_records
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 
 DeathCallback = Callable[[RoomNode, str], None]
+DAMAGE_WAIT_MS: Final = 15_000
+"""How long a damaged broker waits for being out of an ISR."""
 
 
 class Injector:
@@ -152,6 +155,41 @@ class Injector:
         self.power_losses[node.node_id] = lost
         self.on_death(node, "wiped")
         self._boot_later(node, plan.for_ms)
+
+    def _damage(self, plan: FaultPlan) -> None:
+        """The broker dies, and files of partitions are lost that others have: of those in whose ISR it is no longer, as the
+        brokers that run know. Nothing that was acknowledged may be lost by that, so no replica counts as tainted."""
+        node = self._one(plan)
+        if node is None or not node.config.is_broker:
+            return
+        self.kill(node)
+        loop, boots, until_us = self.cluster.loop, node.boots, self.cluster.loop.now_us() + 1000 * (plan.for_ms + DAMAGE_WAIT_MS)
+
+        def attempt() -> None:
+            if self.over or node.running or node.boots != boots:
+                return
+            if self._damage_what_others_have(node) or loop.now_us() > until_us:
+                self._boot_later(node, plan.for_ms)
+            else:
+                self._at(200, attempt)
+
+        self._at(200, attempt)
+
+    def _damage_what_others_have(self, node: RoomNode) -> bool:
+        """Whether there was anything to damage yet."""
+        images = [it.node.broker.cache.image for it in self.cluster.brokers if it.started and it.node and it.node.broker]
+        image = max(images, key=lambda it: it.offset, default=None)
+        if image is None:
+            return False
+        log_dir, found = node.config.all_log_dirs[0], False
+        for topic in image.topics:
+            for index, registration in topic.partitions.items():
+                tp = TopicPartition(topic.name, index)
+                others_have_it = node.node_id in registration.replicas and node.node_id not in registration.isr
+                if others_have_it and has_records(node.disk, log_dir, tp) and self.rng.randrange(3):
+                    found = True
+                    self._note(f"damage {node.node_id} {tp}: {damage_files(node.disk, log_dir, tp, self.rng)}")
+        return found
 
     def _stop(self, plan: FaultPlan) -> None:
         node = self._one(plan)

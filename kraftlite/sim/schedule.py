@@ -20,11 +20,28 @@ def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     scenes = draw_scenes(rng, shape, duration_ms)
     match rng.randrange(4):
         case 0:
-            return scenes or found
+            drawn = scenes or found
         case 1:
-            return found
+            drawn = found
         case _:
-            return sorted(found + scenes, key=lambda it: it.at_ms)
+            drawn = found + scenes
+    return sorted(drawn + _damages(rng, shape, duration_ms), key=lambda it: it.at_ms)
+
+
+def _damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+    """In a fifth of the seeds, files of a broker are lost while it is down. Drawn last: all else is as without it."""
+    brokers = [number for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
+    if rng.randrange(5) or len(brokers) < 2 or not any(it.replication > 1 for it in shape.topics):
+        return []
+    return [
+        FaultPlan(
+            at_ms=rng.randint(0, duration_ms * 2 // 3),
+            kind="damage",
+            target=str(rng.choice(brokers)),
+            for_ms=rng.randint(50, 1500),
+        )
+        for _ in range(rng.randint(1, 2))
+    ]
 
 
 def _mix(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 
 from kraftlite.cli.main import cli
 from kraftlite.local.state import LocalError
-from tests.harness.damage import IN_A_PARTITION, REFUSED, UNMENDABLE_CONTROLLER, Damage, around_the_partitions, logs
+from tests.harness.damage import IN_A_PARTITION, ONLY_COPY, REFUSED, UNMENDABLE_CONTROLLER, Damage, around_the_partitions, logs
 from tests.harness.local import CALM, PATIENCE_S, Cluster, running, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("damage")]
@@ -203,6 +204,49 @@ def test_bl_14_rf_12_what_cannot_heal_is_refused_by_name(cluster: Cluster) -> No
     cluster.restart(victim)
     cluster.wait_leader("solo")
     assert cluster.consume("solo", at_least=1) == ["kept"]
+
+
+def test_the_only_copy_that_lost_records_is_refused_and_the_others_are_served(cluster: Cluster) -> None:
+    """ADR 7. Nothing of it is deleted; a person puts it back, or goes on with what is left."""
+    victim = cluster.brokers[2]
+    cluster.create_topic("only", assignment=[[victim]] * (len(ONLY_COPY) + 1))
+    for partition in range(len(ONLY_COPY) + 1):
+        assert cluster.produce("only", ["kept"] * 20, partition=partition) == []
+    stop(cluster, victim)
+    data = Path(cluster.node(victim).data_dir)
+    backup = Path(cluster.node(victim).directory) / "backup"
+    shutil.copytree(data, backup)
+    for partition, damage in enumerate(ONLY_COPY.values()):
+        damage(data / f"only-{partition}")
+    # One file for all partitions of the topic: written anew.
+    (data / f"only-{len(ONLY_COPY)}" / "partition.metadata").write_bytes(b"garbage")
+    said = cluster.node(victim).log_path.stat().st_size
+    cluster.restart(victim)
+    cluster.wait_leader("only", len(ONLY_COPY))
+    assert cluster.consume("only", partition=len(ONLY_COPY), at_least=20) == ["kept"] * 20
+    log = cluster.node(victim).log_path.read_bytes()[said:].decode()
+    silent = [name for partition, name in enumerate(ONLY_COPY) if f"only-{partition}" not in refusals(log)]
+    assert not silent, log
+    stop(cluster, victim)
+    for partition in (0, 1):  # put back
+        path = data / f"only-{partition}"
+        path.unlink(missing_ok=True)
+        shutil.copytree(backup / f"only-{partition}", path)
+    for partition in range(2, len(ONLY_COPY)):  # given up
+        (data / f"only-{partition}" / "accept-data-loss").touch()
+    cluster.restart(victim)
+    for partition in range(len(ONLY_COPY)):
+        cluster.wait_leader("only", partition)
+        assert cluster.produce("only", ["next"], partition=partition) == []
+    for partition in (0, 1):
+        assert cluster.consume("only", partition=partition, at_least=21) == ["kept"] * 20 + ["next"]
+    shutil.rmtree(backup)
+
+
+def refusals(log: str) -> set[str]:
+    """The partitions that a node said it refuses."""
+    lines = [line for line in log.splitlines() if "broker.log_refused" in line]
+    return {found for line in lines for found in re.findall(r"only-\d+", line)[:1]}
 
 
 def test_rf_46_the_only_controller_does_not_forget(cluster: Cluster) -> None:

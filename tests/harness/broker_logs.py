@@ -58,6 +58,14 @@ class Logs:
         self.dirs.read_markers()
         return await self.dirs.load(lambda tp, topic_id: tp not in strays)
 
+    async def load_assigned(
+        self, *tps: TopicPartition, sole: bool, topic_id: UUID = ORDERS, leader_epoch: int | None = None
+    ) -> int:
+        """With the metadata that gives the broker these partitions. `sole`: nobody else is in their ISR."""
+        self.dirs.read_markers()
+        hosted = dict.fromkeys(tps, topic_id)
+        return await self.dirs.load(lambda tp, found: hosted.get(tp) == found, lambda tp: leader_epoch, lambda tp: sole, hosted)
+
     def create(self, tp: TopicPartition, *values: str, topic_id: UUID = ORDERS) -> None:
         log = self.dirs.get_or_create(tp, topic_id)
         if values:

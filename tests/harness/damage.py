@@ -79,6 +79,13 @@ IN_A_PARTITION: dict[str, Damage] = {
     "last-segment-one-byte-short": lambda folder: cut(logs(folder)[-1], 0.99999),
     "last-segment-empty": lambda folder: logs(folder)[-1].write_bytes(b"") and None,
     "last-segment-deleted": lambda folder: logs(folder)[-1].unlink(),
+    "first-segment-deleted": lambda folder: logs(folder)[0].unlink(),
+    "first-segment-emptied": lambda folder: logs(folder)[0].write_bytes(b"") and None,
+    "directory-deleted": shutil.rmtree,
+    "directory-is-a-file": lambda folder: _becomes_a_file(folder),
+    "partition-metadata-garbled": lambda folder: garble(folder / "partition.metadata"),
+    "partition-metadata-deleted": lambda folder: (folder / "partition.metadata").unlink(),
+    "epochs-too-high": lambda folder: (folder / "leader-epoch-checkpoint").write_text("0\n1\n2147483647 0\n") and None,
     "middle-segment-deleted": lambda folder: logs(folder)[-2].unlink(),
     "all-segments-deleted": lambda folder: each(folder, ".log", Path.unlink),
     "garbage-appended": lambda folder: append(logs(folder)[-1], random.Random(1).randbytes(5000)),
@@ -109,7 +116,7 @@ def around_the_partitions(data: Path, neighbour: str) -> None:
     """Everything in a broker's log directory that is not a partition of its own, at once."""
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown"):
         garble(data / name)
-    (data / "log-start-offset-checkpoint").write_bytes(b"0\n3\nhalf a file")
+    (data / "log-start-offset-checkpoint").write_text(f"0\n1\n{neighbour.rpartition('-')[0]} 0 999999\n")
     raise_last_epoch(logs(data / METADATA)[-1])
     (data / METADATA / "quorum-state").unlink()
     (data / METADATA / "00000000000000000009-0000000001.checkpoint.part").write_bytes(b"half a download")
@@ -142,12 +149,19 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "meta-foreign-cluster": (_foreign("cluster.id", "another"), "cluster.id=another"),
     "meta-bad-directory-id": (_foreign("directory.id", "short"), "directory.id"),
     "directory-is-a-file": (_becomes_a_file, "is not a directory"),
-    "partition-is-a-file": (lambda data: _becomes_a_file(data / "solo-0"), "Not a directory"),
-    "partition-metadata-garbled": (lambda data: garble(data / "solo-0" / "partition.metadata"), "remove the directory"),
-    "partition-metadata-deleted": (lambda data: (data / "solo-0" / "partition.metadata").unlink(), "remove the directory"),
     "quorum-state-garbled": (lambda data: garble(data / METADATA / "quorum-state"), "quorum-state cannot be parsed"),
 }
 """What a broker does not start with, and what it says."""
+
+ONLY_COPY: dict[str, Damage] = {
+    "partition-is-a-file": _becomes_a_file,
+    "partition-gone": shutil.rmtree,
+    "segment-deleted": lambda folder: logs(folder)[0].unlink(),
+    "segment-emptied": lambda folder: logs(folder)[0].write_bytes(b"") and None,
+    "segment-cut": lambda folder: cut(logs(folder)[0], 0.5),
+    "segment-renamed": lambda folder: logs(folder)[0].rename(folder / "00000000000000000100.log") and None,
+}
+"""Of a partition that one broker has, after it was closed in order: refused, that partition alone."""
 
 UNMENDABLE_CONTROLLER: dict[str, tuple[Damage, str]] = {
     "metadata-bit-flipped": (lambda data: flip(logs(data / METADATA)[0], 0.3), "is damaged at byte"),

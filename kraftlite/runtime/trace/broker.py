@@ -72,6 +72,52 @@ class StrayLogSetAside(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogRefused(TraceEvent):
+    """Records of the partition are missing and no other replica is known to have them: it is not served, the others are."""
+
+    event: ClassVar[str] = "broker.log_refused"
+    level: ClassVar[str] = "error"
+    partition: str
+    directory: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedLogSetAside(TraceEvent):
+    """Records of the partition are missing here, and others have them: it is fetched anew. `kept`: copies that were set aside
+    and are still there, of all partitions; the oldest go first."""
+
+    event: ClassVar[str] = "broker.damaged_log_set_aside"
+    level: ClassVar[str] = "warning"
+    partition: str
+    reason: str
+    directory: str | None
+    size_bytes: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossAccepted(TraceEvent):
+    """A person told the broker to go on with what is left of a log."""
+
+    event: ClassVar[str] = "broker.loss_accepted"
+    level: ClassVar[str] = "warning"
+    partition: str
+    log_start_offset: int
+    leo: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointUnreadable(TraceEvent):
+    """A file beside the logs is damaged: the broker goes on without what it said."""
+
+    event: ClassVar[str] = "broker.checkpoint_unreadable"
+    level: ClassVar[str] = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectoryIgnored(TraceEvent):
     """A directory in a log directory that is no partition of ours: reported and left alone (LG-33)."""
 

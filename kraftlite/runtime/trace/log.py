@@ -120,6 +120,15 @@ class LogDoubted(LogEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpochsCollected(LogEvent):
+    """`leader-epoch-checkpoint` contradicts the log or itself: the leader epochs are read from the batches."""
+
+    event: ClassVar[str] = "log.epochs_collected"
+    level: ClassVar[str] = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRebuilt(LogEvent):
     event: ClassVar[str] = "log.index_rebuilt"
     level: ClassVar[str] = "warning"

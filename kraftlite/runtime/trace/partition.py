@@ -64,6 +64,17 @@ class PartitionOffline(PartitionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipPutOff(PartitionEvent):
+    """The log knows of a later leader epoch than the one that this broker is to lead in: it waits for the metadata to follow.
+    When that does not come, the log is wrong; a restart reads the epochs from the batches."""
+
+    event: ClassVar[str] = "partition.leadership_put_off"
+    level: ClassVar[str] = "warning"
+    leader_epoch: int
+    log_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IsrShrinkProposed(PartitionEvent):
     """The leader asks the controller to remove `out`. The HW waits for `maximal_isr` until that is committed (RP-12).
 

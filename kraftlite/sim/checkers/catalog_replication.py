@@ -26,6 +26,7 @@ from kraftlite.sim.checkers.i31_fetcher_validity import FetcherValidity
 from kraftlite.sim.checkers.i32_applied_hw import AppliedHw
 from kraftlite.sim.checkers.i33_liveness import ReplicationLiveness
 from kraftlite.sim.checkers.isr_lag import IsrLag
+from kraftlite.sim.checkers.log_starts import LogStartsFounded
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 
@@ -44,6 +45,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     IsrLag,
     ConsistentReads,
     NothingLost,
+    LogStartsFounded,
     ControlledShutdown,
     ReplicationLiveness,
     OneVerdict,

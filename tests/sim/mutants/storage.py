@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from kraftlite.log import checkpoints, segment
+import random
+
+from kraftlite.log import checkpoints, recovery, segment
 from kraftlite.log.epochs import LeaderEpochCache
-from tests.sim.mutants.catalog import mutant
+from kraftlite.sim import damage, schedule
+from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.shape import Shape
+from tests.sim.mutants.catalog import Change, mutant
 from tests.sim.mutants.patching import Patch
 
 
@@ -24,3 +29,48 @@ def clean_marker_stays(patch: Patch) -> None:
 def epochs_outlive_truncation(patch: Patch) -> None:
     """KIP-101: an epoch cache that knows more than the log sends the next divergence to the wrong place."""
     patch.set(LeaderEpochCache, "truncate_from_end", lambda self, offset: None)
+
+
+def lost_files(*kinds: str) -> Change:
+    """Every run has a broker that loses files of these kinds, and afterwards every broker dies once."""
+
+    def damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        brokers = [str(number) for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
+        found = [FaultPlan(at_ms=duration_ms // 8, kind="damage", target=rng.choice(brokers), for_ms=100)]
+        step_ms = duration_ms // 2 // len(brokers)
+        for number, broker in enumerate(brokers):
+            found.append(FaultPlan(at_ms=duration_ms // 2 + number * step_ms, kind="kill", target=broker, for_ms=100))
+        return found
+
+    def change(patch: Patch) -> None:
+        patch.set(schedule, "_damages", damages)
+        patch.set(damage, "KINDS", {kind: damage.KINDS[kind] for kind in kinds})
+
+    return change
+
+
+@mutant(
+    "lost-start-believed",
+    "a log begins where its first file begins, whatever was there before",
+    expects=("30",),
+    lens=lost_files("first segment lost"),
+)
+def lost_start_believed(patch: Patch) -> None:
+    """ADR 7: a replica whose first segment was gone came back into the ISR, and as leader it had lost what was acknowledged."""
+    patch.edit(
+        recovery.Loader,
+        "load",
+        ("deleting = check_names(self.promise, self.directory, names, recovery_point)", "deleting = False"),
+        ("log_start_offset, recovery_point = stated.start, stated.end", "recovery_point = stated.end"),
+    )
+
+
+@mutant(
+    "epochs-file-believed",
+    "leader-epoch-checkpoint counts, whatever the batches say",
+    expects=("liveness", "28", "31"),
+    lens=lost_files("leader epochs too high"),
+)
+def epochs_file_believed(patch: Patch) -> None:
+    """ADR 7: a replica that believes in an epoch that nobody had yet never leads."""
+    patch.set(recovery.Loader, "_wrong_epochs", lambda self, epochs, segments, log_start_offset, clean: None)

@@ -346,23 +346,6 @@ async def test_lg_08_a_marker_that_cannot_be_read_is_none() -> None:
         assert [event.clean for event in again.bed.events("log.opened")] == [False]
 
 
-@pytest.mark.parametrize("text", [None, b"", b"\xff\xfe", b"version: 0\ntopic_id: x\n"])
-async def test_lg_33_records_of_nobody_are_neither_adopted_nor_set_aside(text: bytes | None) -> None:
-    logs = Logs()
-    await logs.load()
-    logs.create(A0, "x")
-    logs.create(A1)
-    path = "/d1/a-0/partition.metadata"
-    if text is None:
-        logs.bed.disk.unlink(path)
-    else:
-        logs.bed.disk.write_file_atomically(path, text)
-    again = logs.restart()
-    with pytest.raises(Fault, match=r"/d1/a-0/partition\.metadata.*remove the directory"):
-        await again.load()
-    assert again.bed.disk.stat("/d1/a-0") is not None
-
-
 async def test_lg_36_retention_runs_after_30_seconds_and_then_at_its_interval() -> None:
     logs = Logs(values={"log.retention.check.interval.ms": "40000"})
     logs.log_configs["a"] = LogConfig(retention_ms=1_000)

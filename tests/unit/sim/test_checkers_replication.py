@@ -679,8 +679,9 @@ def test_the_last_of_the_isr_that_lost_bytes_is_excused(make: Callable[..., Orde
         cluster.kill(other)
     cluster.until(lambda: cluster.isr == (lossy.node_id,))
     cluster.produce()
-    cluster.power_cut(lossy, ["/data/orders-0"])
-    lossy.disk.rmtree("/data/orders-0")
+    never_flushed = "/data/orders-0/00000000000000000000.log"
+    cluster.power_cut(lossy, [never_flushed])
+    lossy.disk.write_file_atomically(never_flushed, b"")
     cluster.boot(lossy.node_id)
     cluster.until(lambda: cluster.world.losses.excused)
     assert "lost bytes of it and leads" in cluster.world.losses.excused[TP]

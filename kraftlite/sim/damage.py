@@ -1,0 +1,88 @@
+"""Files of a broker that is down get lost, as by a disk, a file system or a person: segments, directories, checkpoints."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kraftlite.faults.disk import MemDisk
+from kraftlite.log import checkpoints
+from kraftlite.model.topic_partition import TopicPartition
+
+Damage = Callable[[MemDisk, str, TopicPartition], None]
+
+
+def _segments(disk: MemDisk, directory: str) -> list[str]:
+    return [f"{directory}/{name}" for name in disk.listdir(directory) if name.endswith(".log")]
+
+
+def _lose(index: int) -> Damage:
+    def lose(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+        found = _segments(disk, f"{log_dir}/{tp}")
+        if found:
+            disk.unlink(found[index % len(found)] if index >= 0 else found[-1])
+
+    return lose
+
+
+def _empty_first(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    for path in _segments(disk, f"{log_dir}/{tp}")[:1]:
+        disk.write_file_atomically(path, b"")
+
+
+def _cut_first(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    for path in _segments(disk, f"{log_dir}/{tp}")[:1]:
+        data = disk.read_file(path)
+        disk.write_file_atomically(path, data[: len(data) // 2])
+
+
+def _lose_directory(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    disk.rmtree(f"{log_dir}/{tp}")
+
+
+def _garble_identity(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    disk.write_file_atomically(f"{log_dir}/{tp}/{checkpoints.PARTITION_METADATA}", b"garbage")
+
+
+def _raise_epochs(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    disk.write_file_atomically(f"{log_dir}/{tp}/{checkpoints.LEADER_EPOCH_CHECKPOINT}", b"0\n1\n2147483647 0\n")
+
+
+def _raise_log_start(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    path = f"{log_dir}/{checkpoints.LOG_START_CHECKPOINT}"
+    starts = checkpoints.read_offset_checkpoint(disk, path)
+    checkpoints.write_offset_checkpoint(disk, path, {**starts, tp: starts.get(tp, 0) + 7})
+
+
+def _raise_recovery_point(disk: MemDisk, log_dir: str, tp: TopicPartition) -> None:
+    path = f"{log_dir}/{checkpoints.RECOVERY_POINT_CHECKPOINT}"
+    checkpoints.write_offset_checkpoint(disk, path, {**checkpoints.read_offset_checkpoint(disk, path), tp: 1 << 40})
+
+
+KINDS: Final[Mapping[str, Damage]] = {
+    "first segment lost": _lose(0),
+    "second segment lost": _lose(1),
+    "last segment lost": _lose(-1),
+    "first segment emptied": _empty_first,
+    "first segment cut": _cut_first,
+    "directory lost": _lose_directory,
+    "partition.metadata garbled": _garble_identity,
+    "leader epochs too high": _raise_epochs,
+    "log start too high": _raise_log_start,
+    "recovery point too high": _raise_recovery_point,
+}
+
+
+def damage_files(disk: MemDisk, log_dir: str, tp: TopicPartition, rng: random.Random) -> str:
+    """One kind of damage to a partition that has records; what it was."""
+    kind = rng.choice(list(KINDS))
+    KINDS[kind](disk, log_dir, tp)
+    return kind
+
+
+def has_records(disk: MemDisk, log_dir: str, tp: TopicPartition) -> bool:
+    stat = disk.stat(f"{log_dir}/{tp}")
+    if stat is None or not stat.is_dir:
+        return False
+    return any(len(disk.read_file(path)) for path in _segments(disk, f"{log_dir}/{tp}"))
