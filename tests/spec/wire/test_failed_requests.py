@@ -12,6 +12,7 @@ from kraftlite.model.errors import ErrorCode, Fault, HalfChanged, changing
 from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.node.faults import FaultSink
 from kraftlite.runtime.trace import ListTracer
+from tests.harness.offsets_log import GroupHarness
 from tests.harness.wire_fakes import Harness, batch, partition, until
 
 ALLOCATE_ID, PRODUCE, METADATA, LIST_GROUPS = 22, 0, 3, 16
@@ -147,3 +148,19 @@ async def test_a_bug_while_a_fetch_waits_costs_the_fetch() -> None:
         assert await client.closed()
         assert [event.api for event in h.bugs] == ["Fetch"]
         h.tracer.events.clear()
+
+
+@pytest.mark.parametrize("field", ["client id", "instance id"])
+async def test_a_name_that_no_record_could_hold_is_refused_before_a_group_changes(field: str) -> None:
+    """A client id of bytes that are no UTF-8 is three times as long as a string; writing it broke off a step of the shard."""
+    async with GroupHarness() as h:
+        client = await h.client()
+        client_id = b"\xff" * 32_000 if field == "client id" else b"c"
+        instance = b"i" * 32_750 if field == "instance id" else None
+        body = b"\x00\x01g" + struct.pack(">ii", 10_000, 10_000) + b"\x00\x00"
+        body += struct.pack(">h", -1) if instance is None else struct.pack(">h", len(instance)) + instance
+        body += b"\x00\x08consumer" + struct.pack(">i", 1) + b"\x00\x01r" + struct.pack(">i", 0)
+        client.send_frame(struct.pack(">hhih", 11, 5, 5, len(client_id)) + client_id + body)
+        answer = await client.read_frame()
+        assert struct.unpack_from(">iih", answer) == (5, 0, ErrorCode.INVALID_REQUEST)
+        assert h.groups.list_groups() == ()
