@@ -1,20 +1,17 @@
-"""LG-10, LG-14, CP-16: poisoned batches by their bytes on the wire, and what a heavy one does to others."""
+"""LG-10, LG-14, CP-16: poisoned batches by their bytes on the wire. Heavy ones: tests/cluster/test_heavy_batches.py."""
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 import pytest
 
 from kraftlite.cli.admin_calls import list_offsets
 from kraftlite.cli.wire import ClusterClient, call
-from kraftlite.log import codecs
 from kraftlite.log.batch import parse_header
 from kraftlite.model.errors import ErrorCode
 from tests.harness.local import Cluster
-from tests.harness.poison import CODECS, Poison, batch_of, compacted_poisons, fields, poisons, record, sized
+from tests.harness.poison import CODECS, Poison, batch_of, compacted_poisons, fields, poisons, record
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("embedded")]
 
@@ -80,41 +77,3 @@ def test_retention_and_offsets_of_times_do_not_follow_the_header(cluster: Cluste
     client = ClusterClient(cluster.bootstrap)
     found = list_offsets(client, {(topic, 0): 2**61}, client.leaders([topic]))[topic, 0]
     assert found[1] == -1, "there is no record of that time"
-
-
-def bombs() -> dict[str, bytes]:
-    """Small batches that cost much to check."""
-    big = record(fields(0, value=sized(bytes(200_000_000))))
-    tiny = b"".join(record(fields(at, key=b"\x01", value=b"\x01")) for at in range(90_000))
-    members = b"".join(codecs.compress(codecs.GZIP, tiny[at : at + 20]) for at in range(0, 400_000, 20))
-    return {
-        "gzip": bytes(batch_of(big, 1, codec=codecs.GZIP)),
-        "zstd": bytes(batch_of(big, 1, codec=codecs.ZSTD)),
-        "gzip members": bytes(batch_of(tiny, 90_000, codec=codecs.GZIP, packed=members)),
-        "tiny records": bytes(batch_of(tiny, 90_000)),
-    }
-
-
-def test_heavy_batches_hold_nobody_up(cluster: Cluster, topic: str) -> None:
-    """While another connection keeps sending bombs, produces of a few bytes are answered at once, as far as the machine can."""
-    cluster.create_topic(topic, config={"max.message.bytes": "10000000"})
-    address = leader_of(cluster, topic)
-    sent = bombs()
-    answers: dict[str, Any] = {}
-
-    def attack() -> None:
-        for name, batch in sent.items():
-            answers[name] = ErrorCode(ask(address, topic, batch).error_code.value)
-
-    small, slowest = bytes(batch_of(record(fields(0)), 1)), 0.0
-    attackers = [threading.Thread(target=attack) for _ in range(3)]
-    for it in attackers:
-        it.start()
-    asked = 0
-    while any(it.is_alive() for it in attackers):
-        begun = time.perf_counter()
-        assert ask(address, topic, small).error_code.value == 0
-        slowest, asked = max(slowest, time.perf_counter() - begun), asked + 1
-    assert set(answers) == set(sent) and answers["gzip"] is answers["zstd"] is answers["tiny records"] is ErrorCode.NONE
-    assert answers["gzip members"] is ErrorCode.INVALID_RECORD, "the bytes end in the middle of a record"
-    assert asked > 10, "others are served meanwhile"
