@@ -1,0 +1,109 @@
+"""How a release of a client is made to run: the program of its folder, with the packages of that release in a folder of their own.
+
+They are kept outside of the tree, in `$KRAFTLITE_CLIENTS_CACHE` or `~/.cache/kraftlite/clients`, one folder for each release;
+those in Java with the other jars (`tests/clients/java/tools.py`). What is not there is fetched by the ordinary package manager.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.clients.java import tools
+from tests.clients.programs import Client, Missing
+from tests.clients.years.versions import Past
+
+HERE: Final = Path(__file__).parent
+INSTALL_TIMEOUT_S: Final = 300
+
+
+def client_of(past: Past) -> Client:
+    """The client that the tests drive."""
+    prepare = CLIENTS[past.client]
+    return Client(
+        name=past.client,
+        version=lambda: past.version,
+        prepare=lambda: prepare(past),
+        lacks=past.lacks,
+        past=True,
+    )
+
+
+def folder_of(past: Past, *inputs: bytes) -> Path:
+    """Where this release is kept. Another one when what it is made of (`inputs`) changes."""
+    root = Path(os.environ.get("KRAFTLITE_CLIENTS_CACHE") or Path.home() / ".cache" / "kraftlite" / "clients")
+    digest = hashlib.sha256(b"\0".join([*(it.encode() for it in past.packages), *inputs])).hexdigest()[:8]
+    return root / f"{past.client.replace(' ', '-')}-{past.version}-{digest}"
+
+
+def built(folder: Path, build: Callable[[Path], None]) -> None:
+    """Build it unless it is there: aside, and renamed when it is complete."""
+    if folder.is_dir():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix="installing-"))
+    try:
+        build(scratch)
+        if not folder.is_dir():  # another process may have been faster
+            scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    """Raises Missing with the last line of what it said when it fails: a registry that is not reached, most of the time."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{command[0]} did not end within {INSTALL_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise Missing(f"{Path(command[0]).name} {command[1]} failed: {said[-1] if said else done.returncode}")
+
+
+def java(past: Past) -> Sequence[str]:
+    try:
+        return tools.program(tools.resolved(HERE / "pom.xml", past.version))
+    except tools.Missing as missing:
+        raise Missing(str(missing)) from None
+
+
+def python(module: str) -> Callable[[Past], Sequence[str]]:
+    """Its packages are installed into a folder that is put before all others; wheels only: nothing is compiled."""
+
+    def prepare(past: Past) -> Sequence[str]:
+        interpreter = sys.executable if past.python is None else shutil.which(f"python{past.python}")
+        if interpreter is None:
+            raise Missing(f"{past.client} {past.version} has wheels for Python {past.python} only, which is not installed")
+        tag = f"{sys.version_info[0]}.{sys.version_info[1]}" if past.python is None else past.python
+        folder = folder_of(past, tag.encode())
+        wanted = [f"{past.client}=={past.version}", *past.packages]
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary", ":all:"]
+        built(folder, lambda to: run(*pip, "--python-version", tag, "--target", str(to), *wanted))
+        paths = os.pathsep.join([str(folder), str(HERE.parents[2])])
+        return ["env", f"PYTHONPATH={paths}", interpreter, "-S", "-m", f"tests.clients.{module}.program"]
+
+    return prepare
+
+
+CLIENTS: Final[Mapping[str, Callable[[Past], Sequence[str]]]] = {
+    "kafka-clients (Java)": java,
+    "confluent-kafka": python("confluent"),
+    "kafka-python": python("kafka_python"),
+    "aiokafka": python("aiokafka"),
+}

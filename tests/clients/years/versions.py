@@ -1,0 +1,53 @@
+"""The clients of earlier years that are put through the essentials: the one table of their versions.
+
+Of each client the newest stands in its own folder. A line here is a release that is still in use, one for about every year.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """`client` is a name of `install.CLIENTS`. `quick`: part of `scripts/test`, not of `make clients` alone. `python`: the release of
+    Python that it needs, None for the one that runs the tests. `packages`: further ones that it needs, as its package manager names
+    them. `lacks`: what it has not, by capability."""
+
+    client: str
+    version: str
+    quick: bool = False
+    python: str | None = None
+    packages: tuple[str, ...] = ()
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+
+PAST: Final = (
+    Past(client="kafka-clients (Java)", version="2.8.2"),
+    Past(client="kafka-clients (Java)", version="3.0.2"),
+    Past(client="kafka-clients (Java)", version="3.3.2", quick=True),
+    Past(client="kafka-clients (Java)", version="3.5.2"),
+    Past(client="kafka-clients (Java)", version="3.7.2", quick=True),
+    Past(client="kafka-clients (Java)", version="3.8.1"),
+    Past(client="kafka-clients (Java)", version="3.9.1"),
+    Past(client="kafka-clients (Java)", version="4.0.1"),
+    Past(client="kafka-clients (Java)", version="4.1.1"),
+    Past(client="confluent-kafka", version="1.9.2", python="3.10"),
+    Past(client="confluent-kafka", version="2.0.2", quick=True),
+    Past(client="confluent-kafka", version="2.1.1"),
+    Past(client="confluent-kafka", version="2.3.0"),
+    Past(client="confluent-kafka", version="2.6.2"),
+    Past(client="confluent-kafka", version="2.8.2"),
+    Past(client="confluent-kafka", version="2.10.1"),
+    Past(client="confluent-kafka", version="2.12.2"),
+    Past(client="kafka-python", version="2.0.2", quick=True, packages=("lz4", "zstandard", "python-snappy==0.6.1")),
+    Past(client="kafka-python", version="2.2.15", packages=("lz4", "zstandard", "python-snappy")),
+    Past(client="aiokafka", version="0.8.1", packages=("lz4", "zstandard", "python-snappy")),
+    Past(client="aiokafka", version="0.9.0", packages=("cramjam",)),
+    Past(client="aiokafka", version="0.10.0", packages=("cramjam",)),
+    Past(client="aiokafka", version="0.11.0", packages=("cramjam",)),
+    Past(client="aiokafka", version="0.12.0", packages=("cramjam",)),
+    Past(client="aiokafka", version="0.13.0", packages=("cramjam",)),
+)
