@@ -76,6 +76,13 @@ def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = 
         raise Missing(f"{Path(command[0]).name} {command[1]} failed: {said[-1] if said else done.returncode}")
 
 
+def runs(interpreter: str) -> bool:
+    """It is there, and not only by its name: that may be of a manager of versions."""
+    if shutil.which(interpreter) is None:
+        return False
+    return subprocess.run([interpreter, "-c", ""], capture_output=True, timeout=60, check=False).returncode == 0
+
+
 def java(past: Past) -> Sequence[str]:
     try:
         return tools.program(tools.resolved(HERE / "pom.xml", past.version))
@@ -87,9 +94,9 @@ def python(module: str) -> Callable[[Past], Sequence[str]]:
     """Its packages are installed into a folder that is put before all others; wheels only: nothing is compiled."""
 
     def prepare(past: Past) -> Sequence[str]:
-        interpreter = sys.executable if past.python is None else shutil.which(f"python{past.python}")
-        if interpreter is None:
-            raise Missing(f"{past.client} {past.version} has wheels for Python {past.python} only, which is not installed")
+        interpreter = sys.executable if past.python is None else f"python{past.python}"
+        if not runs(interpreter):
+            raise Missing(f"{past.client} {past.version} needs Python {past.python}, which is not installed")
         tag = f"{sys.version_info[0]}.{sys.version_info[1]}" if past.python is None else past.python
         folder = folder_of(past, tag.encode())
         wanted = [f"{past.client}=={past.version}", *past.packages]
