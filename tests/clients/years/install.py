@@ -1,4 +1,4 @@
-"""How a release of a client is made to run: the program of its folder, with the packages of that release in a folder of their own.
+"""How a release of a client is made to run: the program of its folder, with its packages in a folder of their own.
 
 They are kept outside of the tree, in `$KRAFTLITE_CLIENTS_CACHE` or `~/.cache/kraftlite/clients`, one folder for each release;
 those in Java with the other jars (`tests/clients/java/tools.py`). What is not there is fetched by the ordinary package manager.
@@ -108,9 +108,51 @@ def python(module: str) -> Callable[[Past], Sequence[str]]:
     return prepare
 
 
+def go(program: str, module: str) -> Callable[[Past], Sequence[str]]:
+    """Its sources are copied and built with the tag `years` and a go.mod of that release; go finds what else it needs. `module`
+    is what the sources import; a Past whose module had another name then says so in its packages, as `was=NAME`."""
+
+    def prepare(past: Past) -> Sequence[str]:
+        if shutil.which("go") is None:
+            raise Missing("go is not installed")
+        sources = sorted((HERE.parent / program).glob("*.go"))
+        was = [it.removeprefix("was=") for it in past.packages if it.startswith("was=")]
+        name = was[0] if was else module
+        wanted = [(name, past.version), *(tuple(it.split("@")) for it in past.packages if "@" in it)]
+        folder = folder_of(past, *(it.read_bytes() for it in sources))
+
+        def build(to: Path) -> None:
+            for source in sources:
+                (to / source.name).write_text(source.read_text().replace(f'"{module}', f'"{name}'))
+            requires = "".join(f"require {path} v{version.removeprefix('v')}\n" for path, version in wanted)
+            (to / "go.mod").write_text(f"module kraftlite/clients/past\n\ngo 1.22\n\n{requires}")
+            run("go", "mod", "tidy", cwd=to)
+            run("go", "build", "-tags", "years", "-o", "program", ".", cwd=to)
+
+        built(folder, build)
+        return [str(folder / "program")]
+
+    return prepare
+
+
+def node(past: Past) -> Sequence[str]:
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        raise Missing("node and npm are not installed")
+    program = HERE.parent / "kafkajs" / "program.js"
+    folder = folder_of(past)
+    wanted = [f"{past.client.lower()}@{past.version}", *past.packages]
+    npm = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]
+    built(folder, lambda to: run(*npm, str(to), *wanted))
+    return ["env", f"NODE_PATH={folder / 'node_modules'}", "node", str(program)]
+
+
 CLIENTS: Final[Mapping[str, Callable[[Past], Sequence[str]]]] = {
     "kafka-clients (Java)": java,
     "confluent-kafka": python("confluent"),
     "kafka-python": python("kafka_python"),
     "aiokafka": python("aiokafka"),
+    "franz-go": go("franz_go", "github.com/twmb/franz-go"),
+    "Sarama": go("sarama", "github.com/IBM/sarama"),
+    "kafka-go": go("kafka_go", "github.com/segmentio/kafka-go"),
+    "KafkaJS": node,
 }

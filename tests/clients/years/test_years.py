@@ -34,6 +34,12 @@ def named(past: Past) -> str:
     return "Test_" + "".join(it if it.isalnum() else "_" for it in f"{past.client} {past.version}")
 
 
-_RUNTIMES = {"kafka-clients (Java)": pytest.mark.jvm}
+_RUNTIMES = {
+    "kafka-clients (Java)": pytest.mark.jvm,
+    "franz-go": pytest.mark.golang,
+    "Sarama": pytest.mark.golang,
+    "kafka-go": pytest.mark.golang,
+    "KafkaJS": pytest.mark.node,
+}
 for _past in PAST:
     globals()[named(_past)] = essentials_of(_past)

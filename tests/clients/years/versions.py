@@ -12,9 +12,9 @@ from typing import Final
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """`client` is a name of `install.CLIENTS`. `quick`: part of `scripts/test`, not of `make clients` alone. `python`: the release of
-    Python that it needs, None for the one that runs the tests. `packages`: further ones that it needs, as its package manager names
-    them. `lacks`: what it has not, by capability."""
+    """`client`: a name of `install.CLIENTS`. `quick`: part of `scripts/test`, not of `make clients` alone. `python`: the release
+    of Python that it needs, None for the one that runs the tests. `packages`: further ones that it needs, as its package manager
+    names them. `lacks`: what it has not, by capability."""
 
     client: str
     version: str
@@ -23,6 +23,8 @@ class Past:
     packages: tuple[str, ...] = ()
     lacks: Mapping[str, str] = field(default_factory=dict)
 
+
+_KADM: Final = "github.com/twmb/franz-go/pkg/kadm"
 
 PAST: Final = (
     Past(client="kafka-clients (Java)", version="2.8.2"),
@@ -56,4 +58,20 @@ PAST: Final = (
     Past(client="aiokafka", version="0.11.0", packages=("cramjam",)),
     Past(client="aiokafka", version="0.12.0", packages=("cramjam",)),
     Past(client="aiokafka", version="0.13.0", packages=("cramjam",)),
+    Past(client="franz-go", version="1.7.0", packages=(f"{_KADM}@v1.0.0",)),
+    Past(client="franz-go", version="1.15.3", packages=(f"{_KADM}@v1.10.0",)),
+    Past(client="franz-go", version="1.18.1", packages=(f"{_KADM}@v1.15.0",)),
+    Past(client="franz-go", version="1.20.7", packages=(f"{_KADM}@v1.17.2",)),
+    Past(client="Sarama", version="1.38.1", packages=("was=github.com/Shopify/sarama",)),
+    Past(client="Sarama", version="1.41.3"),
+    Past(client="Sarama", version="1.43.3"),
+    Past(client="Sarama", version="1.45.2"),
+    Past(client="Sarama", version="1.50.3"),
+    Past(
+        client="KafkaJS",
+        version="1.16.0",
+        packages=("kafkajs-snappy@1.1.0", "lz4js@0.2.0", "zstd-codec@0.1.5"),
+        lacks={"headers, nulls, timestamps": "KafkaJS before 2.0 cannot write two headers of one name, as this test does"},
+    ),
+    Past(client="KafkaJS", version="2.0.2", packages=("kafkajs-snappy@1.1.0", "lz4js@0.2.0", "zstd-codec@0.1.5")),
 )
