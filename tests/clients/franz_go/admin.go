@@ -77,6 +77,8 @@ func perform(ctx context.Context, cl *kadm.Client, step *Step) (any, error) {
 		return found[step.Topic][step.Partition].LowWatermark, found[step.Topic][step.Partition].Err
 	case "list_offset":
 		return listOffset(ctx, cl, step)
+	case "guess_version":
+		return guessVersion(ctx, cl)
 	case "describe_cluster":
 		found, err := cl.BrokerMetadata(ctx)
 		return map[string]any{"cluster_id": found.Cluster, "brokers": found.Brokers.NodeIDs()}, err

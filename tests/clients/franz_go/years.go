@@ -19,3 +19,7 @@ func serverSide() kgo.GroupOpt {
 func describeConsumerGroup(context.Context, *kadm.Client, string) (any, error) {
 	return nil, errors.New("this release has no consumer protocol")
 }
+
+func guessVersion(context.Context, *kadm.Client) (any, error) {
+	return nil, errors.New("this release does not know Kafka 4.3")
+}
