@@ -1,6 +1,7 @@
 """The clients of earlier years that are put through the essentials: the one table of their versions.
 
-Of each client the newest stands in its own folder. A line here is a release that is still in use, one for about every year.
+Of each client but kafka-go the newest stands in its own folder. A line here is a release that is still in use, one for about
+every year.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ class Past:
 
 
 _KADM: Final = "github.com/twmb/franz-go/pkg/kadm"
+
+_KAFKA_GO: Final = {
+    "produce, idempotent": "kafka-go has no idempotent producer",
+    "headers, nulls, timestamps": "kafka-go reads what is empty as null",
+}
 
 PAST: Final = (
     Past(client="kafka-clients (Java)", version="2.8.2"),
@@ -72,6 +78,11 @@ PAST: Final = (
     Past(client="Sarama", version="1.43.3"),
     Past(client="Sarama", version="1.45.2"),
     Past(client="Sarama", version="1.50.3"),
+    Past(client="kafka-go", version="0.4.42", lacks=_KAFKA_GO),
+    Past(client="kafka-go", version="0.4.44", lacks=_KAFKA_GO),
+    Past(client="kafka-go", version="0.4.47", lacks=_KAFKA_GO),
+    Past(client="kafka-go", version="0.4.49", lacks=_KAFKA_GO),
+    Past(client="kafka-go", version="0.4.51", lacks=_KAFKA_GO),
     Past(
         client="KafkaJS",
         version="1.16.0",
