@@ -94,12 +94,11 @@ def encode_api_versions(
 
 def _feature_tags(version: int, supported: Sequence[FeatureRange], finalized: Mapping[str, int] | None, epoch: int) -> bytes:
     tags: list[tuple[int, bytes]] = []
-    if supported:
-        keys = [uvarint(len(supported) + 1)]
-        for feature in supported:
-            # Clients that speak v3 at most refuse a minimum of 0.
-            low = 1 if version < 4 and feature.min_level == 0 else feature.min_level
-            keys.append(string(feature.name, True) + struct.pack(">hh", low, feature.max_level) + NO_TAGS)
+    # Clients that speak v3 at most end at a feature with a level of 0; as in Kafka they are not told of those (KIP-1022).
+    shown = [it for it in supported if version >= 4 or it.min_level > 0]
+    if shown:
+        keys = [uvarint(len(shown) + 1)]
+        keys.extend(string(it.name, True) + struct.pack(">hh", it.min_level, it.max_level) + NO_TAGS for it in shown)
         tags.append((0, b"".join(keys)))
     if finalized is not None and epoch >= 0:
         tags.append((1, struct.pack(">q", epoch)))

@@ -24,6 +24,7 @@ from kio.index import load_request_schema
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, OFFSETS = 0, 1, 2, 3, 8, 9
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, CREATE, DELETE, RECORDS, PID = 11, 12, 13, 14, 15, 19, 20, 21, 22
+ELECT, REASSIGN, REASSIGNMENTS, FEATURES = 43, 45, 46, 57
 PARTITIONS, DELETE_GROUPS, CONFIGS, OFFSET_DELETE, HEARTBEAT_848, DESCRIBE_848 = 37, 42, 44, 47, 68, 69
 
 
@@ -466,7 +467,36 @@ def topics(story: Story) -> None:
     story.ask(DELETE, 5, topic_names=["made"], timeout=timeout)
 
 
-STORIES: Final[tuple[Callable[[Story], None], ...]] = (*STORIES_OF_RECORDS, *STORIES_OF_GROUPS, topics)
+def impatient(story: Story) -> None:
+    """A timeout of 0, or less, in every administrative request that has one: which of them look at it?"""
+    patient = datetime.timedelta(milliseconds=10_000)
+    story.ask(CREATE, 5, topics=[_topic("slow")], timeout=patient, validate_only=False)
+    _settled(story, "slow")
+    for timeout in (datetime.timedelta(milliseconds=it) for it in (0, -1)):
+        for validate_only in (True, False):
+            story.ask(CREATE, 5, topics=[_topic("hasty")], timeout=timeout, validate_only=validate_only)
+            grown = {"name": "slow", "count": 2, "assignments": None}
+            story.ask(PARTITIONS, 3, topics=[grown], timeout=timeout, validate_only=validate_only)
+        story.ask(RECORDS, 2, topics=[{"name": "slow", "partitions": [{"partition_index": 0, "offset": 0}]}], timeout=timeout)
+        placed = {"name": "slow", "partitions": [{"partition_index": it, "replicas": [1]} for it in range(2)]}
+        story.ask(REASSIGN, 0, topics=[placed], timeout=timeout)
+        story.ask(REASSIGNMENTS, 0, topics=None, timeout=timeout)
+        story.ask(ELECT, 2, election_type=0, topic_partitions=[{"topic": "slow", "partitions": [0]}], timeout=timeout)
+        story.ask(FEATURES, 1, timeout=timeout, feature_updates=[], validate_only=True)
+        story.ask(DELETE, 6, topics=[{"name": "slow", "topic_id": None}], timeout=timeout)
+
+
+def _settled(story: Story, name: str) -> None:
+    """Until this broker leads the only partition of a topic."""
+    deadline = time.monotonic() + 20
+    topics = [{"topic_id": uuid.UUID(int=0), "name": name}]
+    asked = filled(load_request_schema(METADATA, 12), {"topics": topics, "allow_auto_topic_creation": False})
+    while [it.leader_id for it in story.connection.ask(asked).topics[0].partitions] != [1]:
+        assert time.monotonic() < deadline, f"{name} is not led"
+        time.sleep(0.02)
+
+
+STORIES: Final[tuple[Callable[[Story], None], ...]] = (*STORIES_OF_RECORDS, *STORIES_OF_GROUPS, topics, impatient)
 
 
 def told(address: str, story: Callable[[Story], None]) -> list[str]:

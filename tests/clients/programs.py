@@ -50,13 +50,14 @@ class Missing(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Client:
     """`prepare` returns the command that runs the program, after building it if need be, or raises Missing. `lacks` says which
-    capabilities the client does not have, and why: their tests are skipped."""
+    capabilities the client does not have, and why: their tests are skipped. `past`: an earlier release, of `years`."""
 
     name: str
     version: Callable[[], str]
     prepare: Callable[[], Sequence[str]]
     lacks: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    past: bool = False
 
 
 class Run:

@@ -24,11 +24,21 @@ and why, stands in the README.md of the client's folder in `tests/clients`.
 ✓ passes, ✗ fails, – skipped; both with the reason below the table.
 """
 
+YEARS = """
+## Clients of earlier years
+
+The essentials of the above, asked of earlier releases of the same clients (`tests/clients/years/versions.py`). Releases with
+the same result share a row.
+"""
+
 TAIL = """
 ## Not here
 
 - `@confluentinc/kafka-javascript`: its binary is downloaded from GitHub; without that it is built from source, which needs the
   headers of libcurl and OpenSSL. It is librdkafka, as confluent-kafka and kcat are.
+- `@platformatic/kafka` and `kafka-ts`: over a broker's restart they give up, with Apache Kafka 4.3 in the same way. The first ends its
+  consumer's stream after four attempts to fetch from the broker that is gone (1.35.0); both fail what they send when its partition
+  has no new leader within some three seconds (1.35.0, 1.5.0). They read and write as long as all brokers run.
 - Web UIs: none of them is to be had from a package registry. AKHQ, Kafbat UI and Kafdrop are not in Maven Central, and the Go
   module proxy does not hand out Redpanda Console (nor Kowl, its predecessor); they come as container images and from GitHub.
   What such a UI asks of a cluster with a node down (its brokers, all topics, all groups with their offsets, the records) is the
@@ -72,6 +82,19 @@ class Table:
     def folders(self) -> list[str]:
         return [it for it in self.names if any(folder == it for folder, _ in self.cells)]
 
+    def ranges(self) -> str:
+        """With a row for each client and result, and all releases that have it. Each client's name ends with its release."""
+        found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for folder in self.folders():
+            name, _, release = self.names[folder].rpartition(" ")
+            signs = tuple(self._sign(folder, it) for it in self.capabilities)
+            found.setdefault((name, signs), []).append(release)
+        rows = [["", "releases", *self.capabilities]]
+        rows += [[name, ", ".join(releases), *signs] for (name, signs), releases in found.items()]
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        lines.insert(1, "|---" * len(rows[0]) + "|")
+        return "\n".join([*lines, "", *self._reasons()])
+
     def markdown(self) -> str:
         folders = self.folders()
         rows = [["", *(self.names[it] for it in folders)]]
@@ -95,7 +118,7 @@ class Table:
                     continue
                 for reason in cell.failed or cell.skipped:
                     by_reason.setdefault((cell.sign, reason), []).append(capability)
-            name = self.names[folder].split(" ")[0]
+            name = self.names[folder] if folder == self.names[folder] else self.names[folder].split(" ")[0]
             all_of = [it for (owner, it) in self.cells if owner == folder]
             for (sign, reason), found in by_reason.items():
                 which = "everything" if found == all_of else ", ".join(found)
@@ -107,6 +130,8 @@ class Plugin:
     def __init__(self, target: Path | None) -> None:
         self._target = target
         self._table = Table()
+        self._years = Table()
+        """Of earlier releases, each under its own name."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -114,7 +139,10 @@ class Plugin:
             if folder is None or not capabilities_of(item):
                 continue
             client = getattr(getattr(item, "cls", None), "client", None)
-            if client is not None:
+            if client is not None and client.past:
+                name = f"{client.name} {client.version()}"
+                self._years.names[name] = name
+            elif client is not None:
                 self._table.names[folder] = f"{client.name} {client.version()}"
             else:
                 self._table.names.setdefault(folder, folder)
@@ -124,11 +152,14 @@ class Plugin:
         report: pytest.TestReport = yield
         folder, capabilities = folder_of(item), capabilities_of(item)
         if folder is not None and (report.when == "call" or report.outcome != "passed"):
-            self._table.count(folder, capabilities, report.outcome, reason_of(report))
+            client = getattr(getattr(item, "cls", None), "client", None)
+            past = client is not None and client.past
+            table, name = (self._years, f"{client.name} {client.version()}") if past else (self._table, folder)
+            table.count(name, capabilities, report.outcome, reason_of(report))
         return report
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        text = self._table.markdown()
+        text = f"{self._table.markdown()}\n{YEARS}\n{self._years.ranges()}"
         terminalreporter.section("clients")
         terminalreporter.write_line(text)
         if self._target is not None:

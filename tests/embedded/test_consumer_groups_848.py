@@ -257,3 +257,22 @@ def test_an_empty_group_can_be_listed_and_deleted(cluster: Embedded, topic: str)
     assert group.group_id not in listed(types={ConsumerGroupType.CLASSIC})
     admin.delete_consumer_groups([group.group_id])[group.group_id].result(PATIENCE_S)
     assert group.group_id not in listed()
+
+
+def test_consumers_come_back_when_all_brokers_were_cut_from_the_controller(cluster: Embedded, topic: str) -> None:
+    """All brokers are fenced meanwhile; each hears of that and of its return at once. While a broker knows of none that is not
+    fenced, its Metadata names none, as that of Apache Kafka 4.3: librdkafka does not always come back from that."""
+    cluster.create_topic(topic, partitions=PARTITIONS)
+    assert cluster.produce(topic, ["before"]) == []
+    with Group(cluster, f"g-{topic}-848") as new, Group(cluster, f"g-{topic}-classic") as classic:
+        new.join(topic)
+        classic.join(topic, protocol="classic")
+        for group in (new, classic):
+            group.until("the first record", lambda group=group: group.read == ["before"])
+        cluster.cluster.cut(cluster.controllers, cluster.brokers)
+        new.until("all brokers are fenced", lambda: cluster.cluster.live_brokers() == ())
+        cluster.cluster.heal()
+        new.until("all brokers are back", lambda: cluster.cluster.live_brokers() == tuple(cluster.brokers))
+        assert cluster.produce(topic, ["after"]) == []
+        for group in (new, classic):
+            group.until("the record that came after it", lambda group=group: group.read == ["before", "after"])

@@ -40,7 +40,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
             ),
         )
     except ApiError as error:
-        return values | {"error_code": error.code, "error_message": error.message, "responses": []}
+        return values | {"error_code": error.code, "error_message": error.message, "responses": _refused(request, error)}
     topics: dict[str, list[dict[str, Any]]] = {}
     for result in response.results:
         topics.setdefault(result.topic, []).append(
@@ -52,15 +52,26 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
+def _refused(request: Any, error: ApiError) -> list[dict[str, Any]]:
+    """Every partition that was asked for, with the error of the request as a whole: what Kafka does, and clients look there."""
+    told = {"error_code": error.code, "error_message": error.message}
+    return [
+        {"name": topic.name, "partitions": [{"partition_index": one.partition_index, **told} for one in topic.partitions]}
+        for topic in request.topics
+    ]
+
+
 async def _list(call: Call, request: Any) -> Mapping[str, Any]:
     partitions = None
     if request.topics is not None:
         partitions = tuple(
             PartitionName(topic=topic.name, partition=index) for topic in request.topics for index in topic.partition_indexes
         )
+    # The request's own timeout is not looked at, as in Kafka: there are clients that send 0.
+    timeout_ms = call.ctx.settings.request_timeout_ms
     try:
         response = await list_reassignments(
-            call.ctx, ListPartitionReassignmentsRequest(partitions=partitions, timeout_ms=milliseconds(request.timeout))
+            call.ctx, ListPartitionReassignmentsRequest(partitions=partitions, timeout_ms=timeout_ms)
         )
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "topics": []}

@@ -1,4 +1,4 @@
-"""Drives aiokafka by the job on standard input (the contract: tests/clients/programs.py)."""
+"""Drives aiokafka by the job on standard input (the contract: tests/clients/programs.py): all releases since 0.8."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import aiokafka
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka import admin as administration
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import for_code
+
+try:
+    from aiokafka.admin import NewPartitions, NewTopic
+    from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+except ImportError:  # before 0.9, when it was built on kafka-python
+    from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.clients.program import Job, administer, main, named, raw, tell, tell_record
 
@@ -98,13 +105,14 @@ class Listener(aiokafka.ConsumerRebalanceListener):
 
 
 async def group(job: Job, stopped: threading.Event) -> None:
+    static = {"group_instance_id": job["instance"]} if "instance" in job else {}
     consumer = consumer_of(
         job,
         group_id=job["group"],
         session_timeout_ms=job["session_ms"],
         heartbeat_interval_ms=200,
         partition_assignment_strategy=[RangePartitionAssignor],
-        group_instance_id=job.get("instance"),
+        **static,
     )
     consumer.subscribe([job["topic"]], listener=Listener())
     await consumer.start()
@@ -160,7 +168,7 @@ class Steps:
 
     def delete_records(self, step: Job) -> Any:
         tp = aiokafka.TopicPartition(step["topic"], step["partition"])
-        return self._run(self._admin.delete_records({tp: RecordsToDelete(step["offset"])}))[tp]
+        return self._run(self._admin.delete_records({tp: administration.RecordsToDelete(step["offset"])}))[tp]
 
     def list_offset(self, step: Job) -> Any:
         tp = aiokafka.TopicPartition(step["topic"], step["partition"])

@@ -1,22 +1,14 @@
-"""Drives confluent-kafka by the job on standard input (the contract: tests/clients/programs.py)."""
+"""Drives confluent-kafka by the job on standard input (the contract: tests/clients/programs.py): all releases since 1.9."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import admin as administration
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewPartitions, NewTopic
 
 from tests.clients.program import Job, administer, main, raw, tell, tell_record
 
@@ -133,9 +125,10 @@ class Steps:
         return sorted(self.admin.list_topics(timeout=LIMIT_S).topics)
 
     def describe_topic(self, step: Job) -> Any:
-        from confluent_kafka import TopicCollection
-
-        topics: Any = TopicCollection([step["topic"]])
+        if not hasattr(self.admin, "describe_topics"):  # before 2.3
+            known = self.admin.list_topics(step["topic"], timeout=LIMIT_S).topics[step["topic"]].partitions
+            return {"partitions": len(known), "replicas": len(known[0].replicas)}
+        topics: Any = confluent_kafka.TopicCollection([step["topic"]])
         found = self.admin.describe_topics(topics, request_timeout=LIMIT_S)[step["topic"]].result(LIMIT_S)
         return {"partitions": len(found.partitions), "replicas": len(found.partitions[0].replicas)}
 
@@ -148,14 +141,19 @@ class Steps:
         self.admin.create_partitions([more], request_timeout=LIMIT_S)[step["topic"]].result(LIMIT_S)
 
     def describe_configs(self, step: Job) -> Any:
-        resource = ConfigResource(ResourceType.TOPIC, step["topic"])
+        resource = ConfigResource("topic", step["topic"])
         found = self.admin.describe_configs([resource], request_timeout=LIMIT_S)[resource].result(LIMIT_S)
         dynamic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {key: {"value": it.value, "default": it.source != dynamic} for key, it in found.items()}
 
     def alter_configs(self, step: Job) -> None:
-        entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in step["config"].items()]
-        resource = ConfigResource(ResourceType.TOPIC, step["topic"], incremental_configs=entries)
+        if not hasattr(self.admin, "incremental_alter_configs"):  # before 2.2, when a topic's configs were replaced as a whole
+            resource = ConfigResource("topic", step["topic"], set_config=step["config"])
+            self.admin.alter_configs([resource], request_timeout=LIMIT_S)[resource].result(LIMIT_S)
+            return
+        kinds = administration.AlterConfigOpType
+        entries = [administration.ConfigEntry(k, v, incremental_operation=kinds.SET) for k, v in step["config"].items()]
+        resource = ConfigResource("topic", step["topic"], incremental_configs=entries)
         self.admin.incremental_alter_configs([resource], request_timeout=LIMIT_S)[resource].result(LIMIT_S)
 
     def delete_records(self, step: Job) -> Any:
@@ -165,8 +163,9 @@ class Steps:
 
     def list_offset(self, step: Job) -> Any:
         at = step["at"]
-        named = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest}
-        spec = named[at]() if at in named else OffsetSpec.for_timestamp(int(at))
+        offsets = administration.OffsetSpec
+        named = {"earliest": offsets.earliest, "latest": offsets.latest}
+        spec = named[at]() if at in named else offsets.for_timestamp(int(at))
         where = TopicPartition(step["topic"], step["partition"])
         (found,) = self.admin.list_offsets({where: spec}, request_timeout=LIMIT_S).values()
         return found.result(LIMIT_S).offset
@@ -183,7 +182,7 @@ class Steps:
         return {"state": state, "members": len(found.members), "type": "consumer"}
 
     def committed(self, step: Job) -> Any:
-        wanted = ConsumerGroupTopicPartitions(step["group"])
+        wanted = confluent_kafka.ConsumerGroupTopicPartitions(step["group"])
         found = self.admin.list_consumer_group_offsets([wanted], request_timeout=LIMIT_S)[step["group"]].result(LIMIT_S)
         return {str(tp.partition): tp.offset for tp in found.topic_partitions if tp.topic == step["topic"]}
 

@@ -45,8 +45,8 @@ func perform(ctx context.Context, cl *kadm.Client, step *Step) (any, error) {
 		for key, value := range step.Config {
 			config[key] = kadm.StringPtr(value)
 		}
-		_, err := cl.CreateTopic(ctx, int32(step.Partitions), step.Factor, config, step.Topic)
-		return nil, err
+		found, err := cl.CreateTopics(ctx, int32(step.Partitions), step.Factor, config, step.Topic)
+		return nil, errors.Join(err, found[step.Topic].Err)
 	case "describe_topic":
 		found, err := cl.ListTopics(ctx, step.Topic)
 		if err != nil {
@@ -65,8 +65,8 @@ func perform(ctx context.Context, cl *kadm.Client, step *Step) (any, error) {
 		found, err := cl.UpdatePartitions(ctx, step.Partitions, step.Topic)
 		return nil, errors.Join(err, found[step.Topic].Err)
 	case "delete_topic":
-		found, err := cl.DeleteTopic(ctx, step.Topic)
-		return nil, errors.Join(err, found.Err)
+		found, err := cl.DeleteTopics(ctx, step.Topic)
+		return nil, errors.Join(err, found[step.Topic].Err)
 	case "delete_records":
 		offsets := kadm.Offsets{}
 		offsets.AddOffset(step.Topic, step.Partition, step.Offset, -1)
@@ -77,6 +77,8 @@ func perform(ctx context.Context, cl *kadm.Client, step *Step) (any, error) {
 		return found[step.Topic][step.Partition].LowWatermark, found[step.Topic][step.Partition].Err
 	case "list_offset":
 		return listOffset(ctx, cl, step)
+	case "guess_version":
+		return guessVersion(ctx, cl)
 	case "describe_cluster":
 		found, err := cl.BrokerMetadata(ctx)
 		return map[string]any{"cluster_id": found.Cluster, "brokers": found.Brokers.NodeIDs()}, err
@@ -144,12 +146,7 @@ func groups(ctx context.Context, cl *kadm.Client, step *Step) (any, error) {
 		one := found[step.Group]
 		return map[string]any{"state": one.State, "members": len(one.Members), "type": one.ProtocolType}, one.Err
 	case "describe_consumer_group":
-		found, err := cl.DescribeConsumerGroups(ctx, step.Group)
-		if err != nil {
-			return nil, err
-		}
-		one := found[step.Group]
-		return map[string]any{"state": one.State, "members": len(one.Members)}, one.Err
+		return describeConsumerGroup(ctx, cl, step.Group)
 	case "committed":
 		found, err := cl.FetchOffsets(ctx, step.Group)
 		offsets := map[string]int64{}
@@ -160,8 +157,8 @@ func groups(ctx context.Context, cl *kadm.Client, step *Step) (any, error) {
 		})
 		return offsets, err
 	case "delete_group":
-		found, err := cl.DeleteGroup(ctx, step.Group)
-		return nil, errors.Join(err, found.Err)
+		found, err := cl.DeleteGroups(ctx, step.Group)
+		return nil, errors.Join(err, found[step.Group].Err)
 	}
 	return nil, fmt.Errorf("no step %q", step.Do)
 }

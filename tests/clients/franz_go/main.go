@@ -206,7 +206,7 @@ func group(job *Job, stop <-chan struct{}) {
 	case "cooperative":
 		opts = append(opts, kgo.Balancers(kgo.CooperativeStickyBalancer()))
 	case "consumer":
-		opts = append(opts, kgo.Balancers(kgo.RangeBalancer()), kgo.ServerSideBalancer())
+		opts = append(opts, kgo.Balancers(kgo.RangeBalancer()), serverSide())
 	}
 	consumer := client(job, opts...)
 	ctx, cancel := context.WithCancel(context.Background())

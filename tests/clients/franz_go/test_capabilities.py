@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.capabilities import Capabilities
-from tests.clients.programs import FOLDER, Client, go_program, go_version
+from tests.clients.programs import FOLDER, Client, Ready, go_program, go_version
 
 pytestmark = [pytest.mark.clients, pytest.mark.golang, pytest.mark.slow, pytest.mark.xdist_group("clients")]
 HERE = FOLDER / "franz_go"
@@ -17,3 +17,23 @@ class TestFranzGo(Capabilities):
         version=lambda: go_version(HERE, "twmb/franz-go"),
         prepare=lambda: go_program(HERE),
     )
+
+    def test_guess(self, ready: Ready) -> None:
+        """`kcl misc probe-version`: from the newest release back it takes the first whose requests are all there, in these
+        versions. SaslHandshake is of 0.10, so nothing newer is left; what kraftlite does offer has the versions of 4.3."""
+        (found,) = ready.admin({"do": "guess_version"})
+        assert set(found["missing"]) <= NOT_OFFERED, "DIFFERENCES.md lists what is not offered"
+        assert found["without"] == "v4.3"
+        assert found["guess"] == "between v0.9.0 and v0.10.0"
+
+
+NOT_OFFERED = {
+    *(17, 36),  # SASL
+    *(24, 25, 26, 27, 28, 65, 66),  # transactions
+    34,  # AlterReplicaLogDirs
+    *(71, 72),  # telemetry
+    *(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),  # share groups
+    *(80, 81),  # voters that come and go
+    *(88, 89),  # streams groups
+}
+"""API keys of Kafka 4.3 that a broker of kraftlite does not know."""

@@ -15,23 +15,28 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.DescribeTopicsResult;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
-import org.apache.kafka.clients.consumer.CloseOptions;
+import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Drives kafka-clients by the job on standard input (the contract: tests/clients/programs.py). */
+/**
+ * Drives kafka-clients by the job on standard input (the contract: tests/clients/programs.py). Compiled with the newest, it runs
+ * with all since 2.8: what an older one has not is only missed by the steps that call it.
+ */
 public class Program {
     static final ObjectMapper JSON = new ObjectMapper();
     static final AtomicBoolean STOPPED = new AtomicBoolean();
@@ -212,6 +217,16 @@ public class Program {
         return new ConfigResource(ConfigResource.Type.TOPIC, step.get("topic").asText());
     }
 
+    /** By the method of this client's version: `all` until 3.0, `allTopicNames` since 3.1. */
+    @SuppressWarnings("unchecked")
+    static Map<String, TopicDescription> described(DescribeTopicsResult found) throws Exception {
+        try {
+            return found.allTopicNames().get();
+        } catch (NoSuchMethodError old) {
+            return ((KafkaFuture<Map<String, TopicDescription>>) DescribeTopicsResult.class.getMethod("all").invoke(found)).get();
+        }
+    }
+
     static Map<String, Step> steps(Admin admin) {
         Map<String, Step> steps = new TreeMap<>();
         steps.put("create_topic", it -> {
@@ -225,7 +240,7 @@ public class Program {
         steps.put("list_topics", it -> admin.listTopics().names().get().stream().sorted().toList());
         steps.put("describe_topic", it -> {
             String name = it.get("topic").asText();
-            var found = admin.describeTopics(List.of(name)).allTopicNames().get().get(name);
+            var found = described(admin.describeTopics(List.of(name))).get(name);
             return Map.of("partitions", found.partitions().size(), "replicas", found.partitions().get(0).replicas().size());
         });
         steps.put("describe_cluster", it -> {
@@ -287,9 +302,11 @@ public class Program {
     static void admin(JsonNode job) {
         try (Admin admin = Admin.create(config(job))) {
             Map<String, Step> steps = steps(admin);
-            steps.putAll(Breadth.steps(admin));
             for (JsonNode step : job.get("steps")) {
                 String wanted = step.get("do").asText();
+                if (!steps.containsKey(wanted)) {
+                    steps.putAll(Breadth.steps(admin)); // older clients have not all that it names
+                }
                 try {
                     Object result = Optional.ofNullable(steps.get(wanted)).orElseThrow().run(step);
                     tell("result", "do", wanted, "result", result);
@@ -301,6 +318,7 @@ public class Program {
     }
 
     /** Loads the classes of all clients, for the archive of classes with which this program starts faster. */
+    @SuppressWarnings("deprecation") // there since 2.0, its successor only since 4.1
     static void warm(JsonNode job) {
         var quick = Duration.ZERO;
         new KafkaProducer<>(config(job), new ByteArraySerializer(), new ByteArraySerializer()).close(quick);
@@ -308,7 +326,7 @@ public class Program {
             var consumer = consumer(config(job, "group.id", "warm", "group.protocol", protocol));
             consumer.subscribe(List.of("warm"));
             consumer.poll(quick);
-            consumer.close(CloseOptions.timeout(quick));
+            consumer.close(quick);
         }
         Admin.create(config(job)).close(quick);
     }

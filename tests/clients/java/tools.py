@@ -84,24 +84,28 @@ def kafka_version() -> str:
 @cache
 def jars() -> Path:
     """The folder with the jars of this version; resolved by Maven if it is not there yet. Missing: that is not possible."""
+    return resolved(HERE / "pom.xml", kafka_version())
+
+
+def resolved(pom: Path, version: str) -> Path:
+    """The folder with the jars that this pom asks for, for this version of Kafka. Missing: there is no Java, or no Maven."""
     for program in ("java", "javac"):
         if shutil.which(program) is None:
             raise Missing(f"{program} is not installed")
-    pom = (HERE / "pom.xml").read_bytes()
     root = Path(os.environ.get("KRAFTLITE_JAVA_CACHE") or Path.home() / ".cache" / "kraftlite")
-    folder = root / f"java-{kafka_version()}-{hashlib.sha256(pom).hexdigest()[:8]}"
+    folder = root / f"java-{version}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:8]}"
     if not (folder / "jars").is_dir():
-        _resolve(folder)
+        _resolve(folder, pom, version)
     return folder / "jars"
 
 
-def _resolve(folder: Path) -> None:
+def _resolve(folder: Path, pom: Path, version: str) -> None:
     if shutil.which("mvn") is None:
         raise Missing("mvn is not installed, and no jars were resolved before")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="resolving-") as scratch:
         copied = Path(scratch) / "jars"
-        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dkafka.version={kafka_version()}"]
+        command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dkafka.version={version}"]
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={copied}", "-DincludeScope=runtime"]
         try:
             done = subprocess.run([*command, *goal], capture_output=True, text=True, timeout=600, check=False)
@@ -123,13 +127,14 @@ def missing() -> str | None:
     return None
 
 
-def classpath(*more: Path) -> str:
-    return os.pathsep.join([*map(str, more), f"{jars()}/*"])
+def classpath(*more: Path, of: Path | None = None) -> str:
+    """Of `of`, a folder of jars, which are those of the pinned version when it is None."""
+    return os.pathsep.join([*map(str, more), f"{of or jars()}/*"])
 
 
-def _archive(name: str) -> tuple[list[str], Path | None]:
+def _archive(name: str, of: Path | None = None) -> tuple[list[str], Path | None]:
     """Flags that use the archive of loaded classes of this tool, or that write it (to the file that is returned)."""
-    file = jars().parent / "cds" / f"{name}.jsa"
+    file = (of or jars()).parent / "cds" / f"{name}.jsa"
     if file.exists():
         return [f"-XX:SharedArchiveFile={file}"], None
     scratch = file.with_suffix(f".{os.getpid()}")
@@ -137,12 +142,18 @@ def _archive(name: str) -> tuple[list[str], Path | None]:
 
 
 def java(
-    name: str, *, heap_mb: int = 256, log: str = "warn", more: Sequence[Path] = (), flags: Sequence[str] = FLAGS
+    name: str,
+    *,
+    heap_mb: int = 256,
+    log: str = "warn",
+    more: Sequence[Path] = (),
+    flags: Sequence[str] = FLAGS,
+    of: Path | None = None,
 ) -> list[str]:
     """The beginning of a command that runs a tool of Kafka, or a class by its name."""
     main = TOOLS.get(name, name)
     options = [f"-Xmx{heap_mb}m", *flags, f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log}"]
-    return ["java", *options, "-cp", classpath(*more), main]
+    return ["java", *options, "-cp", classpath(*more, of=of), main]
 
 
 @cache
@@ -160,15 +171,16 @@ def programs() -> Path:
     return jar
 
 
-def program() -> list[str]:
-    """The command that runs `Program`, with an archive of the classes that its clients load."""
+def program(of: Path | None = None) -> list[str]:
+    """The command that runs `Program`, with an archive of the classes that its clients load: with the jars of this folder (None:
+    those of the pinned version, with which it is always compiled: what an older client lacks is missed only where it is used)."""
     jar = programs()
-    flags, written = _archive(jar.stem)
-    command = java("Program", more=[jar])
+    flags, written = _archive(jar.stem, of)
+    command = java("Program", more=[jar], of=of)
     if written is not None:
         _run(command[0], *flags, *command[1:], stdin='{"op": "warm", "bootstrap": "127.0.0.1:1"}\n')
-        written.rename(jar.with_name("cds") / f"{jar.stem}.jsa")
-        flags, _ = _archive(jar.stem)
+        written.rename((of or jars()).parent / "cds" / f"{jar.stem}.jsa")
+        flags, _ = _archive(jar.stem, of)
     return [command[0], *flags, *command[1:]]
 
 

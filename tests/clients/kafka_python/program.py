@@ -1,4 +1,4 @@
-"""Drives kafka-python by the job on standard input (the contract: tests/clients/programs.py)."""
+"""Drives kafka-python by the job on standard input (the contract: tests/clients/programs.py): all releases since 2.0."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 import kafka
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka import admin as administration
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.clients.program import Job, administer, main, named, raw, tell, tell_record
@@ -20,18 +20,21 @@ POLL_MS = 400
 
 def produce(job: Job, _stopped: threading.Event) -> None:
     codec = job.get("codec", "none")
+    newer: Job = {}
+    if "enable_idempotence" in kafka.KafkaProducer.DEFAULT_CONFIG:  # since 2.1
+        newer = {"enable_idempotence": job.get("idempotent", False), "delivery_timeout_ms": 120_000}
+    many = job.get("idempotent") and hasattr(administration, "OffsetSpec")  # before 3.0 it takes one only
     producer = kafka.KafkaProducer(
         bootstrap_servers=job["bootstrap"].split(","),
         acks=job["acks"] if job["acks"] == "all" else int(job["acks"]),
         compression_type=None if codec == "none" else codec,
-        enable_idempotence=job.get("idempotent", False),
         linger_ms=5,
         retry_backoff_ms=50,
         reconnect_backoff_ms=20,
         reconnect_backoff_max_ms=200,
-        delivery_timeout_ms=120_000,
         # Without sequence numbers one request in flight is what keeps the order.
-        max_in_flight_requests_per_connection=5 if job.get("idempotent") else 1,
+        max_in_flight_requests_per_connection=5 if many else 1,
+        **newer,
     )
     for i, it in enumerate(job["records"]):
         future = producer.send(
@@ -96,7 +99,11 @@ class Listener(kafka.ConsumerRebalanceListener):
 
 
 def group(job: Job, stopped: threading.Event) -> None:
-    strategy = {"range": RangePartitionAssignor, "cooperative": CooperativeStickyAssignor}[job["protocol"]]
+    strategy = RangePartitionAssignor
+    if job["protocol"] == "cooperative":
+        from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+        strategy = CooperativeStickyAssignor
     static = {"group_instance_id": job["instance"]} if "instance" in job else {}
     consumer = consumer_of(
         job,
@@ -159,7 +166,8 @@ class Steps:
         return self.admin.delete_records({tp: step["offset"]})[tp]["low_watermark"]
 
     def list_offset(self, step: Job) -> Any:
-        named = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
+        offsets = administration.OffsetSpec
+        named = {"earliest": offsets.EARLIEST, "latest": offsets.LATEST}
         tp = kafka.TopicPartition(step["topic"], step["partition"])
         spec = named[step["at"]] if step["at"] in named else int(step["at"])
         return self.admin.list_partition_offsets({tp: spec})[tp].offset
@@ -181,13 +189,39 @@ class Steps:
             raise RuntimeError(told)
 
 
+class EarlierSteps(Steps):
+    """What was asked, and answered, in other ways before 3.0: with the structures of the protocol."""
+
+    def create_topic(self, step: Job) -> None:
+        topic = administration.NewTopic(
+            step["topic"], step["partitions"], step["replication_factor"], topic_configs=step.get("config", {})
+        )
+        self.admin.create_topics([topic])
+
+    def describe_topic(self, step: Job) -> Any:
+        (found,) = self.admin.describe_topics([step["topic"]])
+        return {"partitions": len(found["partitions"]), "replicas": len(found["partitions"][0]["replicas"])}
+
+    def describe_configs(self, step: Job) -> Any:
+        (answer,) = self.admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, step["topic"])])
+        ((_code, _message, _type, _name, entries),) = answer.resources
+        return {it[0]: {"value": it[1], "default": it[3] != DYNAMIC_TOPIC_CONFIG} for it in entries}
+
+    def alter_configs(self, step: Job) -> None:
+        answer = self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, step["topic"], step["config"])])
+        (answer,) = answer if isinstance(answer, list) else (answer,)
+        for code, *_rest in answer.resources:
+            if code:
+                raise kafka.errors.for_code(code)
+
+
 def source(entry: Any) -> int:
     found = entry["config_source"]
     return int(getattr(found, "value", 1 if str(found).upper() == "DYNAMIC_TOPIC_CONFIG" else 0))
 
 
 def admin(job: Job, _stopped: threading.Event) -> None:
-    administer(job["steps"], Steps(job))
+    administer(job["steps"], Steps(job) if hasattr(administration, "OffsetSpec") else EarlierSteps(job))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => {
 
 const tell = (event) => process.stdout.write(JSON.stringify(event) + '\n')
 const name = (error) =>
-  error.type ?? error.errors?.[0]?.type ?? error.groups?.[0]?.error?.type ?? error.partitions?.[0]?.error?.type ?? error.cause?.partitions?.[0]?.error?.type ?? error.cause?.type ?? error.message
+  error.type ?? error.originalError?.type ?? error.errors?.[0]?.type ?? error.groups?.[0]?.error?.type ?? error.partitions?.[0]?.error?.type ?? error.cause?.partitions?.[0]?.error?.type ?? error.cause?.type ?? error.message
 const text = (raw) => (raw === null || raw === undefined ? null : raw.toString())
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -93,7 +93,7 @@ const read = async (job) => {
   }
   const consumer = kafka.consumer({ groupId: `read-${job.topic}-${process.pid}`, maxWaitTimeInMs: 100, retry: { retries: 60 } })
   await consumer.connect()
-  await consumer.subscribe({ topics: [job.topic], fromBeginning: true })
+  await consumer.subscribe({ topic: job.topic, topics: [job.topic], fromBeginning: true }) // by one name or the other, since 1.0
   let seen = 0
   await new Promise((resolve) => {
     consumer.run({
@@ -123,7 +123,7 @@ const group = async (job, stopped) => {
   )
   consumer.on(consumer.events.CRASH, ({ payload }) => tell({ event: 'warning', error: name(payload.error) }))
   await consumer.connect()
-  await consumer.subscribe({ topics: [job.topic], fromBeginning: true })
+  await consumer.subscribe({ topic: job.topic, topics: [job.topic], fromBeginning: true }) // by one name or the other, since 1.0
   const next = new Map()
   await consumer.run({
     autoCommit: false,

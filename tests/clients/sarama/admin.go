@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -80,20 +79,7 @@ func perform(client sarama.Client, admin sarama.ClusterAdmin, step *Step) (any, 
 	case "delete_records":
 		return nil, admin.DeleteRecords(step.Topic, map[int32]int64{step.Partition: step.Offset})
 	case "list_offset":
-		at := map[string]int64{"earliest": sarama.OffsetOldest, "latest": sarama.OffsetNewest}
-		when, special := at[step.At]
-		if !special {
-			when = must(strconv.ParseInt(step.At, 10, 64))
-		}
-		found, err := admin.ListOffsets(map[string]map[int32]int64{step.Topic: {step.Partition: when}}, nil)
-		if err != nil {
-			return nil, err
-		}
-		one := found[step.Topic][step.Partition]
-		if !errors.Is(one.Err, sarama.ErrNoError) {
-			return nil, one.Err
-		}
-		return one.Offset, nil
+		return listOffset(admin, step)
 	case "describe_cluster":
 		return describeCluster(client)
 	}

@@ -81,6 +81,9 @@ func name(err error) string {
 			return found
 		}
 	}
+	if strings.HasPrefix(err.Error(), "Invalid value") { // before 1.46 it kept the broker's words of an error, and not its code
+		return "INVALID_CONFIG"
+	}
 	return err.Error()
 }
 
@@ -248,11 +251,7 @@ func group(job *Job, stop <-chan struct{}) {
 	if job.SessionMs > 0 {
 		settings.Consumer.Group.Session.Timeout = time.Duration(job.SessionMs) * time.Millisecond
 	}
-	strategy := sarama.NewBalanceStrategyRange()
-	if job.Protocol == "cooperative" {
-		strategy = sarama.NewBalanceStrategyCooperativeSticky()
-	}
-	settings.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategy}
+	balance(settings, job.Protocol == "cooperative")
 	consumer := must(sarama.NewConsumerGroup(servers(job), job.Group, settings))
 	go func() {
 		for err := range consumer.Errors() {

@@ -25,6 +25,7 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from kraftlite.broker.metadata_cache import BrokerEndpoint, PartitionMetadata, TopicMetadata
+from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId
 from kraftlite.model.messages.controller import FeatureRange
@@ -423,7 +424,8 @@ def test_metadata_response(version: int, count: int) -> None:
 @pytest.mark.parametrize("finalized", [None, {}, {"metadata.version": 30, "kraft.version": 0, "group.version": 1}])
 def test_api_versions_response(version: int, finalized: dict[str, int] | None) -> None:
     supported = (
-        FeatureRange(name="kraft.version", min_level=0, max_level=1),
+        FeatureRange(name="group.version", min_level=0, max_level=1),
+        FeatureRange(name="kraft.version", min_level=0, max_level=0),
         FeatureRange(name="metadata.version", min_level=7, max_level=30),
     )
     frame = small_codec.encode_api_versions(
@@ -438,14 +440,28 @@ def test_api_versions_response(version: int, finalized: dict[str, int] | None) -
     entity = check_response(18, version, body_of(frame, 3, False), PyApiVersionsResponse)
     assert len(entity.api_keys) == 150
     if version >= 3:
-        assert [(one.name, one.min_version, one.max_version) for one in entity.supported_features] == [
-            ("kraft.version", 0 if version >= 4 else 1, 1),
-            ("metadata.version", 7, 30),
-        ]
+        told = [(one.name, one.min_version, one.max_version) for one in entity.supported_features]
+        shown = supported if version >= 4 else supported[2:]
+        assert told == [(it.name, it.min_level, it.max_level) for it in shown], "below v4 without a level of 0"
         assert entity.finalized_features_epoch == (-1 if finalized is None else 41)
         assert [(one.name, one.max_version_level) for one in entity.finalized_features] == sorted(
             (name, level) for name, level in (finalized or {}).items() if level
         )
+
+
+@pytest.mark.parametrize("version", API_VERSIONS)
+def test_api_versions_as_java_clients_of_3_3_to_3_8_take_them(version: int) -> None:
+    """They speak v3 at most, and their network thread ends at a range that does not hold: 1 <= minimum <= maximum."""
+    frame = small_codec.encode_api_versions(
+        3, version, error=0, ranges=(), supported=SUPPORTED_FEATURES, finalized={"kraft.version": 0}, finalized_epoch=1
+    )
+    entity = check_response(18, version, body_of(frame, 3, False), PyApiVersionsResponse)
+    if version < 3:
+        return
+    ranges = [(one.min_version, one.max_version) for one in entity.supported_features]
+    assert ranges, "metadata.version is told to everybody"
+    assert all(version >= 4 or 1 <= low <= high for low, high in ranges)
+    assert not entity.finalized_features, "level 0 is none"
 
 
 @pytest.mark.parametrize("version", LIST_VERSIONS)
