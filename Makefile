@@ -1,6 +1,6 @@
 # The inner loop is `make` (under a minute). `make help` lists the rest.
 .DEFAULT_GOAL := quick
-.PHONY: quick test run format proto scenarios swarm mutants cluster clients spark bench containers clean help
+.PHONY: quick test run format proto scenarios swarm mutants fuzz cluster clients spark bench containers clean help
 
 quick: ## checks and all tests that start no process
 	@scripts/test quick
@@ -25,6 +25,9 @@ swarm: ## simulated clusters with faults, SEEDS=500 of them
 
 mutants: ## mistakes put into the protocol: each must be caught; SEEDS=200 at most for each, writes docs/TESTING.md
 	@$$(scripts/venv dev flights) -m tests.sim.mutants --seeds $(or $(SEEDS),200)
+
+fuzz: ## whatever comes in at any door: MINUTES=10 SEED=… DOOR=kafka|grpc|metrics|files|config; what is found is a failing test
+	@$$(scripts/venv dev flights) -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(DOOR),--door $(DOOR))
 
 clients: ## every client that this machine can run, and a table of what they can do: docs/CLIENTS.md
 	@scripts/clients

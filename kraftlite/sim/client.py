@@ -259,6 +259,8 @@ class SimProducer(SimClient):
                 it.error = None if code is None else code
             if code is None:
                 self._conclude(records, Verdict.OK, offset)
+                if self.idempotent and self.acks == -1:
+                    self.history.acknowledged.append((tp, batch, offset))
                 return
             if not self._again(tp, records, code, attempts, behind):
                 self._conclude(records, Verdict.FAILED if certain else Verdict.UNKNOWN, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -75,6 +76,22 @@ class Admin:
     response: Any = None
 
 
+@dataclass(eq=False, slots=True, kw_only=True)
+class Strange:
+    """Something that no proper client does, and the name of the error that it got (NONE: it succeeded). `offset`: what a produce
+    was told, -1 if nothing."""
+
+    client: str
+    kind: str
+    tp: TopicPartition
+    topic_id: str | None
+    broker: NodeId
+    invoked_us: int
+    returned_us: int | None = None
+    error: str | None = None
+    offset: int = -1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRead:
     """What one broker said of the metadata as of `metadata_offset`."""
@@ -97,5 +114,8 @@ class History:
     consumed: list[Consumed] = field(default_factory=list)
     admins: list[Admin] = field(default_factory=list)
     metadata: list[MetadataRead] = field(default_factory=list)
+    strange: list[Strange] = field(default_factory=list)
+    acknowledged: deque[tuple[TopicPartition, bytes, int]] = field(default_factory=lambda: deque(maxlen=64))
+    """The last batches of idempotent producers that were acknowledged: partition, bytes, base offset."""
     final_logs: dict[TopicPartition, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     """All (offset, value) of every partition, read from its leader after everything had healed."""

@@ -14,6 +14,7 @@ from kraftlite.sim.checkers.h_consumed import ConsumptionConsistent
 from kraftlite.sim.checkers.h_duplicates import NoDuplicates
 from kraftlite.sim.checkers.h_metadata import MetadataReads
 from kraftlite.sim.checkers.h_order import OrderKept
+from kraftlite.sim.checkers.h_strangers import StrangersRefused
 from kraftlite.sim.checkers.h_verdicts import OneVerdict
 from kraftlite.sim.checkers.i24_leader_completeness import LeaderCompleteness
 from kraftlite.sim.checkers.i25_candidate_completeness import CandidateCompleteness
@@ -48,6 +49,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     LogStartsFounded,
     ControlledShutdown,
     ReplicationLiveness,
+    StrangersRefused,
     OneVerdict,
     ConsumptionConsistent,
     AcknowledgedKept,

@@ -9,7 +9,18 @@ from typing import Final
 
 from tests.sim.mutants.patching import Patch
 
-MODULES: Final = ("elections", "quorum_log", "metadata", "controller", "brokers", "replication", "hw", "storage", "producers")
+MODULES: Final = (
+    "elections",
+    "quorum_log",
+    "metadata",
+    "controller",
+    "brokers",
+    "replication",
+    "hw",
+    "storage",
+    "producers",
+    "strangers",
+)
 
 Change = Callable[[Patch], None]
 

@@ -1,0 +1,227 @@
+"""What is fuzzed: a node that is controller and broker, inside this process or in one of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kraftlite.local import cluster as local
+from kraftlite.local.ports import HOST, reserve
+from kraftlite.local.state import LocalError, load
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.testing import SyncCluster
+from kraftlite.testing.errors import ClusterError
+from tests.harness.local import CALM
+
+NODE: Final = 1
+CONFIG: Final = {
+    "broker.session.timeout.ms": "9000",
+    "broker.heartbeat.interval.ms": "500",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "3",
+}
+
+
+class Target(Protocol):
+    """One node. Addresses stay the same over a restart."""
+
+    kafka: tuple[str, int]
+    grpc: tuple[tuple[str, int], ...]
+    """Ports that speak gRPC: replication, controller. Empty where they are not sockets."""
+    metrics: tuple[str, int] | None
+    cluster_id: str
+    in_process: bool
+
+    def ended(self) -> str | None:
+        """Why the node runs no longer; None while it does."""
+
+    def loop_cpu_s(self) -> float:
+        """The processor time that the node's loop has had."""
+
+    def rss_bytes(self) -> int: ...
+
+    def errors(self) -> list[str]:
+        """What the node has said at level error since this was asked last."""
+
+    def restart(self) -> None:
+        """Stop as by SIGTERM if it runs, and start again. Raises AssertionError with the node's words when it does not."""
+
+    def close(self) -> None: ...
+
+
+def _thread_cpu_s(pid: int | str, tid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/task/{tid}/schedstat").read_text()
+    except OSError:  # it has ended
+        return 0.0
+    return int(text.split()[0]) / 1e9
+
+
+def _rss_bytes(pid: int | str) -> int:
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * 4096
+
+
+class Embedded:
+    """In this process: quick to start, nothing on disk, gRPC is not there."""
+
+    in_process = True
+    grpc: tuple[tuple[str, int], ...] = ()
+    metrics: tuple[str, int] | None = None
+
+    def __init__(self) -> None:
+        self._cluster = SyncCluster(controllers=1, brokers=1, combined=True, config=CONFIG)
+        self._cluster.start()
+        self.cluster_id = self._cluster.cluster_id
+        host, _, port = self._cluster.bootstrap_servers.rpartition(":")
+        self.kafka = (host, int(port))
+        self._errors: list[str] = []
+        nodes: Any = self._cluster._nodes
+        before = nodes.rooms[NODE].on_event
+
+        def on_event(node: Any, event: TraceEvent) -> None:
+            before(node, event)
+            if event.level == "error":
+                self._errors.append(f"{event.event} {event.facts()}")
+
+        nodes.rooms[NODE].on_event = on_event
+        tid: int | None = self._cluster._do(threading.get_native_id)
+        assert tid is not None
+        self._tid = tid
+
+    def ended(self) -> str | None:
+        nodes: Any = self._cluster._nodes
+        found: str | None = nodes.failures.get(NODE)
+        return found
+
+    def loop_cpu_s(self) -> float:
+        return _thread_cpu_s("self", self._tid)
+
+    def rss_bytes(self) -> int:
+        return 0  # this process is not the node alone
+
+    def errors(self) -> list[str]:
+        nodes: Any = self._cluster._nodes
+        found, self._errors = self._errors + list(nodes.bugs), []
+        nodes.bugs.clear()
+        return found
+
+    def restart(self) -> None:
+        try:
+            self._cluster.restart(NODE)
+        except ClusterError as error:
+            raise AssertionError(f"it does not start again: {error}") from error
+
+    def close(self) -> None:
+        with contextlib.suppress(ClusterError):  # what was found was told already
+            self._cluster.close()
+
+
+class Process:
+    """In a process of its own, as in production: uvloop, real files, gRPC, metrics."""
+
+    in_process = False
+
+    def __init__(self, folder: Path) -> None:
+        self.data_dir = folder / "cluster"
+        (port,) = _metrics_port(folder / "metrics")
+        extra = {**CALM, **CONFIG, "kraftlite.metrics.port": str(port), "kraftlite.metrics.host": HOST}
+        local.up(self.data_dir, controllers=1, brokers=1, combined=True, extra=extra)
+        node = load(self.data_dir).node(NODE)
+        self.cluster_id = load(self.data_dir).cluster_id
+        self.kafka = _address(node.kafka)
+        self.grpc = tuple(_address(it) for it in (node.replication, node.controller) if it is not None)
+        self._seen = 0
+        self.metrics = (HOST, port)
+
+    @property
+    def node(self) -> Any:
+        return load(self.data_dir).node(NODE)
+
+    def ended(self) -> str | None:
+        if self.node.state != "stopped":
+            return None
+        faults = [it for it in self._events(0) if "fault" in it.get("event", "").lower()]
+        if faults:
+            last = faults[-1]
+            return f"{last.get('where')}: {last.get('reason')}"
+        return "the process has ended: " + " | ".join(self.node.log_path.read_text().splitlines()[-3:])[:600]
+
+    def _events(self, since: int) -> list[dict[str, Any]]:
+        found = []
+        for path in sorted(self.node.trace_path.parent.glob("trace.jsonl*"), reverse=True):
+            for line in path.read_text(errors="replace").splitlines():
+                with contextlib.suppress(ValueError):  # a line that is being written
+                    found.append(json.loads(line))
+        return found[since:]
+
+    def loop_cpu_s(self) -> float:
+        pid = self._pid()
+        return _thread_cpu_s(pid, pid)
+
+    def _pid(self) -> int:
+        return self.node.pid or 0
+
+    def rss_bytes(self) -> int:
+        return _rss_bytes(self._pid())
+
+    def errors(self) -> list[str]:
+        lines = self.node.log_path.read_text(errors="replace").splitlines()
+        fresh, self._seen = lines[self._seen :], len(lines)
+        return [line[:2000] for line in fresh if '"level":"error"' in line or "[error" in line or "Traceback" in line]
+
+    def restart(self) -> None:
+        cluster = load(self.data_dir)
+        if cluster.node(NODE).state != "stopped":
+            local.kill(self.data_dir, NODE, signal.SIGTERM)
+            _wait_stopped(self.data_dir)
+        cluster = load(self.data_dir)
+        try:
+            local.start(cluster, [cluster.node(NODE)])
+        except LocalError as error:
+            raise AssertionError(f"it does not start again: {error}") from error
+
+    def close(self) -> None:
+        with contextlib.suppress(LocalError):  # it has ended
+            local.kill(self.data_dir, NODE, signal.SIGKILL)
+
+
+def _wait_stopped(data_dir: Path) -> None:
+    from tests.harness.local import wait_for
+
+    wait_for("the node has stopped", lambda: load(data_dir).node(NODE).state == "stopped")
+
+
+def _metrics_port(owner: Path) -> list[int]:
+    """Kept for as long as its owner's directory is there."""
+    owner.mkdir(parents=True)
+    (owner / ".starting").touch()
+    return reserve(owner, [9404])
+
+
+def _address(text: str | None) -> tuple[str, int]:
+    assert text is not None
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+@contextmanager
+def opened(kind: str) -> Iterator[Target]:
+    """`kind`: embedded or process."""
+    with tempfile.TemporaryDirectory(prefix="kraftlite-fuzz-") as folder:
+        target: Target = Embedded() if kind == "embedded" else Process(Path(folder))
+        try:
+            yield target
+        finally:
+            target.close()
