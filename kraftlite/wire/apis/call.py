@@ -196,7 +196,11 @@ def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, 
     def handle(call: Call) -> None:
         if call.is_large:
             call.connection.lease_frame()
-            call.spawn(lambda: call.leased(parse, waits=waits, then=lambda it: _answer(call, it, adapt)), f"kafka-{name}", will_use_ns=COLD_ANSWER_NS)
+            call.spawn(
+                lambda: call.leased(parse, waits=waits, then=lambda it: _answer(call, it, adapt)),
+                f"kafka-{name}",
+                will_use_ns=COLD_ANSWER_NS,
+            )
             return
         request = parse(call.frame, call.pos, call.version)
         call.frame = memoryview(b"")
