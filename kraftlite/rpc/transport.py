@@ -27,7 +27,8 @@ class GrpcTransport(Transport):
     One channel per peer, connected on first use and reconnected within 200 ms of the peer's return. Ordinary methods are unary
     calls; hot ones share one long-lived stream per peer and method. A dead peer (connection refused or reset) is a
     TransportError at once, a silent one after the caller's `timeout_ms`. Cancelling a call cancels its handler at the peer.
-    `fault(error, where)` hears of exceptions in handlers that are no ApiError. gRPC is imported on first use, so that a
+    `fault(error, where)`
+    hears of a Fault in a handler; other exceptions there cost their request and are traced. gRPC is imported on first use, so that a
     process may fork before.
     """
 
@@ -54,7 +55,7 @@ class GrpcTransport(Transport):
         """Raises OSError naming the endpoint when it can not be bound, or is bound by anybody else."""
         from kraftlite.rpc.server import RpcServer
 
-        server = RpcServer(handlers, self._fault)
+        server = RpcServer(handlers, self._fault, self._tracer)
         bound = await server.start(listen)
         self._servers.append(server)
         services = tuple(sorted({method.service for method in handlers}))
