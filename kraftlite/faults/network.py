@@ -282,6 +282,10 @@ class RoomTransport:
     calls: dict[asyncio.Future[Any], None] = field(default_factory=dict)
     serving: dict[asyncio.Task[Any], None] = field(default_factory=dict)
 
+    async def reserve(self, listen: Endpoint) -> None:
+        if listen in self.network.listeners:
+            raise OSError(98, f"cannot listen on {listen}: address already in use")
+
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
         if self.closed:
             raise OSError(errno.EBADF, "transport is closed: nothing listens for a dead process")

@@ -19,8 +19,8 @@ FILE_NAME = "quorum-state"
 
 EPOCHS_USED_UP = (
     f"no election leads to an epoch near {2**31 - 1}, and candidates need room above the present one. With all controllers "
-    "stopped, write the same smaller leaderEpoch into the quorum-state of each of them, larger than every epoch in their metadata "
-    "logs (kraftlite log dump shows them), with leaderId -1 and votedId -1"
+    "stopped, write the same smaller leaderEpoch into the quorum-state of each of them, larger than every epoch in their "
+    "metadata logs (kraftlite log dump shows them), with leaderId -1 and votedId -1"
 )
 """What to do with an epoch that leaves no room."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import socket
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -23,6 +21,7 @@ from kraftlite.model.limits import (
 from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import Method
 from kraftlite.rpc import codec
+from kraftlite.rpc.addresses import resolve, why_not
 from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
 from kraftlite.runtime.ports import Handler, Tracer
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
@@ -58,11 +57,11 @@ class RpcServer:
 
     async def start(self, listen: Endpoint) -> Endpoint:
         """Raises OSError naming the endpoint when it can not be bound."""
-        address = await _resolve(listen)
+        address = await resolve(listen)
         try:
             port = self._server.add_insecure_port(str(address))
         except RuntimeError:
-            number = _why_not(address)
+            number = why_not(address)
             raise OSError(number, f"cannot listen on {listen}: {os.strerror(number)}") from None
         await self._server.start()
         return Endpoint(listen.host, port)
@@ -254,28 +253,3 @@ class _ServerStream:
                 self._taken.set()
             self._outbox_filled.clear()
             await self._outbox_filled.wait()
-
-
-async def _resolve(listen: Endpoint) -> Endpoint:
-    """One numeric address: given a name of two, gRPC binds what it can and keeps quiet about the other being taken."""
-    if listen.host in ("", "0.0.0.0"):
-        return Endpoint("0.0.0.0", listen.port)
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {listen}: {error.strerror}") from error
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-    return Endpoint(str(found[0][4][0]), listen.port)
-
-
-def _why_not(address: Endpoint) -> int:
-    """gRPC does not say why it could not bind; the kernel does."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-            probe.listen()
-        except OSError as error:
-            return error.errno or errno.EADDRINUSE
-    return errno.EADDRINUSE

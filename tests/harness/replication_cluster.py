@@ -169,6 +169,9 @@ class NoTransport:
     async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
         raise TransportError("messages are delivered by the test")
 
+    async def reserve(self, listen: Endpoint) -> None:
+        pass
+
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Any]) -> Endpoint:
         return listen
 
