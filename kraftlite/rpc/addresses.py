@@ -10,7 +10,7 @@ from kraftlite.model.ids import Endpoint
 
 
 async def resolve(listen: Endpoint) -> Endpoint:
-    """One numeric address: given a name of two, gRPC binds what it can and keeps quiet about the other being taken. Raises OSError."""
+    """One numeric address: given a name of two, gRPC binds what it can and keeps quiet about the other being taken. OSError."""
     if listen.host in ("", "0.0.0.0"):
         return Endpoint("0.0.0.0", listen.port)
     try:

@@ -30,6 +30,9 @@ MAX_RECONNECT_BACKOFF_MS: Final = 200
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
 """Who connects and does not speak HTTP/2 until then is cut."""
 
+MAX_IDLE_MS: Final = 600_000
+"""Without a call for so long a connection is closed, as with `connections.max.idle.ms`; a peer opens another when it needs it."""
+
 MAX_STREAMS_PER_CONNECTION: Final = 512
 """A peer's calls beyond it wait in its own channel."""
 
@@ -64,6 +67,7 @@ SERVER_OPTIONS: Final[Options] = (
     ("grpc.max_concurrent_streams", MAX_STREAMS_PER_CONNECTION),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.max_connection_idle_ms", MAX_IDLE_MS),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     ("grpc.so_reuseport", 0),  # two nodes on one port must be an error
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),

@@ -163,7 +163,7 @@ class Transport(Protocol):
         ...
 
     async def reserve(self, listen: Endpoint) -> None:
-        """Make sure of an address that `serve` will be called with later. Until then who connects there is refused. Raises OSError
+        """Make sure of an address that `serve` will be called with later; until then who connects there is refused. OSError
         when somebody else has it."""
         ...
 

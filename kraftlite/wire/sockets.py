@@ -7,8 +7,8 @@ import socket
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that has the address and does not listen yet: who connects is refused, and nobody else can listen there. Empty host:
-    every address, IPv6 included where the machine has it. Raises OSError naming the address."""
+    """A socket that has the address and does not listen yet: who connects is refused, and nobody else can listen there. Empty
+    host: every address, IPv6 included where the machine has it. Raises OSError naming the address."""
     family, address = socket.AF_INET, (host, port)
     if host:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
