@@ -95,7 +95,9 @@ class _LoggingHandler(logging.Handler):
 
 def _is_about_grpc(record: logging.LogRecord) -> bool:
     """gRPC's own loggers, and asyncio's lines about what gRPC runs on the loop."""
-    return record.name.split(".")[0] in ("grpc", "_cython") or (record.name == "asyncio" and "grpc" in record.getMessage())
+    return record.name.split(".")[0] in ("grpc", "_cython") or (
+        record.name == "asyncio" and ("PollerCompletionQueue" in (text := record.getMessage()) or "grpc" in text)
+    )
 
 
 def capture_python_logging(sink: LogSink) -> None:

@@ -48,17 +48,6 @@ def refused_isr_change_stays(patch: Patch) -> None:
     patch.edit(Partition, "handle_alter_result", ('"reverted" if error in REVERT', '"kept" if error in REVERT'))
 
 
-@mutant(
-    "refused-isr-change-is-forgotten",
-    "a leader forgets an expansion that was refused, while a copy of it is under way",
-    expects=("25", "26", "32"),
-)
-def refused_isr_change_is_forgotten(patch: Patch) -> None:
-    """KIP-841 reverts after INELIGIBLE_REPLICA. A copy of the request that is late is carried out when the replica is eligible again,
-    and the HW has not waited for it."""
-    patch.edit(Partition, "handle_alter_result", ('if then == "reverted" and pending.added:', "if False:"))
-
-
 @mutant("truncates-to-hw", "a new follower cuts its log at its HW, not where the epochs part", expects=("24", "25", "30"))
 def truncates_to_hw(patch: Patch) -> None:
     """KIP-101 (KAFKA-1211): the follower's HW is behind what is committed; if its leader dies then, records are lost."""

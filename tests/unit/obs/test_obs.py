@@ -93,7 +93,9 @@ def test_what_grpc_says_is_a_line_now_and_then_and_never_a_stack() -> None:
             record.created = 1_000 + number / 100
             record.exc_info = (ValueError, ValueError("odd"), None)
             handler.handle(record)
-        callback = logging.LogRecord("asyncio", logging.ERROR, "", 0, "Exception in callback grpc.aio.Poller", None, None)
+        callback = logging.LogRecord(
+            "asyncio", logging.ERROR, "", 0, "Exception in callback PollerCompletionQueue._handle_events()", None, None
+        )
         callback.created = 1_011
         handler.handle(callback)
     finally:
