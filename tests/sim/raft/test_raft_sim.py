@@ -1,5 +1,6 @@
 """Seeded simulation of a metadata quorum: a lossy, reordering, duplicating network, disks that lose what was not flushed,
-clocks that drift, crashes at any event. The invariants are checked after every event; then everything heals and must converge.
+clocks that drift, crashes at any event, and strangers that say what cannot be. The invariants are checked after every event; then
+everything heals and must converge.
 
     KRAFTLITE_RAFT_SEEDS=5000 pytest tests/sim/raft          more seeds
     KRAFTLITE_RAFT_SEED=4711 pytest tests/sim/raft           one seed, with its trace
@@ -17,6 +18,7 @@ from kraftlite.model.errors import ApiError
 from kraftlite.raft.states import Leader
 from tests.harness.raft_checker import InvariantChecker
 from tests.harness.raft_cluster import Message, RaftCluster, SimNode
+from tests.harness.raft_hostility import Hostility
 
 SEEDS = int(os.environ.get("KRAFTLITE_RAFT_SEEDS", "200"))
 ONE_SEED = os.environ.get("KRAFTLITE_RAFT_SEED")
@@ -54,6 +56,8 @@ class Simulation:
         self.next_value = 0
         self.nodes = list(self.cluster.nodes.values())
         self.dooms: list[tuple[int, str]] = []
+        self.hostility = Hostility(self.cluster, rng)
+        self.hostile_rate = rng.choice((0.0, 0.0, 0.02, 0.1))
         for node in self.nodes:
             node.start()
 
@@ -67,6 +71,8 @@ class Simulation:
         rng, cluster = self.rng, self.cluster
         if rng.random() < self.fault_rate:
             self.fault()
+        if self.hostile_rate and rng.random() < self.hostile_rate:
+            self.hostility.act()
         if self.snapshots_are_frequent and rng.random() < 0.01:
             self.snapshot(rng.choice(self.nodes))
         draw = rng.random()
