@@ -25,6 +25,9 @@ RAFT_MAX_EPOCH: Final = 2**31 - 1 - 2**16
 RAFT_EPOCH_TRUSTED: Final = 2**30
 """Up to here a voter may name any epoch, as in Kafka: a node that was away, or is new, must believe the quorum whatever it
 missed. An election every second needs thirty-four years for it."""
+RAFT_EPOCH_ANSWERED: Final = 2**30 + 2**29
+"""The same for answers, which come from where a voter is configured: a node that was left behind where requests are no longer
+believed asks, and is told."""
 RAFT_EPOCH_STEP: Final = 2**16
 """Above that an epoch is believed only so far beyond the largest that is known: no single message can use the epochs up."""
 RAFT_MAX_BATCH_BYTES: Final = 8 * MIB

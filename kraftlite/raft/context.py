@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.limits import RAFT_EPOCH_STEP, RAFT_EPOCH_TRUSTED
+from kraftlite.model.limits import RAFT_EPOCH_ANSWERED, RAFT_EPOCH_STEP, RAFT_EPOCH_TRUSTED
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.model.method import Method
 from kraftlite.raft.config import QuorumConfig
@@ -173,15 +173,17 @@ class RaftContext:
             )
         )
 
-    def incredible(self, epoch: int, named_id: NodeId | None) -> str | None:
+    def incredible(self, epoch: int, named_id: NodeId | None, *, asked: bool = False) -> str | None:
         """Why no voter can truthfully name this epoch, and this node as its leader or candidate. None when one can.
 
         The epoch would be persisted, so a nonsensical one would be for ever. A node that was away, or is new, has to believe any
-        that elections can have reached; above that only a step at a time. Departs: Kafka believes every epoch up to 2^31 - 1.
+        that elections can have reached; above that only a step at a time. `asked`: it is an answer to this node's own request.
+        Departs: Kafka believes every epoch up to 2^31 - 1.
         """
         if named_id is not None and named_id not in self.voters.ids:
             return f"node {named_id} is not one of the voters {self.voters.ids}"
-        if epoch > max(self.epoch, RAFT_EPOCH_TRUSTED) + RAFT_EPOCH_STEP:
+        trusted = RAFT_EPOCH_ANSWERED if asked else RAFT_EPOCH_TRUSTED
+        if epoch > max(self.epoch, trusted) + RAFT_EPOCH_STEP:
             return f"no quorum gets from epoch {self.epoch} to {epoch}"
         known = self.state.election().leader_id
         if epoch == self.epoch and named_id is not None and known is not None and known != named_id:
@@ -194,7 +196,7 @@ class RaftContext:
 
     def heard(self, peer_id: NodeId, message: str, epoch: int, leader_id: NodeId | None) -> bool:
         """`observe` of an answer; False when it is not believed, and must not be looked at further (RF-23)."""
-        reason = None if epoch < self.epoch else self.incredible(epoch, leader_id)
+        reason = None if epoch < self.epoch else self.incredible(epoch, leader_id, asked=True)
         if reason is not None:
             self.refuse(peer_id, message, reason)
             return False

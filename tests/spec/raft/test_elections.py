@@ -634,6 +634,21 @@ def test_epochs_beyond_the_trusted_ones_are_taken_a_step_at_a_time() -> None:
         epoch += 2**16
 
 
+def test_a_voter_that_was_left_behind_the_trusted_epochs_asks_and_is_told() -> None:
+    """Requests would be believed no more; the simulation found it. Answers come from where a voter is configured."""
+    cluster = RaftCluster(start=False)
+    for node_id in (1, 2):
+        node = cluster[node_id]
+        node.disk.makedirs(DIRECTORY)
+        state = ElectionState(epoch=2**30 + 2**16 + 50)
+        node.disk.write_file_atomically(f"{DIRECTORY}/quorum-state", render(state))
+        node.start()
+    leader = cluster.leader()
+    cluster[3].start()
+    assert ask(cluster[3], vote(leader.core.epoch, candidate=2, to=3), source=2).error is ErrorCode.INVALID_REQUEST
+    assert cluster.run(10_000, until=lambda: cluster[3].core.leader == leader.core.leader)
+
+
 @pytest.mark.parametrize(
     "text",
     [
