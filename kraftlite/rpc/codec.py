@@ -107,7 +107,7 @@ def _counter(cls: type[Any]) -> Callable[[Any], int] | None:
     names: dict[str, Any] = {"len": len, "sum": sum}
     for field in fields(cls):
         inner, optional, many = split_hint(hints[field.name])
-        nested = _counter(inner) if is_dataclass(inner) else None
+        nested = _counter(typing.cast("type[Any]", inner)) if is_dataclass(inner) else None
         at = f"m.{field.name}.values" if many and optional else f"m.{field.name}"
         if nested is not None:
             names[f"count_{field.name}"] = nested

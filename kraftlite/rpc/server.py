@@ -92,7 +92,7 @@ class RpcServer:
             except MalformedMessage as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             except Exception as error:  # noqa: BLE001 - the top of a request's task
-                await context.abort(grpc.StatusCode.INTERNAL, self._failed(method, error))
+                await context.abort(grpc.StatusCode.INTERNAL, self._fault_or_failure(method, error))
             finally:
                 self._in_flight -= 1
             raise AssertionError("context.abort raises")
@@ -120,11 +120,11 @@ class RpcServer:
         except ApiError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the top of a request's task
-            return self._failed(method, error)
+            return self._fault_or_failure(method, error)
         finally:
             self._in_flight -= 1
 
-    def _failed(self, method: Method, error: Exception) -> str:
+    def _fault_or_failure(self, method: Method, error: Exception) -> str:
         """What the caller is told of a handler that broke."""
         if isinstance(error, Fault):
             self._fault(error, f"rpc {method}")

@@ -222,7 +222,7 @@ async def test_no_message_ends_a_node_or_moves_its_epoch_out_of_bounds(tmp_path:
             assert it.faults.reason is None, f"{method} with seed {seed}: {it.faults.reason}"
             assert (await it.status()).node_id == 1
         for channel in channels.values():
-            await channel.close()
+            await channel.close(None)
         status = await it.status()
         assert status.raft_epoch <= RAFT_EPOCH_TRUSTED + RAFT_EPOCH_STEP and it.faults.reason is None
         assert it.broken() == []
