@@ -14,7 +14,9 @@ import random
 import pytest
 
 from kraftlite.log.config import LogConfig
-from kraftlite.model.errors import ApiError
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.raft.context import RaftContext
+from kraftlite.raft.elections import Elections
 from kraftlite.raft.states import Leader
 from tests.harness.raft_checker import InvariantChecker
 from tests.harness.raft_cluster import Message, RaftCluster, SimNode
@@ -205,3 +207,15 @@ def test_invariants_hold_and_the_quorum_converges(first: int) -> None:
 def test_same_seed_same_trace() -> None:
     traces = [[(who, event.event, event.facts()) for who, event in run_seed(7).cluster.events] for _ in range(2)]
     assert traces[0] == traces[1]
+
+
+@pytest.mark.parametrize("rule", ["epochs", "candidates"])
+def test_without_the_rules_for_strangers_a_node_ends(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: epochs are believed without a bound, and from anybody."""
+    if rule == "epochs":
+        monkeypatch.setattr(RaftContext, "incredible", lambda *_, **__: None)
+    else:
+        monkeypatch.setattr(Elections, "_candidate_error", lambda *_: ErrorCode.NONE)
+    with pytest.raises((Fault, AssertionError)):
+        for seed in range(60):
+            run_seed(seed)
