@@ -160,6 +160,8 @@ class _ServerStream:
         self._outbox: deque[bytes] = deque()
         self._outbox_filled = asyncio.Event()
         self._taken = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._unread_bytes = 0
         self._reader: asyncio.Task[Any] | None = None
         self._stalled = False
@@ -175,6 +177,8 @@ class _ServerStream:
         except asyncio.CancelledError:
             if not self._stalled or self._reader is None or self._reader.uncancel() > 0:
                 raise
+            self._drop_answers()
+            await self._idle.wait()  # gRPC sends no status while an answer is being written
             await self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"no answer was read for {RPC_STALLED_MS} ms")
         finally:
             writer.cancel()
@@ -234,6 +238,15 @@ class _ServerStream:
                     self._stalled = True
                     self._reader.cancel()
 
+    def _drop_answers(self) -> None:
+        """All but the one that is being written."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+        dropped = sum(map(len, self._outbox))
+        self._outbox.clear()
+        self._unread_bytes -= dropped
+        self._server.unread_bytes -= dropped
+
     def _send(self, frame: bytes) -> None:
         self._outbox.append(frame)
         self._unread_bytes += len(frame)
@@ -244,10 +257,13 @@ class _ServerStream:
         while True:
             while self._outbox:
                 frame = self._outbox.popleft()
+                self._idle.clear()
                 try:
                     await self._context.write(frame)
                 except (aio.UsageError, grpc.RpcError, asyncio.InvalidStateError):
                     return  # the caller is gone; its reader ends the stream
+                finally:
+                    self._idle.set()
                 self._unread_bytes -= len(frame)
                 self._server.unread_bytes -= len(frame)
                 self._taken.set()

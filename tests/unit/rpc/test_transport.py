@@ -19,6 +19,9 @@ from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages.methods import FETCH_SNAPSHOT, NODE_STATUS, RAFT_FETCH, VOTE
+from kraftlite.rpc import codec
+from kraftlite.rpc import server as rpc_server
+from kraftlite.rpc.options import CHANNEL_OPTIONS
 from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.runtime.ports import TransportError
 from kraftlite.runtime.trace import TraceEvent
@@ -381,3 +384,56 @@ async def test_a_peer_on_uvloop_or_after_a_fork(flag: str) -> None:
     finally:
         stop_peer(process)
         await client.close()
+
+
+async def test_a_peer_that_reads_no_answers_is_given_no_more_of_them_and_loses_its_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import grpc
+    from grpc import aio
+
+    limit = 2 << 20
+    monkeypatch.setattr(rpc_server, "RPC_MAX_UNREAD_BYTES_PER_STREAM", limit)
+    monkeypatch.setattr(rpc_server, "RPC_STALLED_MS", 500)
+    async with pair() as (client, endpoint, _, server, faults):
+        (serving,) = server._servers
+        most = 0
+        async with aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS) as channel:
+            stream = channel.stream_stream(codec.path(RAFT_FETCH))()
+            found = codec.MessageCodec(RAFT_FETCH, r.RaftFetchRequest)
+            for number in range(200):
+                await stream.write(codec.encode_head_frame(number, *found.split(fetch_request(2, max_bytes=1 << 20))))
+                most = max(most, serving.unread_bytes)
+            assert (await client.call(endpoint, VOTE, vote_request(7), 5000)).leader_epoch == 7
+
+            def gone() -> bool:
+                nonlocal most
+                most = max(most, serving.unread_bytes)
+                return serving.unread_bytes < limit
+
+            await until(gone, 20)
+            assert limit <= most <= limit + (2 << 20)
+            with pytest.raises(aio.AioRpcError) as lost:
+                while await stream.read() is not aio.EOF:  # type: ignore[attr-defined]
+                    pass
+            assert lost.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert faults == []
+
+
+async def test_a_number_that_is_under_way_and_too_many_requests_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    from grpc import aio
+
+    monkeypatch.setattr(rpc_server, "RPC_MAX_REQUESTS_PER_STREAM", 5)
+    async with pair() as (client, endpoint, node, _, faults):
+        for numbers in ((1, 2, 1), range(6)):
+            async with aio.insecure_channel(str(endpoint)) as channel:
+                stream = channel.stream_stream(codec.path(RAFT_FETCH))()
+                found = codec.MessageCodec(RAFT_FETCH, r.RaftFetchRequest)
+                for number in numbers:
+                    await stream.write(codec.encode_head_frame(number, *found.split(fetch_request(1))))
+                with pytest.raises(aio.AioRpcError, match="under way already"):
+                    await stream.read()
+            await until(lambda: node.waiting == 0)
+        node.release.set()
+        assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
+        assert faults == []
