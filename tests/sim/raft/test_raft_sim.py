@@ -210,12 +210,15 @@ def test_same_seed_same_trace() -> None:
 
 
 @pytest.mark.parametrize("rule", ["epochs", "candidates"])
-def test_without_the_rules_for_strangers_a_node_ends(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_rules_for_strangers_a_node_ends(rule: str) -> None:
     """Mutants: epochs are believed without a bound, and from anybody."""
-    if rule == "epochs":
-        monkeypatch.setattr(RaftContext, "incredible", lambda *_, **__: None)
-    else:
-        monkeypatch.setattr(Elections, "_candidate_error", lambda *_: ErrorCode.NONE)
-    with pytest.raises((Fault, AssertionError)):
-        for seed in range(60):
-            run_seed(seed)
+    owner: type = RaftContext if rule == "epochs" else Elections
+    name = "incredible" if rule == "epochs" else "_candidate_error"
+    kept = getattr(owner, name)
+    setattr(owner, name, lambda *_, **__: None if rule == "epochs" else ErrorCode.NONE)
+    try:
+        with pytest.raises((Fault, AssertionError)):
+            for seed in range(60):
+                run_seed(seed)
+    finally:
+        setattr(owner, name, kept)

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -393,8 +393,14 @@ async def test_a_peer_that_reads_no_answers_is_given_no_more_of_them_and_loses_i
     from grpc import aio
 
     limit = 2 << 20
-    monkeypatch.setattr(rpc_server, "RPC_MAX_UNREAD_BYTES_PER_STREAM", limit)
-    monkeypatch.setattr(rpc_server, "RPC_STALLED_MS", 500)
+    with limits(RPC_MAX_UNREAD_BYTES_PER_STREAM=limit, RPC_STALLED_MS=500):
+        await _reads_nothing(limit)
+
+
+async def _reads_nothing(limit: int) -> None:
+    import grpc
+    from grpc import aio
+
     async with pair() as (client, endpoint, _, server, faults):
         (serving,) = server._servers
         most = 0
@@ -420,20 +426,20 @@ async def test_a_peer_that_reads_no_answers_is_given_no_more_of_them_and_loses_i
         assert faults == []
 
 
-async def test_a_number_that_is_under_way_and_too_many_requests_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_number_that_is_under_way_and_too_many_requests_end_the_stream() -> None:
     from grpc import aio
 
-    monkeypatch.setattr(rpc_server, "RPC_MAX_REQUESTS_PER_STREAM", 5)
-    async with pair() as (client, endpoint, node, _, faults):
-        for numbers in ((1, 2, 1), range(6)):
-            async with aio.insecure_channel(str(endpoint)) as channel:
-                stream = channel.stream_stream(codec.path(RAFT_FETCH))()
-                found = codec.MessageCodec(RAFT_FETCH, r.RaftFetchRequest)
-                for number in numbers:
-                    await stream.write(codec.encode_head_frame(number, *found.split(fetch_request(1))))
-                with pytest.raises(aio.AioRpcError, match="under way already"):
-                    await stream.read()
-            await until(lambda: node.waiting == 0)
-        node.release.set()
-        assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
-        assert faults == []
+    with limits(RPC_MAX_REQUESTS_PER_STREAM=5):
+        async with pair() as (client, endpoint, node, _, faults):
+            for numbers in ((1, 2, 1), range(6)):
+                async with aio.insecure_channel(str(endpoint)) as channel:
+                    stream = channel.stream_stream(codec.path(RAFT_FETCH))()
+                    found = codec.MessageCodec(RAFT_FETCH, r.RaftFetchRequest)
+                    for number in numbers:
+                        await stream.write(codec.encode_head_frame(number, *found.split(fetch_request(1))))
+                    with pytest.raises(aio.AioRpcError, match="under way already"):
+                        await stream.read()
+                await until(lambda: node.waiting == 0)
+            node.release.set()
+            assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
+            assert faults == []
