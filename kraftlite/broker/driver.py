@@ -35,7 +35,9 @@ class BrokerListeners(Protocol):
 
     async def open_replication(self, handlers: Mapping[Method, Handler]) -> None: ...
 
-    async def open_clients(self, context: BrokerContext) -> None: ...
+    async def prepare_clients(self, context: BrokerContext) -> None: ...
+
+    async def open_clients(self) -> None: ...
 
     async def close_clients(self, grace_ms: int) -> None: ...
 
@@ -126,10 +128,11 @@ class BrokerServer:
         self._loader.install_publishers([self.publisher])
         await self.publisher.wait_first_publish()
         await self._listeners.open_replication(self.replicas.handlers())
+        self._serving = True
+        await self._listeners.prepare_clients(self.context)
         self.lifecycle.ready_to_unfence()
         await self.lifecycle.wait_unfenced()
-        self._serving = True
-        await self._listeners.open_clients(self.context)
+        await self._listeners.open_clients()
 
     async def stop(self, *, graceful: bool) -> None:
         """The metadata log must still be followed while this runs. Not graceful: as after a crash, but with the files closed."""

@@ -208,7 +208,7 @@ class BrokerLifecycle:
         try:
             response = await self._channel.call(REGISTER_BROKER, request, self._config.session_timeout_ms)
         except ApiError as error:
-            self._step(RegistrationFailed(str(error)))
+            self._step(RegistrationFailed(_why_refused(error, facts.broker_id)))
             return
         self._ports.tracer.emit(
             BrokerRegistered(broker_epoch=response.broker_epoch, incarnation_id=uuid_to_str(self._core.incarnation_id))
@@ -240,3 +240,13 @@ class BrokerLifecycle:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _why_refused(error: ApiError, broker_id: NodeId) -> str:
+    """In words that say what to do."""
+    if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+        return (
+            f"{error}: a broker with node.id={broker_id} is alive. Stop it, or give this node a node.id of its own; "
+            "after a kill the old one's session ends by itself (broker.session.timeout.ms)"
+        )
+    return str(error)

@@ -116,11 +116,7 @@ class ClusterControl:
 
     def check_registration(self, request: BrokerRegistrationRequest, now_ms: int) -> BrokerRegistration | None:
         """The present registration of the id, if any. Raises ApiError for CM-01, CM-03 and CM-04."""
-        if request.cluster_id != self._cluster_id:
-            raise ApiError(
-                ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
-            )
+        self._check_cluster(request.cluster_id)
         existing = self.brokers.get(request.broker_id)
         if existing is not None and existing.incarnation_id != request.incarnation_id:
             session = self.live.tracker.has_session(existing.broker_id, existing.broker_epoch, now_ms)
@@ -135,6 +131,12 @@ class ClusterControl:
         if level is not None and features.supports_directories(level):
             self._check_directories(request)
         return existing
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self._cluster_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {self._cluster_id}, but got cluster ID {cluster_id}"
+            )
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
         ranges = self._advertised(request)
@@ -194,6 +196,7 @@ class ClusterControl:
         )
 
     def register_controller(self, request: ControllerRegistrationRequest) -> ControllerResult[Empty]:
+        self._check_cluster(request.cluster_id)
         level = self._features.metadata_version
         if level is None or not features.supports_controller_registration(level):
             raise ApiError(

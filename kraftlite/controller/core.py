@@ -6,6 +6,7 @@ Source: seeds/kraft-controller.txt; KIP-500, KIP-631, KIP-868; CE-01 to CE-31.
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,7 +87,7 @@ class ControllerCore:
         on_timeout: Callable[[], None] | None = None,
     ) -> None:
         """Enqueue a write. `after(last_offset, now_ms)` runs once its records are applied, `on_timeout` if it never runs."""
-        event = WriteEvent(self, name, operation, on_done, after=after, on_timeout=on_timeout)
+        event = WriteEvent(self, name, operation, on_done, after=after, on_timeout=on_timeout, requested=True)
         self.queue.append(event, now_ms, deadline_ms=deadline_ms)
 
     def read(
@@ -189,7 +190,9 @@ class ControllerCore:
         if verdict.fatal:
             raise error
         if verdict.answer.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            self._tracer.emit(OperationFailed(operation=name, error=verdict.answer.code.name, message=verdict.answer.message))
+            stack = "".join(traceback.format_exception(error.__cause__ or error))
+            code, message = verdict.answer.code.name, verdict.answer.message
+            self._tracer.emit(OperationFailed(operation=name, error=code, message=message, trace=stack))
         if verdict.renounce and self.active:
             self.renounce(f"{name}: {verdict.answer}")
 

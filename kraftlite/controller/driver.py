@@ -197,7 +197,9 @@ class ControllerDriver:
 
     async def _broker_heartbeat(self, request: m.BrokerHeartbeatRequest) -> Any:
         state = self.core.state
-        if state.cluster.tracker is not None:
+        registration = state.cluster.brokers.get(request.broker_id)
+        known = registration is not None and registration.broker_epoch == request.broker_epoch
+        if state.cluster.tracker is not None and known:
             # Before queueing: a backlog must not make healthy brokers look dead (CE-25).
             state.cluster.tracker.touch(request.broker_id, request.broker_epoch, self._ports.clock.now_ms())
 

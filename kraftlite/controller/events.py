@@ -16,6 +16,11 @@ from kraftlite.model.errors import ApiError, ErrorCode, Fault
 if TYPE_CHECKING:
     from kraftlite.controller.core import ControllerCore
 
+
+class NothingChanged(Exception):
+    """An operation broke, for `__cause__`, while its records were computed or staged: it costs its request (ADR 5)."""
+
+
 OnDone = Callable[[ApiError | None, Any], None]
 """Called exactly once: with an error, or with the response once it is durable."""
 
@@ -35,10 +40,11 @@ def classify(error: BaseException) -> Verdict:
         return Verdict(answer=error, renounce=error.code is ErrorCode.NOT_CONTROLLER)
     if isinstance(error, QueueTimeout | QueueClosed | QueueFull):
         return Verdict(answer=ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)))
-    internal = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
+    cause = error.__cause__ if isinstance(error, NothingChanged) and error.__cause__ is not None else error
+    internal = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(cause).__name__}: {cause}")
     if isinstance(error, Fault):
         return Verdict(answer=internal, fatal=True)
-    return Verdict(answer=internal, renounce=True)
+    return Verdict(answer=internal, renounce=not isinstance(error, NothingChanged))
 
 
 class WriteEvent:
@@ -53,24 +59,38 @@ class WriteEvent:
         *,
         after: Callable[[int, int], None] | None = None,
         on_timeout: Callable[[], None] | None = None,
+        requested: bool = False,
     ) -> None:
+        """`requested`: by a peer, who is told when it breaks. What the controller does of itself must not break: another one
+        shall try it."""
         self.name = name
         self._core = core
         self._operation = operation
         self._on_done = on_done
         self._after = after
         self._on_timeout = on_timeout
+        self._requested = requested
         self._response: Any = None
 
     def run(self, now_ms: int) -> None:
         core = self._core
         core.check_active()
-        result = self._operation(now_ms)
+        result = self._compute(now_ms)
         self._response = result.response
         last_offset = core.append(self.name, result) if result.records else core.last_written_offset
         if self._after is not None:
             self._after(last_offset, now_ms)
         core.park(self, last_offset if result.records else None)
+
+    def _compute(self, now_ms: int) -> ControllerResult[Any]:
+        try:
+            return self._operation(now_ms)
+        except (ApiError, Fault):
+            raise
+        except Exception as error:
+            if self._requested:
+                raise NothingChanged from error
+            raise
 
     def complete(self, error: BaseException | None) -> None:
         if error is None:

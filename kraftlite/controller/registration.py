@@ -7,11 +7,12 @@ from typing import Final
 
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.model.errors import ApiError
-from kraftlite.model.ids import random_uuid
+from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.messages import methods
 from kraftlite.model.messages.controller import ControllerRegistrationRequest
 from kraftlite.raft.client import RaftClient
 from kraftlite.runtime.ports import Ports, TaskHandle, TransportError
+from kraftlite.runtime.trace.node import ControllerRegistrationFailed, ControllerRegistrationSent
 
 _RETRY_MS: Final = 500
 _REFUSED_RETRY_MS: Final = 10_000
@@ -45,18 +46,27 @@ class ControllerRegistrar:
     async def _run(self) -> None:
         request = ControllerRegistrationRequest(
             controller_id=self._config.node_id,
+            cluster_id=self._config.cluster_id,
             incarnation_id=random_uuid(self._ports.entropy),
             listeners=self._config.listeners,
             features=self._config.supported_features,
         )
+        emit = self._ports.tracer.emit
+        emit(ControllerRegistrationSent(incarnation_id=uuid_to_str(request.incarnation_id)))
+        told: str | None = None
         while not self.registered:
+            reason, delay_ms = None, _RETRY_MS
             try:
                 self.registered = await self._send(request)
-                delay_ms = _RETRY_MS
-            except TransportError:
-                delay_ms = _RETRY_MS
+            except TransportError as error:
+                reason = str(error)
             except ApiError as error:
-                delay_ms = _RETRY_MS if error.code.retriable else _REFUSED_RETRY_MS
+                reason = str(error)
+                if not error.code.retriable:
+                    delay_ms = _REFUSED_RETRY_MS
+            if reason is not None and (reason != told or delay_ms == _REFUSED_RETRY_MS):
+                emit(ControllerRegistrationFailed(reason=reason, retry_in_ms=delay_ms))
+                told = reason
             if not self.registered:
                 await self._ports.clock.sleep(delay_ms)
 

@@ -8,7 +8,7 @@ from kraftlite.controller.partition_change import Election, PartitionTarget
 from kraftlite.controller.replication_control import ReplicationState
 from kraftlite.controller.replication_control_elections import Elections
 from kraftlite.controller.results import ControllerResult
-from kraftlite.metadata.records import MetadataRecord
+from kraftlite.metadata.records import MetadataRecord, PartitionChangeRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import UNCHANGED, NodeId
@@ -58,12 +58,14 @@ class IsrControl:
         election = Election.UNCLEAN if self._configs.unclean_election_enabled(info.name) else Election.ONLINE
         target = PartitionTarget(isr=tuple(member.broker_id for member in item.new_isr), recovering=item.recovering)
         record = self._elections.change(info, item.partition, target, election)
-        if record is not None:
-            records.append(record)
-            partition = partition.merge(record)
-            if record.leader is not UNCHANGED and record.leader != broker_id:
-                # The change completed a reassignment that takes the leadership away (CM-33).
-                return _error(item, ErrorCode.NEW_LEADER_ELECTED)
+        if record is None:
+            # The ISR as it is: a leader takes a proposal back that was refused. What it sent before is void with the new epoch.
+            record = PartitionChangeRecord(topic_id=item.topic_id, partition=item.partition, isr=partition.isr)
+        records.append(record)
+        partition = partition.merge(record)
+        if record.leader is not UNCHANGED and record.leader != broker_id:
+            # The change completed a reassignment that takes the leadership away (CM-33).
+            return _error(item, ErrorCode.NEW_LEADER_ELECTED)
         return AlterPartitionResult(
             topic_id=item.topic_id,
             partition=item.partition,
@@ -95,6 +97,8 @@ class IsrControl:
             return ErrorCode.INVALID_REQUEST
         if item.recovering and not partition.recovering:
             return ErrorCode.INVALID_REQUEST
+        if set(isr) == set(partition.isr):
+            return None  # nobody joins
         if any(self._cluster.ineligible_reason(member.broker_id, member.broker_epoch) for member in item.new_isr):
             return ErrorCode.INELIGIBLE_REPLICA
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraftlite.coordinator.api import CommitRequest, DeleteGroupRequest, DeleteOffsetsRequest, FetchedOffset, OffsetToCommit
 from kraftlite.coordinator.config import GroupConfig
@@ -35,6 +35,14 @@ MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 _NONE: Final = ErrorCode.NONE
 
 
+class _Pending(NamedTuple):
+    """An offset of an open transaction. `order`: of its record among those of the shard. `committed` None: a later record counts
+    already, whatever becomes of the transaction."""
+
+    order: int
+    committed: CommittedOffset | None
+
+
 class Offsets:
     """The offsets of one shard's groups. A commit counts, and is answered, once its record is committed in the log (CP-37).
 
@@ -49,8 +57,9 @@ class Offsets:
         self._consumers = consumers
         self._tracer = tracer
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+        self._pending: dict[int, dict[str, dict[TopicPartition, _Pending]]] = {}
         """Per producer id with an open transaction."""
+        self._puts = 0
         self._unwritten: Counter[str] = Counter()
         """Per group the commits whose fate is not known yet."""
 
@@ -138,17 +147,31 @@ class Offsets:
         self._groups.touch(group, member)
 
     def _put(self, group_id: str, tp: TopicPartition, committed: CommittedOffset, producer_id: int | None = None) -> None:
+        """Called in the order of the records in the log."""
+        self._puts += 1
         if producer_id is None:
-            self._committed.setdefault(group_id, {})[tp] = committed
+            self._count(group_id, tp, committed, self._puts)
         else:
-            self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[tp] = committed
+            pending = _Pending(self._puts, committed)
+            self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[tp] = pending
+
+    def _count(self, group_id: str, tp: TopicPartition, committed: CommittedOffset, order: int) -> None:
+        """It is the group's offset now, and what open transactions wrote before it never will be: the last record counts, not the
+        last end of a transaction. Source: Kafka's OffsetMetadataManager, which compares the offsets of the records."""
+        self._committed.setdefault(group_id, {})[tp] = committed
+        for by_group in self._pending.values():
+            found = by_group.get(group_id)
+            if found is not None and tp in found and found[tp].order < order:
+                found[tp] = _Pending(order, None)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """The transaction's marker is in the log: its offsets count now, or never did."""
         by_group = self._pending.pop(producer_id, {})
         if committed:
             for group_id, found in by_group.items():
-                self._committed.setdefault(group_id, {}).update(found)
+                for tp, pending in found.items():
+                    if pending.committed is not None:
+                        self._count(group_id, tp, pending.committed, pending.order)
 
     # --- fetch --------------------------------------------------------------------------------------------------------
 
@@ -300,7 +323,12 @@ class Offsets:
 
         self._append_all([offset_tombstone(group_id, tp) for tp in partitions], gone)
 
-    def _drop(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    def _drop(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+        """What open transactions wrote before the tombstone goes with it."""
+        for by_group in self._pending.values():
+            found = by_group.get(group_id, {})
+            for tp in partitions:
+                found.pop(tp, None)
         committed = self._committed.get(group_id)
         if committed is None:
             return

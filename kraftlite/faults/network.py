@@ -18,6 +18,7 @@ from typing import Any
 from kraftlite.faults.rooms import Cancellable, RoomLoop
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import Method
 from kraftlite.rpc.codec import MessageCodec
 from kraftlite.runtime.ports import Handler, TransportError
@@ -193,7 +194,12 @@ class RoomNetwork:
         if handler is None:
             self._break(exchange, "not served")
             return
-        request = self._copy(exchange.method, exchange.request)
+        try:
+            request = self._copy(exchange.method, exchange.request)
+        except OutOfRange as error:
+            refusal = error
+            self.send(exchange, exchange.target, exchange.source, lambda it: self._deliver(it, None, refusal))
+            return
         if self.on_arrival is not None:
             self.on_arrival(exchange)
         task = listener.owner.run(handler, request)
@@ -219,7 +225,10 @@ class RoomNetwork:
             owner.broken(error, f"handler of {exchange.method}")
             error = TransportError("the handler failed")
         if response is not None:
-            response = self._copy(exchange.method, response)
+            try:
+                response = self._copy(exchange.method, response)
+            except OutOfRange as out_of_range:
+                error = TransportError(str(out_of_range))
         self.send(exchange, exchange.target, exchange.source, lambda it: self._deliver(it, response, error))
 
     def _deliver(self, exchange: Exchange, response: Any, error: BaseException | None) -> None:
@@ -272,6 +281,10 @@ class RoomTransport:
     closed: bool = False
     calls: dict[asyncio.Future[Any], None] = field(default_factory=dict)
     serving: dict[asyncio.Task[Any], None] = field(default_factory=dict)
+
+    async def reserve(self, listen: Endpoint) -> None:
+        if listen in self.network.listeners:
+            raise OSError(98, f"cannot listen on {listen}: address already in use")
 
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
         if self.closed:

@@ -278,9 +278,8 @@ class Segment:
         start = self.position_of(offset)
         if start is None:
             return None
-        end = self.position_of(up_to) if up_to is not None else None
-        if end is None:
-            end = self.size
+        bound = None if up_to is None else self.position_of(up_to)
+        end = self.size if bound is None else bound
         readable = max(0, end - start)
         if 0 < readable > max_bytes:
             end = self.boundary_at_or_below(start + max_bytes, start)
@@ -485,13 +484,11 @@ class Segment:
 
     def rename_deleted(self) -> list[str]:
         """Give every file the suffix `.deleted`; their new paths."""
-        renamed = []
-        for suffix in SEGMENT_SUFFIXES:
-            path = segment_path(self.directory, self.base_offset, suffix)
-            if self._disk.stat(path) is not None:
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                renamed.append(path + DELETED_SUFFIX)
-        return renamed
+        paths = [segment_path(self.directory, self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
+        found = [path for path in paths if self._disk.stat(path) is not None]
+        for path in found:
+            self._disk.rename(path, path + DELETED_SUFFIX)
+        return [path + DELETED_SUFFIX for path in found]
 
     def unlink(self) -> None:
         """Remove its files; an open handle stays usable until `close`."""

@@ -12,13 +12,32 @@ MIB: Final = 1024 * KIB
 
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1
+MAX_OFFSET: Final = 2**62
+"""Far beyond what any log reaches, and far enough below 2^63 that an offset and a length can be added."""
+MAX_STRING: Final = 32_767
+"""Of names: the longest that Kafka's protocol carries as a string."""
+MAX_METADATA_VALUE_BYTES: Final = 8 * MIB
+"""Of a config's value: more does not fit into a batch of the metadata log."""
 
 # raft
+RAFT_MAX_EPOCH: Final = 2**31 - 1 - 2**16
+"""Beyond it no epoch is believed, from a peer or from a file: an epoch is 31 bits wide, and candidates must be able to go on."""
+RAFT_EPOCH_TRUSTED: Final = 2**30
+"""Up to here a voter may name any epoch, as in Kafka: a node that was away, or is new, must believe the quorum whatever it
+missed. An election every second needs thirty-four years for it."""
+RAFT_EPOCH_ANSWERED: Final = 2**30 + 2**29
+"""The same for answers, which come from where a voter is configured: a node that was left behind where requests are no longer
+believed asks, and is told."""
+RAFT_EPOCH_STEP: Final = 2**16
+"""Above that an epoch is believed only so far beyond the largest that is known: no single message can use the epochs up."""
 RAFT_MAX_BATCH_BYTES: Final = 8 * MIB
 RAFT_MAX_FETCH_BYTES: Final = 8 * MIB
 RAFT_FETCH_MAX_WAIT_MS: Final = 500
 RAFT_MAX_WAITING_BATCHES: Final = 10
 RAFT_OBSERVER_EXPIRY_MS: Final = 300_000
+RAFT_MAX_OBSERVERS: Final = 10_000
+RAFT_MAX_SNAPSHOT_BYTES: Final = 8 * 1024 * MIB
+"""A leader that announces more is not believed."""
 SNAPSHOT_CHUNK_BYTES: Final = MIB
 
 # controller
@@ -50,3 +69,15 @@ MAX_FORWARD_MS: Final = 60_000
 
 # rpc: one message carries at most a raft or replica fetch response and its head
 RPC_MAX_MESSAGE_BYTES: Final = 64 * MIB
+RPC_MAX_REQUEST_BYTES: Final = 4 * MIB
+"""No request carries record bytes; the largest is the first of a fetch session, with thirty bytes for a partition."""
+RPC_MAX_REQUEST_ITEMS: Final = 100_000
+"""Elements of all the lists in one request: a microsecond each."""
+RPC_MAX_ANSWER_ITEMS: Final = 1_000_000
+RPC_MAX_REQUESTS_PER_STREAM: Final = 2_048
+"""Under way at the same time. A caller of ours stops at half of it."""
+RPC_MAX_UNREAD_BYTES_PER_STREAM: Final = 32 * MIB
+RPC_MAX_UNREAD_BYTES: Final = 256 * MIB
+"""Answers that peers do not take, of one stream and of all: the next request waits until they take some."""
+RPC_STALLED_MS: Final = 10_000
+"""Who takes nothing for so long, while requests wait for it, loses the stream."""

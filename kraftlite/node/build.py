@@ -100,6 +100,7 @@ class Node:
             timer = self._ports.clock.call_later(limit_ms, lambda: self._ports.fault(late, "node start"))
         try:
             self._begun = True
+            await self.listeners.reserve()
             if self.broker is not None:
                 self.listeners.warm_up()
             await self.raft.start()
@@ -133,6 +134,7 @@ class Node:
             await self._ports.transport.close(0)
             await self._ports.tasks.cancel_all()
         finally:
+            self.listeners.release()
             self._locks.release()
             self._ports.tracer.emit(NodeStopped())
             self._stopped.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.method import Method
 from kraftlite.runtime.ports import Handler, Ports, TaskHandle
 from kraftlite.runtime.trace.node import ListenerOpened
+from kraftlite.wire.sockets import bound_socket
 
 if TYPE_CHECKING:
     from kraftlite.broker.handlers.context import BrokerContext
@@ -28,6 +30,9 @@ def import_client_side() -> None:
 class NodeListeners:
     """Opens a node's listeners one by one, as its parts become ready. Implements `BrokerListeners`.
 
+    All addresses are taken before the node says anything to anybody (`reserve`), and clients' listeners listen before it may lead
+    (`prepare_clients`): what cannot be served must not be led.
+
     The controller listener serves the quorum, the controller and introspection; the inter-broker listener serves replicas and
     introspection; every other listener speaks Kafka. Raises OSError when an address cannot be had.
     """
@@ -42,6 +47,7 @@ class NodeListeners:
         self._clients: list[KafkaListener] = []
         self.share: NodeShare | None = None
         """What the connections of all client listeners share; None before there is one."""
+        self._reserved: dict[str, socket.socket] = {}
         self._warming: TaskHandle | None = None
         self._held = (False, False)
 
@@ -51,6 +57,24 @@ class NodeListeners:
         if self._serve_clients and self._warming is None:
             tasks = self._ports.tasks
             self._warming = tasks.spawn(tasks.run_blocking(import_client_side), name="warm-up")
+
+    async def reserve(self) -> None:
+        """Raises OSError, naming the address, when one of them cannot be had."""
+        for listener in self._config.listeners:
+            if not self._is_for_clients(listener):
+                await self._ports.transport.reserve(Endpoint(listener.host, listener.port))
+            elif self._serve_clients:
+                self._reserved[listener.name] = bound_socket(listener.host, listener.port)
+
+    def release(self) -> None:
+        """Give up the addresses that no listener has taken over."""
+        for unused in self._reserved.values():
+            unused.close()
+        self._reserved.clear()
+
+    def _is_for_clients(self, listener: ListenerInfo) -> bool:
+        config = self._config
+        return listener.name not in config.controller_listener_names and listener.name != config.inter_broker_listener_name
 
     async def open_controller(self, handlers: Mapping[Method, Handler]) -> None:
         for listener in self._config.listeners:
@@ -62,7 +86,8 @@ class NodeListeners:
             if listener.name == self._config.inter_broker_listener_name:
                 await self._serve(listener, handlers)
 
-    async def open_clients(self, context: BrokerContext) -> None:
+    async def prepare_clients(self, context: BrokerContext) -> None:
+        """Who connects from here on waits for `open_clients`."""
         if not self._serve_clients:
             return
         if self._warming is not None:
@@ -74,14 +99,16 @@ class NodeListeners:
         limit = self._config.get_int("queued.max.request.bytes")
         self.share = NodeShare(self._ports.clock.now_ms, queued_max_request_bytes=limit)
         for listener in self._config.listeners:
-            if (
-                listener.name in self._config.controller_listener_names
-                or listener.name == self._config.inter_broker_listener_name
-            ):
+            if not self._is_for_clients(listener):
                 continue
-            client = KafkaListener(self._ports, self._client_config(listener), KafkaApis(context, listener.name), self.share)
+            apis, reserved = KafkaApis(context, listener.name), self._reserved.pop(listener.name, None)
+            client = KafkaListener(self._ports, self._client_config(listener), apis, self.share, reserved)
             client.hold(requests=self._held[0], responses=self._held[1])
             self._clients.append(client)
+            client.listen()
+
+    async def open_clients(self) -> None:
+        for client in self._clients:
             await client.start()
 
     async def close_clients(self, grace_ms: int) -> None:
@@ -93,6 +120,7 @@ class NodeListeners:
         """As when the process dies: the clients' sockets are gone, unanswered. The other listeners are the transport's."""
         for client in self._clients:
             client.abort()
+        self.release()
 
     def hold_clients(self, *, requests: bool, responses: bool) -> None:
         """For the injection of faults: see `KafkaListener.hold`. Holds for listeners that are opened later, too."""

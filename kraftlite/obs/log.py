@@ -81,17 +81,47 @@ def _iso(wall_ms: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{wall_ms % 1000:03d}Z"
 
 
+QUIET_S: Final = 10
+"""So long nothing is said of a gRPC connection after something was: garbage on its port must not fill the log."""
+
+
 class _LoggingHandler(logging.Handler):
     def __init__(self, sink: LogSink) -> None:
         super().__init__(logging.WARNING)
         self._sink = sink
+        self._quiet_until = 0.0
+        self._unsaid = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         facts: dict[str, Any] = {"logger": record.name}
+        if _is_about_grpc(record):
+            self._emit_rarely(record, facts)
+            return
         if record.exc_info:
             facts["exception"] = logging.Formatter().formatException(record.exc_info)
         level = "error" if record.levelno >= logging.ERROR else "warning"
         self._sink.write(int(record.created * 1000), level, record.getMessage(), facts)
+
+    def _emit_rarely(self, record: logging.LogRecord, facts: dict[str, Any]) -> None:
+        """One line without a stack, at most every `QUIET_S`: what a stranger sends is not this node's error. What a handler does
+        wrong is traced by the server, with its stack."""
+        if record.created < self._quiet_until:
+            self._unsaid += 1
+            return
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            facts["error"] = f"{type(error).__name__}: {error}"[:500]
+        if self._unsaid:
+            facts["unsaid"] = self._unsaid
+        self._quiet_until, self._unsaid = record.created + QUIET_S, 0
+        self._sink.write(int(record.created * 1000), "warning", record.getMessage()[:500], facts)
+
+
+def _is_about_grpc(record: logging.LogRecord) -> bool:
+    """gRPC's own loggers, and asyncio's lines about what gRPC runs on the loop."""
+    return record.name.split(".")[0] in ("grpc", "_cython") or (
+        record.name == "asyncio" and ("PollerCompletionQueue" in (text := record.getMessage()) or "grpc" in text)
+    )
 
 
 def capture_python_logging(sink: LogSink) -> None:

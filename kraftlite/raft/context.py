@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kraftlite.model.errors import Fault
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.limits import RAFT_EPOCH_ANSWERED, RAFT_EPOCH_STEP, RAFT_EPOCH_TRUSTED
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.model.method import Method
 from kraftlite.raft.config import QuorumConfig
@@ -173,10 +173,39 @@ class RaftContext:
             )
         )
 
-    def observe(self, epoch: int, leader_id: NodeId | None, endpoint: Endpoint | None, *, from_leader: bool = False) -> None:
-        """A peer says that `leader_id` (None: it does not know who) leads `epoch`; `from_leader`: it is that leader.
+    def incredible(self, epoch: int, named_id: NodeId | None, *, asked: bool = False) -> str | None:
+        """Why no voter can truthfully name this epoch, and this node as its leader or candidate. None when one can.
 
-        Raises Fault when that contradicts what this node knows of the same epoch (RF-23).
+        The epoch would be persisted, so a nonsensical one would be for ever. A node that was away, or is new, has to believe any
+        that elections can have reached; above that only a step at a time. `asked`: it is an answer to this node's own request.
+        Departs: Kafka believes every epoch up to 2^31 - 1.
+        """
+        if named_id is not None and named_id not in self.voters.ids:
+            return f"node {named_id} is not one of the voters {self.voters.ids}"
+        trusted = RAFT_EPOCH_ANSWERED if asked else RAFT_EPOCH_TRUSTED
+        if epoch > max(self.epoch, trusted) + RAFT_EPOCH_STEP:
+            return f"no quorum gets from epoch {self.epoch} to {epoch}"
+        known = self.state.election().leader_id
+        if epoch == self.epoch and named_id is not None and known is not None and known != named_id:
+            return f"epoch {epoch} is led by {known}, not by {named_id}"
+        return None
+
+    def refuse(self, peer_id: NodeId, message: str, reason: str) -> None:
+        """Nothing was done about what this peer said."""
+        self.tracer.emit(trace.PeerRefused(message=message, peer_id=peer_id, raft_epoch=self.epoch, reason=reason))
+
+    def heard(self, peer_id: NodeId, message: str, epoch: int, leader_id: NodeId | None) -> bool:
+        """`observe` of an answer; False when it is not believed, and must not be looked at further (RF-23)."""
+        reason = None if epoch < self.epoch else self.incredible(epoch, leader_id, asked=True)
+        if reason is not None:
+            self.refuse(peer_id, message, reason)
+            return False
+        self.observe(epoch, leader_id)
+        return True
+
+    def observe(self, epoch: int, leader_id: NodeId | None, *, from_leader: bool = False) -> None:
+        """A peer says that `leader_id` (None: it does not know who) leads `epoch`; `from_leader`: it is that leader. It is to be
+        believed. Where that leader listens is what this node's own configuration says of the voter, whatever the peer tells.
         """
         if epoch < self.epoch:
             return
@@ -187,13 +216,11 @@ class RaftContext:
             if leader_id is None:
                 return
             known = self.state.election().leader_id
-            if known is not None and known != leader_id:
-                raise Fault(f"two leaders in epoch {epoch}: {known} and {leader_id}")
             if isinstance(self.state, Follower | Leader | Resigned):
                 return
             if isinstance(self.state, Prospective) and known is not None and not from_leader:
                 return  # hearsay about the very leader that this node has given up on
-        endpoint = endpoint if endpoint is not None or leader_id is None else self.voters.endpoint(leader_id)
+        endpoint = self.voters.endpoint(leader_id) if leader_id is not None else None
         if leader_id is None:
             self.become_unattached(epoch)
         elif endpoint is None:
@@ -213,6 +240,8 @@ class RaftContext:
         epoch, leader_id, voted = election.epoch, election.leader_id, election.voted
         deadline = self.now_ms + self.random_election_timeout_ms()
         if leader_id == self.node_id:
+            if self.voters.is_only_voter(self.key):
+                deadline = self.now_ms  # nobody else can have been elected meanwhile
             return Resigned(
                 epoch=epoch,
                 former_leader_id=leader_id,

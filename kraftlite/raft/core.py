@@ -253,7 +253,7 @@ class RaftCore:
         elif isinstance(response, VoteResponse):
             self._elections.on_vote_response(peer_id, request, response)
         elif isinstance(response, BeginQuorumEpochResponse):
-            self._leadership.on_begin_response(response)
+            self._leadership.on_begin_response(peer_id, response)
         elif isinstance(response, EndQuorumEpochResponse):
             self._elections.on_end_response(peer_id, response)
         else:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kraftlite.log.batch import HEADER_BYTES, BatchHeader, iter_batches, iter_records
+from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.raft.client import CommittedBatch, RecordSerde
 
 
@@ -77,3 +78,21 @@ def _plain_values(data: bytes, count: int) -> list[bytes] | None:
     except IndexError:
         return None
     return values
+
+
+def check_readable(data: bytes) -> None:
+    """Raises ApiError(CORRUPT_MESSAGE) when there is a batch in `data` whose records cannot be read, or are not as many as its
+    header says: what is appended will be delivered, and must not be found unreadable only then. The log itself checks the CRC."""
+    for header, raw in iter_batches(data):
+        where = f"the batch at offset {header.base_offset}"
+        if header.codec != 0:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{where} is compressed, as no batch of the metadata is")
+        try:
+            found = len(record_values(header, raw)) if not header.is_control else 1
+        except (ValueError, IndexError, OverflowError) as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
+        if found != header.count or header.count != header.last_offset_delta + 1:
+            raise ApiError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{where} has {found} records, and says {header.count} up to offset {header.last_offset}",
+            )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kraftlite.model.errors import ErrorCode
+from kraftlite.model.errors import ErrorCode, Fault
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import RAFT_MAX_EPOCH
 from kraftlite.model.messages.methods import END_QUORUM_EPOCH, VOTE
 from kraftlite.model.messages.raft import (
     BeginQuorumEpochRequest,
@@ -20,6 +21,7 @@ from kraftlite.model.messages.raft import (
     VoteResponse,
 )
 from kraftlite.raft.context import RaftContext
+from kraftlite.raft.quorum_state import EPOCHS_USED_UP
 from kraftlite.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
 from kraftlite.raft.voters import ReplicaKey
 from kraftlite.runtime.trace import raft as trace
@@ -43,10 +45,12 @@ class Elections:
         error = self._cluster_error(request.cluster_id)
         if error is ErrorCode.NONE:
             error = _vote_error(request)
+        if error is ErrorCode.NONE and request.candidate_epoch < ctx.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        if error is ErrorCode.NONE:
+            error = self._candidate_error(request)
         if error is not ErrorCode.NONE:
             return self._vote_response(error, False)
-        if request.candidate_epoch < ctx.epoch:
-            return self._vote_response(ErrorCode.FENCED_LEADER_EPOCH, False)
         candidate = ReplicaKey(request.candidate_id, request.candidate_directory_id)
         is_for_us = self._is_for_us(request.voter_id, request.voter_directory_id)
         up_to_date = ctx.log_is_up_to_date(request.last_epoch, request.last_epoch_end_offset)
@@ -68,6 +72,36 @@ class Elections:
         )
         return self._vote_response(ErrorCode.NONE, granted)
 
+    def _candidate_error(self, request: VoteRequest) -> ErrorCode:
+        """A quorum with a static set of voters knows who may stand, as Kafka's did before KIP-853."""
+        ctx, candidate_id = self._ctx, request.candidate_id
+        if candidate_id not in ctx.voters.ids:
+            error, reason = ErrorCode.INCONSISTENT_VOTER_SET, f"it is not one of the voters {ctx.voters.ids}"
+        elif candidate_id == ctx.node_id:
+            error, reason = ErrorCode.INVALID_REQUEST, "it claims to be this node"
+        else:
+            incredible = ctx.incredible(request.candidate_epoch, None)
+            if incredible is None:
+                return ErrorCode.NONE
+            error, reason = ErrorCode.INVALID_REQUEST, incredible
+        ctx.refuse(candidate_id, "Vote", reason)
+        return error
+
+    def _leader_error(self, message: str, cluster_id: str | None, leader_id: NodeId, epoch: int) -> ErrorCode:
+        """What is wrong with a request in which a leader speaks of its own epoch."""
+        ctx = self._ctx
+        error = self._cluster_error(cluster_id)
+        if error is ErrorCode.NONE and (leader_id < 0 or epoch < 0):
+            error = ErrorCode.INVALID_REQUEST
+        if error is ErrorCode.NONE and epoch < ctx.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        if error is ErrorCode.NONE:
+            reason = "it claims to be this node" if leader_id == ctx.node_id else ctx.incredible(epoch, leader_id)
+            if reason is not None:
+                ctx.refuse(leader_id, message, reason)
+                return ErrorCode.INVALID_REQUEST if leader_id in ctx.voters.ids else ErrorCode.INCONSISTENT_VOTER_SET
+        return error
+
     def _defer_to(self, candidate: ReplicaKey) -> None:
         """Two voters that miss their leader do so at the same moment, and grant each other's pre-vote: the lower id goes first.
 
@@ -80,26 +114,18 @@ class Elections:
 
     def on_begin_request(self, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
         ctx = self._ctx
-        error = self._cluster_error(request.cluster_id)
-        if error is ErrorCode.NONE and (request.leader_id < 0 or request.leader_epoch < 0):
-            error = ErrorCode.INVALID_REQUEST
-        if error is ErrorCode.NONE and request.leader_epoch < ctx.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
+        error = self._leader_error("BeginQuorumEpoch", request.cluster_id, request.leader_id, request.leader_epoch)
         if error is ErrorCode.NONE:
-            ctx.observe(request.leader_epoch, request.leader_id, request.leader_endpoint, from_leader=True)
+            ctx.observe(request.leader_epoch, request.leader_id, from_leader=True)
             if not self._is_for_us(request.voter_id, request.voter_directory_id):
                 error = ErrorCode.INVALID_VOTER_KEY
         return BeginQuorumEpochResponse(error=error, leader_id=ctx.state.leader_id, leader_epoch=ctx.epoch)
 
     def on_end_request(self, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
         ctx = self._ctx
-        error = self._cluster_error(request.cluster_id)
-        if error is ErrorCode.NONE and (request.leader_id < 0 or request.leader_epoch < 0):
-            error = ErrorCode.INVALID_REQUEST
-        if error is ErrorCode.NONE and request.leader_epoch < ctx.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
+        error = self._leader_error("EndQuorumEpoch", request.cluster_id, request.leader_id, request.leader_epoch)
         if error is ErrorCode.NONE:
-            ctx.observe(request.leader_epoch, request.leader_id, None, from_leader=True)
+            ctx.observe(request.leader_epoch, request.leader_id, from_leader=True)
             state = ctx.state
             if isinstance(state, Follower) and state.leader_id == request.leader_id and ctx.is_voter:
                 state.leader_is_live, state.leader_has_resigned = False, True
@@ -117,7 +143,8 @@ class Elections:
         return min(maximum, (maximum >> (len(successors) - 1)) << (position - 1))
 
     def _cluster_error(self, cluster_id: str | None) -> ErrorCode:
-        ok = cluster_id is None or cluster_id == self._ctx.config.cluster_id
+        """Departs: Kafka takes a request without a cluster id for one of its own cluster."""
+        ok = cluster_id == self._ctx.config.cluster_id
         return ErrorCode.NONE if ok else ErrorCode.INCONSISTENT_CLUSTER_ID
 
     def _is_for_us(self, voter_id: NodeId, directory_id: Any) -> bool:
@@ -138,7 +165,9 @@ class Elections:
     def on_vote_response(self, peer_id: NodeId, request: VoteRequest, response: VoteResponse) -> None:
         ctx = self._ctx
         before = ctx.state
-        ctx.observe(response.leader_epoch, response.leader_id, response.leader_endpoint)
+        if not ctx.heard(peer_id, "Vote answer", response.leader_epoch, response.leader_id):
+            ctx.requests.back_off(peer_id, VOTE, ctx.now_ms)
+            return
         state = ctx.state
         if state is not before or not isinstance(state, Prospective | Candidate):
             return
@@ -157,9 +186,9 @@ class Elections:
     def on_end_response(self, peer_id: NodeId, response: EndQuorumEpochResponse) -> None:
         ctx = self._ctx
         before = ctx.state
-        ctx.observe(response.leader_epoch, response.leader_id, None)
+        believed = ctx.heard(peer_id, "EndQuorumEpoch answer", response.leader_epoch, response.leader_id)
         if ctx.state is before and isinstance(before, Resigned):
-            if response.error is ErrorCode.NONE:
+            if believed and response.error is ErrorCode.NONE:
                 before.unacknowledged.discard(peer_id)
             else:
                 ctx.requests.back_off(peer_id, END_QUORUM_EPOCH, ctx.now_ms)
@@ -200,6 +229,8 @@ class Elections:
         """A new epoch, and the vote of this node for itself in it."""
         ctx = self._ctx
         assert ctx.is_voter, "an observer does not stand for election"
+        if ctx.epoch >= RAFT_MAX_EPOCH:
+            raise Fault(f"{ctx.store.path}: {EPOCHS_USED_UP}")
         candidate = Candidate(
             epoch=ctx.epoch + 1,
             voted=ctx.key,
@@ -296,8 +327,7 @@ class Elections:
 
     def _poll_resigned(self, state: Resigned) -> None:
         ctx = self._ctx
-        alone = ctx.voters.is_only_voter(ctx.key)
-        if not ctx.shutting_down and (alone or state.election_deadline_ms <= ctx.now_ms):
+        if not ctx.shutting_down and state.election_deadline_ms <= ctx.now_ms:
             if ctx.is_voter:
                 ctx.stands_because = f"timer:resigned leader={state.former_leader_id}"
                 self.become_candidate(1)

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_MAX_FETCH_BYTES, SNAPSHOT_CHUNK_BYTES
+from kraftlite.model.limits import (
+    RAFT_FETCH_MAX_WAIT_MS,
+    RAFT_MAX_FETCH_BYTES,
+    RAFT_MAX_SNAPSHOT_BYTES,
+    SNAPSHOT_CHUNK_BYTES,
+)
 from kraftlite.model.messages.methods import FETCH_SNAPSHOT, RAFT_FETCH
 from kraftlite.model.messages.raft import (
     FetchSnapshotRequest,
@@ -19,6 +24,7 @@ from kraftlite.model.messages.raft import (
     RaftFetchResponse,
 )
 from kraftlite.raft.context import RaftContext
+from kraftlite.raft.decoding import check_readable
 from kraftlite.raft.snapshots import PartialSnapshot
 from kraftlite.raft.states import Follower, Leader, Unattached
 from kraftlite.runtime.trace import raft as trace
@@ -134,7 +140,9 @@ class Following:
     def on_fetch_response(self, peer_id: NodeId, request: RaftFetchRequest, response: RaftFetchResponse) -> None:
         ctx = self._ctx
         before = ctx.state
-        ctx.observe(response.leader_epoch, response.leader_id, response.leader_endpoint)
+        if not ctx.heard(peer_id, "Fetch answer", response.leader_epoch, response.leader_id):
+            ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
+            return
         state = ctx.state
         if state is not before:
             return
@@ -143,10 +151,17 @@ class Following:
             ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
             return
         assert isinstance(state, Follower)
+        nonsense = self._nonsense(request, response)
+        if nonsense is not None:
+            ctx.refuse(peer_id, "Fetch answer", nonsense)
+            ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
+            return
         if response.snapshot_id is None:
             self.drop_download("the log reaches back far enough")
         if response.diverging_epoch is not None:
-            ctx.metalog.truncate_to_diverging(response.diverging_epoch)
+            if ctx.metalog.truncate_to_diverging(response.diverging_epoch) == request.fetch_offset:
+                ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
+                return  # nothing was given up: the same question would have the same answer
         elif response.snapshot_id is not None:
             self._start_download(state, response.snapshot_id)
         elif not self._append(state, response.payload):
@@ -156,15 +171,32 @@ class Following:
         if response.high_watermark is not None and response.diverging_epoch is None and response.snapshot_id is None:
             ctx.advance_hw(min(response.high_watermark, ctx.metalog.leo))
 
+    def _nonsense(self, request: RaftFetchRequest, response: RaftFetchResponse) -> str | None:
+        """What no leader answers to this request; None when it is sound.
+
+        Where two logs part is before the end of the one that asks, and a snapshot is offered to who lacks records that it has.
+        That a leader wants back what this node knows to be committed is more than nonsense, and a Fault (RF-31).
+        """
+        diverging, snapshot_id = response.diverging_epoch, response.snapshot_id
+        if diverging is not None:
+            asked = OffsetAndEpoch(epoch=request.last_fetched_epoch, offset=request.fetch_offset)
+            if diverging >= asked:
+                return f"a log that ends at {asked} cannot part from the leader's at {diverging}"
+        elif snapshot_id is not None and (snapshot_id.offset < (self._ctx.hw or 1) or snapshot_id.epoch > response.leader_epoch):
+            return f"a snapshot {snapshot_id} of epoch {response.leader_epoch}, where everything below {self._ctx.hw} is known"
+        return None
+
     def _append(self, state: Follower, payload: bytes) -> bool:
-        """False when the bytes were damaged on the way: fetch them again."""
+        """False when the bytes were damaged on the way, or are no records: fetch them again."""
         ctx = self._ctx
         if not payload:
             return True
         base = ctx.metalog.leo
         try:
+            check_readable(payload)
             info = ctx.metalog.log.append_as_follower(payload, leader_epoch=state.epoch, wall_ms=ctx.wall_ms)
-        except ApiError:
+        except ApiError as error:
+            ctx.refuse(state.leader_id, "Fetch answer", str(error))
             return False
         if info is None:
             return False
@@ -199,7 +231,9 @@ class Following:
     def on_fetch_snapshot_response(self, peer_id: NodeId, request: FetchSnapshotRequest, response: FetchSnapshotResponse) -> None:
         ctx = self._ctx
         before = ctx.state
-        ctx.observe(response.leader_epoch, response.leader_id, None)
+        if not ctx.heard(peer_id, "FetchSnapshot answer", response.leader_epoch, response.leader_id):
+            ctx.requests.back_off(peer_id, FETCH_SNAPSHOT, ctx.now_ms)
+            return
         state, download = ctx.state, self._download
         if state is not before or not isinstance(state, Follower) or state.leader_id != peer_id:
             return
@@ -211,13 +245,29 @@ class Following:
         if response.error is not ErrorCode.NONE or response.position != request.position or not response.payload:
             ctx.requests.back_off(peer_id, FETCH_SNAPSHOT, ctx.now_ms)
             return
-        self._succeeded(state)
+        end = response.position + len(response.payload)
+        if response.size > RAFT_MAX_SNAPSHOT_BYTES or end > response.size or response.size != (download.size or response.size):
+            self._give_up(peer_id, f"bytes {response.position} to {end} of {response.size}, of which there were {download.size}")
+            return
+        download.size = response.size
         download.append(response.payload)
-        if download.position >= response.size:
+        if download.position == response.size:
+            try:
+                ctx.metalog.verify(download)
+            except (Fault, ApiError) as error:
+                self._give_up(peer_id, str(error))
+                return
             self._download = None
             ctx.metalog.install(download)
             ctx.advance_hw(download.snapshot_id.offset)
             ctx.ask_flush()
+        self._succeeded(state)
+
+    def _give_up(self, peer_id: NodeId, reason: str) -> None:
+        """What came is no snapshot. It is begun anew, after a pause, and nothing counts as a sign of a living leader."""
+        self._ctx.refuse(peer_id, "FetchSnapshot answer", reason)
+        self._ctx.requests.back_off(peer_id, RAFT_FETCH, self._ctx.now_ms)
+        self.drop_download(reason)
 
     def drop_download(self, error: str) -> None:
         download, self._download = self._download, None

@@ -15,7 +15,7 @@ from kraftlite.log.control import LeaderChange, control_batch
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_OBSERVER_EXPIRY_MS
+from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_MAX_OBSERVERS, RAFT_OBSERVER_EXPIRY_MS
 from kraftlite.model.messages.methods import BEGIN_QUORUM_EPOCH
 from kraftlite.model.messages.raft import (
     BeginQuorumEpochRequest,
@@ -197,6 +197,8 @@ class Leadership:
                 leader.check_quorum_deadline_ms = ctx.now_ms + self._check_quorum_ms
         else:
             progress = leader.observers.setdefault(key, ReplicaProgress())
+            if len(leader.observers) > RAFT_MAX_OBSERVERS:
+                del leader.observers[next(iter(leader.observers))]
         if offset is not None:
             leo = ctx.metalog.leo
             if offset >= leo:
@@ -277,8 +279,8 @@ class Leadership:
                 )
                 ctx.send(voter_id, BEGIN_QUORUM_EPOCH, request)
 
-    def on_begin_response(self, response: BeginQuorumEpochResponse) -> None:
-        self._ctx.observe(response.leader_epoch, response.leader_id, None)
+    def on_begin_response(self, peer_id: NodeId, response: BeginQuorumEpochResponse) -> None:
+        self._ctx.heard(peer_id, "BeginQuorumEpoch answer", response.leader_epoch, response.leader_id)
 
     def deadline_ms(self) -> int | None:
         leader = self._ctx.state

@@ -180,6 +180,10 @@ class MetadataLog:
             self._tracer.emit(trace.LogTruncated(old_leo=old, new_leo=self.leo))
         return self.leo
 
+    def verify(self, part: PartialSnapshot) -> None:
+        """Raises Fault or ApiError when a downloaded snapshot is not one: before the log is given up for it."""
+        part.verify(self._serde)
+
     def install(self, part: PartialSnapshot) -> None:
         """Make a downloaded snapshot real and let the log start at its end (RF-45). A crash between both is repaired at start."""
         if part.snapshot_id.offset < self.log.hw:

@@ -11,10 +11,18 @@ from dataclasses import dataclass
 
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import ZERO_UUID, NodeId, uuid_from_str, uuid_to_str
+from kraftlite.model.limits import MAX_INT32, RAFT_MAX_EPOCH
 from kraftlite.raft.voters import ReplicaKey
 from kraftlite.runtime.ports import Disk
 
 FILE_NAME = "quorum-state"
+
+EPOCHS_USED_UP = (
+    f"no election leads to an epoch near {2**31 - 1}, and candidates need room above the present one. With all controllers "
+    "stopped, write the same smaller leaderEpoch into the quorum-state of each of them, larger than every epoch in their "
+    "metadata logs (kraftlite log dump shows them), with leaderId -1 and votedId -1"
+)
+"""What to do with an epoch that leaves no room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +83,17 @@ def parse(data: bytes, path: str) -> ElectionState:
             raise ValueError(f"data_version {version} is not known; allowed are 0 and 1")
         epoch, leader, voted = (int(fields[name]) for name in ("leaderEpoch", "leaderId", "votedId"))
         directory_id = uuid_from_str(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise Fault(
             f"{path} cannot be parsed ({type(error).__name__}), so earlier votes of this node are unknown: restore the file; "
             "where the node is only a broker, which does not vote, it may be removed"
         ) from error
     if epoch < 0 or leader < -1 or voted < -1:
         raise Fault(f"{path} holds epoch {epoch}, leader {leader}, vote {voted}; none of them may be negative")
+    if max(leader, voted) > MAX_INT32:
+        raise Fault(f"{path} holds leader {leader}, vote {voted}; node ids end at {MAX_INT32}")
+    if epoch > RAFT_MAX_EPOCH:
+        raise Fault(f"{path} holds epoch {epoch}: {EPOCHS_USED_UP}")
     return ElectionState(
         epoch=epoch,
         leader_id=NodeId(leader) if leader >= 0 else None,

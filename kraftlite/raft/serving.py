@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import RAFT_MAX_FETCH_BYTES, SNAPSHOT_CHUNK_BYTES
 from kraftlite.model.messages.raft import (
     FetchSnapshotRequest,
@@ -75,14 +76,18 @@ class Serving:
             or request.last_fetched_epoch < 0
             or request.current_leader_epoch < 0
             or request.last_fetched_epoch > request.current_leader_epoch
-            or request.replica_id < 0
+            or self._cannot_be(request.replica_id)
         )
         return self._leader_error(request.cluster_id, request.current_leader_epoch, malformed)
+
+    def _cannot_be(self, replica_id: NodeId) -> bool:
+        """Nobody has this id, or only this node, which does not fetch from itself: its own log is counted when it is durable."""
+        return replica_id < 0 or replica_id == self._ctx.node_id
 
     def _leader_error(self, cluster_id: str | None, epoch: int, malformed: bool) -> ErrorCode:
         """What is wrong with a request that only the leader of `epoch` can answer (RF-32)."""
         ctx = self._ctx
-        if cluster_id is not None and cluster_id != ctx.config.cluster_id:
+        if cluster_id != ctx.config.cluster_id:
             return ErrorCode.INCONSISTENT_CLUSTER_ID
         if malformed:
             return ErrorCode.INVALID_REQUEST
@@ -171,7 +176,7 @@ class Serving:
 
     def on_fetch_snapshot_request(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
         ctx = self._ctx
-        malformed = request.replica_id < 0 or request.current_leader_epoch < 0
+        malformed = self._cannot_be(request.replica_id) or request.current_leader_epoch < 0
         error = self._leader_error(request.cluster_id, request.current_leader_epoch, malformed)
         size, payload = 0, b""
         leader = ctx.state

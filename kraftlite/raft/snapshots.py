@@ -129,6 +129,8 @@ class PartialSnapshot:
     def __init__(self, disk: Disk, store: SnapshotStore, snapshot_id: OffsetAndEpoch) -> None:
         self.snapshot_id = snapshot_id
         self.position = 0
+        self.size: int | None = None
+        """Of the whole, as the leader said with the first bytes."""
         self._disk = disk
         self._store = store
         self._path = store.path(snapshot_id) + ".part"
@@ -142,6 +144,11 @@ class PartialSnapshot:
 
     def append(self, *buffers: bytes) -> None:
         self.position += self.file.pwritev(buffers, self.position)
+
+    def verify(self, serde: RecordSerde) -> None:
+        """Raises Fault or ApiError(CORRUPT_MESSAGE) when these bytes are not a whole snapshot."""
+        with SnapshotReader(self._disk, self._path, serde) as reader:
+            reader.verify()
 
     def complete(self) -> None:
         """fsync and rename: from here on the snapshot exists, durably."""

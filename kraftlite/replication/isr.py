@@ -7,19 +7,25 @@ KIP-903; RP-12, RP-22 to RP-24, RP-26.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.controller import AlterPartitionItem
+from kraftlite.model.messages.controller import AlterPartitionItem, IsrMember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingIsr:
-    """A change that the controller has been asked for. Exactly one of `added` and `removed` has members."""
+    """A change that the controller has been asked for. Exactly one of `added` and `removed` has members.
+
+    `withdrawn`: an expansion that was refused. An earlier copy of it may still be under way, and would be carried out when the
+    replica is eligible again; so `item` now asks for the ISR as it is, which makes a new partition epoch and every copy void. The
+    HW waits for `added` until that is answered.
+    """
 
     item: AlterPartitionItem
     added: tuple[NodeId, ...]
     removed: tuple[NodeId, ...]
+    withdrawn: bool = False
 
 
 class IsrState:
@@ -47,6 +53,12 @@ class IsrState:
         assert bool(pending.added) != bool(pending.removed), pending
         self.pending = pending
         self.maximal = in_order((*self.committed, *pending.added), replicas)
+
+    def withdraw(self, members: tuple[IsrMember, ...]) -> None:
+        """`members`: the committed ISR, to be confirmed."""
+        assert self.pending is not None and self.pending.added, "only an expansion is withdrawn"
+        item = replace(self.pending.item, new_isr=members)
+        self.pending = replace(self.pending, item=item, withdrawn=True)
 
     def revert(self) -> None:
         """The controller did not carry the change out, and will not."""

@@ -473,21 +473,27 @@ class Partition:
             self.partition_epoch = result.partition_epoch
             leader.isr.commit(self.committed_isr, result.recovering)
             tell_isr(self, self._env.tracer, old_isr, "request:alter_partition")
-            self._after_isr_change(now_ms, old_isr)
+            # A replica that was refused is proposed again when its next fetch, or newer metadata, says so: not in a circle.
+            self._after_isr_change(now_ms, old_isr, may_expand=not pending.withdrawn)
             return False
         then = "reverted" if error in REVERT else "kept" if error in KEEP_PENDING else "retried"
+        if then == "reverted" and pending.added:
+            then = "withdrawn"
         self._env.tracer.emit(IsrChangeRefused(tp=self.tp, error=error.name, then=then))
-        if then == "reverted":
+        if then == "withdrawn":
+            leader.isr.withdraw(tuple(IsrMember(broker_id=member, broker_epoch=None) for member in leader.isr.committed))
+        elif then == "reverted":
             leader.isr.revert()
             for observer in self.observers:
                 observer.on_change()  # so that the followers' next fetches ask for the change again, if it is still due
             self.maybe_advance_hw(now_ms)
-        return then == "retried"
+        return then in ("retried", "withdrawn")
 
-    def _after_isr_change(self, now_ms: int, old: tuple[NodeId, ...]) -> None:
+    def _after_isr_change(self, now_ms: int, old: tuple[NodeId, ...], *, may_expand: bool = True) -> None:
         """The ISR can be down to this broker alone; or below minISR, which no waiting produce survives (RP-03)."""
         self.maybe_advance_hw(now_ms, "isr", tuple(member for member in old if member not in self.committed_isr))
         if self.under_min_isr:
             self.fail_waiting(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        self._maybe_expand(now_ms)
+        if may_expand:
+            self._maybe_expand(now_ms)
         wake_all(self.start_waiters)  # replicas may have been taken away

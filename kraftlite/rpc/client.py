@@ -9,6 +9,7 @@ from typing import Any, Final
 from kraftlite.metadata.pbmap import MalformedMessage
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint
+from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import Method
 from kraftlite.rpc import codec
 from kraftlite.rpc.options import CHANNEL_OPTIONS, ERROR_KEY, MAX_OUTSTANDING_CALLS
@@ -46,7 +47,7 @@ class Peer:
             return responses.decode(data)
         except aio.AioRpcError as error:
             raise _refusal_or_failure(self.endpoint, method, error) from None
-        except MalformedMessage as error:
+        except (MalformedMessage, OutOfRange) as error:
             raise TransportError(f"{method} to {self.endpoint}: {error}") from error
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
@@ -112,7 +113,7 @@ class HotStream:
             raise TransportError(f"{self._method} to {self._endpoint}: {frame.failure}")
         try:
             return self._responses.join(frame.head, frame.payload)
-        except MalformedMessage as error:
+        except (MalformedMessage, OutOfRange) as error:
             raise TransportError(f"{self._method} to {self._endpoint}: {error}") from error
 
     def _send(self, frame: bytes) -> None:
@@ -178,7 +179,7 @@ class HotStream:
 def _refusal_or_failure(endpoint: Endpoint, method: Method, error: aio.AioRpcError) -> ApiError | TransportError:
     trailing: Any = error.trailing_metadata()
     for key, value in trailing or ():
-        if key == ERROR_KEY:
+        if key == ERROR_KEY and value.lstrip("-").isdecimal() and len(value) < 8:
             return ApiError(codec.error_code(int(value)), error.details() or None)
     return TransportError(f"{method} to {endpoint}: {_describe(error)}")
 

@@ -7,12 +7,16 @@ so that `payload` is never copied into or parsed by protobuf.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any, Final
 
 from kraftlite.metadata.pbmap import MalformedMessage, Mapper, mapper
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import RPC_MAX_ANSWER_ITEMS, RPC_MAX_REQUEST_ITEMS
+from kraftlite.model.messages.bounds import OutOfRange, checker, split_hint
 from kraftlite.model.method import Method
 
 PAYLOAD: Final = "payload"
@@ -49,35 +53,75 @@ def pb_class(method: Method, cls: type[Any]) -> type[Any]:
 
 
 class MessageCodec:
-    """One message class of one method. `encode` and `decode` are whole messages, the `head` is one without its payload."""
+    """One message class of one method. `encode` and `decode` are whole messages, the `head` is one without its payload.
+
+    What is decoded is within the bounds of `model/messages/bounds`: OutOfRange otherwise, also when its lists are too long.
+    """
 
     def __init__(self, method: Method, cls: type[Any]) -> None:
         self.cls = cls
         self._with_payload = method.hot and any(field.name == PAYLOAD for field in fields(cls))
         left_out = frozenset({PAYLOAD}) if self._with_payload else frozenset()
         self._mapper: Mapper = mapper(cls, pb_class(method, cls), leave_out=left_out)
+        self._count = _counter(cls)
+        self._max_items = RPC_MAX_REQUEST_ITEMS if cls is method.request else RPC_MAX_ANSWER_ITEMS
+        self._check = checker(cls)
 
     def encode(self, message: Any) -> bytes:
         return self._mapper.encode(message)
 
     def decode(self, data: bytes) -> Any:
-        """Raises MalformedMessage."""
-        return self._mapper.decode(data)
+        """Raises MalformedMessage, OutOfRange."""
+        return self._read(data)
 
     def split(self, message: Any) -> tuple[bytes, bytes]:
         """Head and payload."""
         return self._mapper.encode(message), message.payload if self._with_payload else _NO_BYTES
 
     def join(self, head: bytes, payload: bytes | memoryview) -> Any:
-        """Raises MalformedMessage."""
-        if not self._with_payload:
-            return self._mapper.decode(head)
+        """Raises MalformedMessage, OutOfRange."""
+        return self._read(head, payload) if self._with_payload else self._read(head)
+
+    def _read(self, data: bytes, *payload: bytes | memoryview) -> Any:
         message = self._mapper.pb()
         try:
-            message.MergeFromString(head)
-            return self._mapper.from_pb(message, payload)  # type: ignore[call-arg]
+            message.MergeFromString(data)
+            if self._count is not None and self._count(message) > self._max_items:
+                raise OutOfRange(f"{self.cls.__name__} has more than {self._max_items} items in its lists")
+            found = self._mapper.from_pb(message, *payload)
+        except OutOfRange:
+            raise
         except Exception as error:
-            raise MalformedMessage(f"{len(head)} bytes are not a {self.cls.__name__}: {error}") from error
+            # protobuf has its own error type per implementation; UUID and enums raise ValueError
+            raise MalformedMessage(f"{len(data)} bytes are not a {self.cls.__name__}: {error}") from error
+        if self._check is not None:
+            self._check(found)
+        return found
+
+
+def _counter(cls: type[Any]) -> Callable[[Any], int] | None:
+    """How many elements the lists of a protobuf message of `cls` have, at all depths; None when it has no lists. Long lists are
+    told by their length, before anything is made of them."""
+    hints = typing.get_type_hints(cls)
+    terms: list[str] = []
+    names: dict[str, Any] = {"len": len, "sum": sum}
+    for field in fields(cls):
+        inner, optional, many = split_hint(hints[field.name])
+        nested = _counter(typing.cast("type[Any]", inner)) if is_dataclass(inner) else None
+        at = f"m.{field.name}.values" if many and optional else f"m.{field.name}"
+        if nested is not None:
+            names[f"count_{field.name}"] = nested
+        if many:
+            terms.append(f"len({at})")
+            if nested is not None:
+                terms.append(f"(sum([count_{field.name}(e) for e in {at}]) if len({at}) < {RPC_MAX_ANSWER_ITEMS} else 0)")
+        elif nested is not None:
+            terms.append(f"count_{field.name}({at})")
+    if not terms:
+        return None
+    exec(compile(f"def count(m):\n    return {' + '.join(terms)}\n", f"<items {cls.__name__}>", "exec"), names)
+    found: Callable[[Any], int] = names["count"]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

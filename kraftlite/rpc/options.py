@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from kraftlite.model.limits import MIB, RPC_MAX_MESSAGE_BYTES
+from kraftlite.model.limits import KIB, MIB, RPC_MAX_MESSAGE_BYTES, RPC_MAX_REQUEST_BYTES
 
 # gRPC's core writes its own lines to standard error; what they say reaches us as errors too.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -27,9 +27,20 @@ RECONNECT_BACKOFF_MS: Final = 100
 MAX_RECONNECT_BACKOFF_MS: Final = 200
 """gRPC's own back-off grows to two minutes: far beyond a node's restart."""
 
+HANDSHAKE_TIMEOUT_MS: Final = 10_000
+"""Who connects and does not speak HTTP/2 until then is cut."""
+
+MAX_IDLE_MS: Final = 600_000
+"""Without a call for so long a connection is closed, as with `connections.max.idle.ms`; a peer opens another when it needs it."""
+
+MAX_STREAMS_PER_CONNECTION: Final = 512
+"""A peer's calls beyond it wait in its own channel."""
+
+MAX_METADATA_BYTES: Final = 16 * KIB
+"""Headers of one call. Ours have a path, an authority and a timeout."""
+
 _BOTH: Final[Options] = (
     ("grpc.max_send_message_length", RPC_MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", RPC_MAX_MESSAGE_BYTES),
     ("grpc.http2.max_frame_size", MIB),
     ("grpc.http2.lookahead_bytes", 4 * MIB),
     ("grpc.http2.write_buffer_size", MIB),
@@ -40,6 +51,7 @@ _BOTH: Final[Options] = (
 
 CHANNEL_OPTIONS: Final[Options] = (
     *_BOTH,
+    ("grpc.max_receive_message_length", RPC_MAX_MESSAGE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MS),
     ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),  # in gRPC's words: the least time a connection attempt is given
     ("grpc.max_reconnect_backoff_ms", MAX_RECONNECT_BACKOFF_MS),
@@ -51,6 +63,12 @@ CHANNEL_OPTIONS: Final[Options] = (
 
 SERVER_OPTIONS: Final[Options] = (
     *_BOTH,
+    ("grpc.max_receive_message_length", RPC_MAX_REQUEST_BYTES),
+    ("grpc.max_concurrent_streams", MAX_STREAMS_PER_CONNECTION),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.max_connection_idle_ms", MAX_IDLE_MS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     ("grpc.so_reuseport", 0),  # two nodes on one port must be an error
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),

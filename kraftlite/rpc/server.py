@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import socket
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kraftlite.metadata.pbmap import MalformedMessage
-from kraftlite.model.errors import ApiError
+from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import Endpoint
+from kraftlite.model.limits import (
+    RPC_MAX_REQUESTS_PER_STREAM,
+    RPC_MAX_UNREAD_BYTES,
+    RPC_MAX_UNREAD_BYTES_PER_STREAM,
+    RPC_STALLED_MS,
+)
+from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import Method
 from kraftlite.rpc import codec
+from kraftlite.rpc.addresses import resolve, why_not
 from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
-from kraftlite.runtime.ports import Handler
+from kraftlite.runtime.ports import Handler, Tracer
+from kraftlite.runtime.trace.rpc import RpcRequestFailed
 
 import grpc  # isort: skip  # after options, which quiet it
 from grpc import aio  # isort: skip
@@ -27,12 +35,16 @@ _POLL_S: Final = 0.02
 
 
 class RpcServer:
-    """One listener. A handler's ApiError goes to the caller; any other exception is a fault of this node, and the caller gets
-    a TransportError because nobody knows what the handler had done."""
+    """One listener. A handler's ApiError goes to the caller. Any other exception costs that request: it is traced with its stack,
+    and the caller gets a TransportError because nobody knows what the handler had done. Only a Fault is one of this node: who
+    owns state raises it when an exception may have left that state half changed (ADR 5)."""
 
-    def __init__(self, handlers: Mapping[Method, Handler], fault: FaultHandler) -> None:
+    def __init__(self, handlers: Mapping[Method, Handler], fault: FaultHandler, tracer: Tracer) -> None:
         self._handlers = handlers
         self._fault = fault
+        self._tracer = tracer
+        self.unread_bytes = 0
+        """Answers of all streams that their peers have not taken."""
         self._server = aio.server(options=SERVER_OPTIONS)
         self._in_flight = 0
         self._closing = False
@@ -45,11 +57,11 @@ class RpcServer:
 
     async def start(self, listen: Endpoint) -> Endpoint:
         """Raises OSError naming the endpoint when it can not be bound."""
-        address = await _resolve(listen)
+        address = await resolve(listen)
         try:
             port = self._server.add_insecure_port(str(address))
         except RuntimeError:
-            number = _why_not(address)
+            number = why_not(address)
             raise OSError(number, f"cannot listen on {listen}: {os.strerror(number)}") from None
         await self._server.start()
         return Endpoint(listen.host, port)
@@ -79,9 +91,8 @@ class RpcServer:
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message or "", trailing_metadata=trailing)
             except MalformedMessage as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-            except Exception as error:  # noqa: BLE001 - the top of a request's task: the node's fault handler decides
-                self._fault(error, f"rpc {method}")
-                await context.abort(grpc.StatusCode.INTERNAL, f"the handler failed: {type(error).__name__}")
+            except Exception as error:  # noqa: BLE001 - the top of a request's task
+                await context.abort(grpc.StatusCode.INTERNAL, self._fault_or_failure(method, error))
             finally:
                 self._in_flight -= 1
             raise AssertionError("context.abort raises")
@@ -108,15 +119,27 @@ class RpcServer:
             return await handler(request)
         except ApiError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - the top of a request's task: the node's fault handler decides
-            self._fault(error, f"rpc {method}")
-            return f"the handler failed: {type(error).__name__}"
+        except Exception as error:  # noqa: BLE001 - the top of a request's task
+            return self._fault_or_failure(method, error)
         finally:
             self._in_flight -= 1
 
+    def _fault_or_failure(self, method: Method, error: Exception) -> str:
+        """What the caller is told of a handler that broke."""
+        if isinstance(error, Fault):
+            self._fault(error, f"rpc {method}")
+        else:
+            stack = "".join(traceback.format_exception(error))
+            self._tracer.emit(RpcRequestFailed(method=str(method), error=f"{type(error).__name__}: {error}", trace=stack))
+        return f"the handler failed: {type(error).__name__}"
+
 
 class _ServerStream:
-    """One stream of one caller: a task per request, so that a long poll holds up nobody; one writer in order of completion."""
+    """One stream of one caller: a task per request, so that a long poll holds up nobody; one writer in order of completion.
+
+    A peer that does not read its answers is given no more of them: requests wait while it has too many, and the stream ends when
+    it takes none for `RPC_STALLED_MS`.
+    """
 
     def __init__(
         self,
@@ -136,32 +159,60 @@ class _ServerStream:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._outbox: deque[bytes] = deque()
         self._outbox_filled = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._unread_bytes = 0
+        self._reader: asyncio.Task[Any] | None = None
+        self._stalled = False
 
     async def run(self) -> None:
+        self._reader = asyncio.current_task()
         writer = asyncio.create_task(self._write(), name=f"rpc-answers {self._method}")
         try:
             while (data := await self._context.read()) is not aio.EOF:  # type: ignore[attr-defined]
                 self._receive(data)
         except MalformedMessage as error:
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except asyncio.CancelledError:
+            if not self._stalled or self._reader is None or self._reader.uncancel() > 0:
+                raise
+            self._drop_answers()
+            await self._idle.wait()  # gRPC sends no status while an answer is being written
+            await self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"no answer was read for {RPC_STALLED_MS} ms")
         finally:
             writer.cancel()
             for task in list(self._tasks.values()):
                 task.cancel()
+            self._server.unread_bytes -= self._unread_bytes
+            self._unread_bytes = 0
 
     def _receive(self, data: bytes) -> None:
         frame = codec.decode_frame(data)
+        number = frame.correlation_id
         if frame.cancel:
-            task = self._tasks.get(frame.correlation_id)
+            task = self._tasks.get(number)
             if task is not None:
                 task.cancel()
         elif frame.head is not None:
-            request = self._requests.join(frame.head, frame.payload)
-            task = asyncio.create_task(self._answer(frame.correlation_id, request), name=f"rpc {self._method}")
-            self._tasks[frame.correlation_id] = task
-            task.add_done_callback(lambda _: self._tasks.pop(frame.correlation_id, None))
+            if number in self._tasks:
+                raise MalformedMessage(f"request {number} is under way already")
+            if len(self._tasks) >= RPC_MAX_REQUESTS_PER_STREAM:
+                raise MalformedMessage(f"{len(self._tasks)} requests are under way already")
+            try:
+                request = self._requests.join(frame.head, frame.payload)
+            except OutOfRange as error:
+                if not self._has_room():
+                    raise MalformedMessage(f"{error}, and no answer is read") from error
+                self._send(codec.encode_refusal_frame(number, error))
+                return
+            task = asyncio.create_task(self._answer(number, request), name=f"rpc {self._method}")
+            self._tasks[number] = task
+            task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
     async def _answer(self, correlation_id: int, request: Any) -> None:
+        if not self._has_room():
+            await self._room()
         result = await self._server.answer(self._method, self._handler, request)
         if isinstance(result, ApiError):
             frame = codec.encode_refusal_frame(correlation_id, result)
@@ -169,40 +220,52 @@ class _ServerStream:
             frame = codec.encode_failure_frame(correlation_id, result)
         else:
             frame = codec.encode_head_frame(correlation_id, *self._responses.split(result))
+        self._send(frame)
+
+    def _has_room(self) -> bool:
+        own = self._unread_bytes
+        return own == 0 or (own <= RPC_MAX_UNREAD_BYTES_PER_STREAM and self._server.unread_bytes <= RPC_MAX_UNREAD_BYTES)
+
+    async def _room(self) -> None:
+        """Until the peer has taken some of its answers. Ends the stream when it takes none in time."""
+        while not self._has_room():
+            self._taken.clear()
+            try:
+                async with asyncio.timeout(RPC_STALLED_MS / 1000):
+                    await self._taken.wait()
+            except TimeoutError:
+                if not self._stalled and self._reader is not None:
+                    self._stalled = True
+                    self._reader.cancel()
+
+    def _drop_answers(self) -> None:
+        """All but the one that is being written."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+        dropped = sum(map(len, self._outbox))
+        self._outbox.clear()
+        self._unread_bytes -= dropped
+        self._server.unread_bytes -= dropped
+
+    def _send(self, frame: bytes) -> None:
         self._outbox.append(frame)
+        self._unread_bytes += len(frame)
+        self._server.unread_bytes += len(frame)
         self._outbox_filled.set()
 
     async def _write(self) -> None:
         while True:
             while self._outbox:
+                frame = self._outbox.popleft()
+                self._idle.clear()
                 try:
-                    await self._context.write(self._outbox.popleft())
+                    await self._context.write(frame)
                 except (aio.UsageError, grpc.RpcError, asyncio.InvalidStateError):
                     return  # the caller is gone; its reader ends the stream
+                finally:
+                    self._idle.set()
+                self._unread_bytes -= len(frame)
+                self._server.unread_bytes -= len(frame)
+                self._taken.set()
             self._outbox_filled.clear()
             await self._outbox_filled.wait()
-
-
-async def _resolve(listen: Endpoint) -> Endpoint:
-    """One numeric address: given a name of two, gRPC binds what it can and keeps quiet about the other being taken."""
-    if listen.host in ("", "0.0.0.0"):
-        return Endpoint("0.0.0.0", listen.port)
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {listen}: {error.strerror}") from error
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-    return Endpoint(str(found[0][4][0]), listen.port)
-
-
-def _why_not(address: Endpoint) -> int:
-    """gRPC does not say why it could not bind; the kernel does."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-            probe.listen()
-        except OSError as error:
-            return error.errno or errno.EADDRINUSE
-    return errno.EADDRINUSE

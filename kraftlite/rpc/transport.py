@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.method import Method
+from kraftlite.rpc.addresses import hold, resolve
 from kraftlite.runtime.ports import Handler, Tracer, Transport, TransportError
 from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.rpc import RpcListening
@@ -27,8 +30,8 @@ class GrpcTransport(Transport):
     One channel per peer, connected on first use and reconnected within 200 ms of the peer's return. Ordinary methods are unary
     calls; hot ones share one long-lived stream per peer and method. A dead peer (connection refused or reset) is a
     TransportError at once, a silent one after the caller's `timeout_ms`. Cancelling a call cancels its handler at the peer.
-    `fault(error, where)` hears of exceptions in handlers that are no ApiError. gRPC is imported on first use, so that a
-    process may fork before.
+    `fault(error, where)` hears of a Fault in a handler; other exceptions there cost their request and are traced. gRPC is
+    imported on first use, so that a process may fork before.
     """
 
     def __init__(self, *, fault: Callable[[BaseException, str], None] = _report, tracer: Tracer | None = None) -> None:
@@ -36,6 +39,7 @@ class GrpcTransport(Transport):
         self._tracer = tracer or NullTracer()
         self._peers: dict[Endpoint, Peer] = {}
         self._servers: list[RpcServer] = []
+        self._held: dict[Endpoint, socket.socket] = {}
         self._closed = False
 
     async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
@@ -50,11 +54,24 @@ class GrpcTransport(Transport):
             found = self._peers[peer] = Peer(peer, self._tracer)
         return await found.call(method, request, timeout_ms)
 
+    async def reserve(self, listen: Endpoint) -> None:
+        """Raises OSError naming the endpoint when it is taken."""
+        if listen.port == 0 or listen in self._held:
+            return
+        address = await resolve(listen)
+        try:
+            self._held[listen] = hold(address)
+        except OSError as error:
+            number = error.errno or 0
+            raise OSError(number, f"cannot listen on {listen}: {os.strerror(number)}") from None
+
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
         """Raises OSError naming the endpoint when it can not be bound, or is bound by anybody else."""
         from kraftlite.rpc.server import RpcServer
 
-        server = RpcServer(handlers, self._fault)
+        server = RpcServer(handlers, self._fault, self._tracer)
+        if (held := self._held.pop(listen, None)) is not None:
+            held.close()
         bound = await server.start(listen)
         self._servers.append(server)
         services = tuple(sorted({method.service for method in handlers}))
@@ -64,6 +81,9 @@ class GrpcTransport(Transport):
     async def close(self, grace_ms: int = 0) -> None:
         """Handlers under way get `grace_ms` to finish; calls of this node fail."""
         self._closed = True
+        held, self._held = self._held, {}
+        for unused in held.values():
+            unused.close()
         servers, self._servers = self._servers, []
         peers, self._peers = self._peers, {}
         await asyncio.gather(*[server.close(grace_ms) for server in servers], *[peer.close() for peer in peers.values()])

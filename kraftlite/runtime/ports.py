@@ -166,6 +166,11 @@ class Transport(Protocol):
         """Raises TransportError, or the ApiError that the handler raised."""
         ...
 
+    async def reserve(self, listen: Endpoint) -> None:
+        """Make sure of an address that `serve` will be called with later; until then who connects there is refused. OSError
+        when somebody else has it."""
+        ...
+
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
         """Start answering on `listen` (port 0 picks one); returns the bound endpoint. One call per listener."""
         ...

@@ -12,9 +12,6 @@ from typing import Final
 from kraftlite.log.batch import CONTROL_BIT, HEADER, HEADER_BYTES, Record, build_batch, crc_of, parse_header
 from kraftlite.log.codecs import GZIP, LZ4, SNAPPY, ZSTD
 
-RECORDS_ARE_VALIDATED: Final = False
-"""Whether a leader looks at what is behind a batch's header: then `BY_ITS_RECORDS` is drawn, too."""
-
 RECORDS: Final = 3
 _CRC_AT: Final = 17
 _NAMES: Final = (
@@ -93,7 +90,7 @@ BY_ITS_RECORDS: Final[Mapping[str, Spoil]] = {
 
 def kinds() -> Mapping[str, Spoil]:
     """What is drawn from."""
-    return {**BY_ITS_HEADER, **BY_ITS_RECORDS} if RECORDS_ARE_VALIDATED else BY_ITS_HEADER
+    return {**BY_ITS_HEADER, **BY_ITS_RECORDS}
 
 
 def malformed(rng: random.Random, value: bytes, stamp_ms: int) -> tuple[str, bytes]:

@@ -17,6 +17,7 @@ from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, Li
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.frames import Connection, ConnectionLimits
 from kraftlite.wire.share import NodeShare
+from kraftlite.wire.sockets import bound_socket
 
 MAX_SWEEP_MS: Final = 5_000
 MIN_SWEEP_MS: Final = 20
@@ -46,16 +47,26 @@ class ListenerConfig:
 
 
 class KafkaListener:
-    """One Kafka listener of a broker. All methods run on the node's loop; `start` raises OSError when the address is taken.
+    """One Kafka listener of a broker. All methods run on the node's loop; `listen` and `start` raise OSError when the address is
+    taken. `sock`: one that has the address already.
 
     `stop` takes no further requests, lets those in flight be answered for up to `grace_ms`, and then closes every connection.
     """
 
-    def __init__(self, ports: Ports, config: ListenerConfig, apis: KafkaApis, share: NodeShare | None = None) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        config: ListenerConfig,
+        apis: KafkaApis,
+        share: NodeShare | None = None,
+        sock: socket.socket | None = None,
+    ) -> None:
         self._ports = ports
         self._config = config
         self._apis = apis
         self._limits = ConnectionLimits(max_request_bytes=config.max_request_bytes, max_in_flight=config.max_in_flight)
+        self._socket = sock
+        self._listening = False
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
@@ -82,9 +93,11 @@ class KafkaListener:
 
     async def start(self) -> Endpoint:
         loop = asyncio.get_running_loop()
-        sock = _listening_socket(self._config)
+        sock = self.listen()
         # Not served in the same step: whoever is cancelled meanwhile still knows what to close.
-        self._server = await loop.create_server(self._connection, sock=sock, start_serving=False)
+        self._server = await loop.create_server(
+            self._connection, sock=sock, backlog=self._config.backlog, start_serving=False
+        )
         port = sock.getsockname()[1]
         self._endpoint = Endpoint(self._config.host or "0.0.0.0", port)
         await self._server.start_serving()
@@ -92,8 +105,27 @@ class KafkaListener:
         self._ports.tracer.emit(ListenerStarted(listener=self._config.name, host=self._config.host, port=port))
         return self._endpoint
 
+    def listen(self) -> socket.socket:
+        """The address is ours from here on, and who connects waits for `start`."""
+        if self._socket is None:
+            self._socket = bound_socket(self._config.host, self._config.port)
+        if not self._listening:
+            # Connections inherit what is set here. TCP_NODELAY: asyncio sets it only on sockets that name their protocol, which
+            # these do not, and two answers in a row would wait 40 ms for the client's delayed acknowledgement of the first. The
+            # sizes of their buffers: what thousands of clients do not read would else fill the memory of the kernel for TCP.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sizes = ((socket.SO_SNDBUF, self._config.send_buffer_bytes), (socket.SO_RCVBUF, self._config.receive_buffer_bytes))
+            for option, size in sizes:
+                if size >= 0:
+                    self._socket.setsockopt(socket.SOL_SOCKET, option, size)
+            self._socket.listen(self._config.backlog)
+            self._listening = True
+        return self._socket
+
     async def stop(self, grace_ms: int = 0) -> None:
         if self._server is None:
+            if self._socket is not None:
+                self._socket.close()
             return
         server, self._server = self._server, None
         server.close()
@@ -114,6 +146,8 @@ class KafkaListener:
         """As when the process dies: nothing is answered any more. In the loop's next turn the address is free and clients see
         their connections end. Not on uvloop."""
         server, self._server = self._server, None
+        if server is None and self._socket is not None:
+            self._socket.close()
         if server is not None:
             loop = asyncio.get_running_loop()
             for sock in server.sockets:
@@ -223,25 +257,3 @@ def most_files() -> int:
 
 def _peer(connection: Connection) -> str:
     return f"{connection.peer_host}:{connection.peer_port}"
-
-
-def _listening_socket(config: ListenerConfig) -> socket.socket:
-    """Its connections inherit TCP_NODELAY: asyncio sets it only on sockets that name their protocol, which these do not, and
-    two answers in a row would wait 40 ms for the client's delayed acknowledgement of the first. And the sizes of their buffers:
-    what thousands of clients do not read would else fill the memory that the kernel has for all TCP."""
-    found = _bound_socket(config.host, config.port, config.backlog)
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for option, size in ((socket.SO_SNDBUF, config.send_buffer_bytes), (socket.SO_RCVBUF, config.receive_buffer_bytes)):
-        if size >= 0:
-            found.setsockopt(socket.SOL_SOCKET, option, size)
-    return found
-
-
-def _bound_socket(host: str, port: int, backlog: int) -> socket.socket:
-    """Empty host: every address, IPv6 included where the machine has it."""
-    if not host:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=backlog)
-        return socket.create_server(("", port), backlog=backlog)
-    family, _type, _proto, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server((address[0], port), family=family, backlog=backlog)

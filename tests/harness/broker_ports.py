@@ -71,6 +71,9 @@ class ScriptedTransport:
         finally:
             self.pending -= 1
 
+    async def reserve(self, listen: Endpoint) -> None:
+        pass
+
     async def serve(self, listen: Endpoint, handlers: Any) -> Endpoint:
         return listen
 

@@ -42,6 +42,10 @@ def subscription(*topics: str) -> bytes:
     return b"\x00\x00" + b"".join(parts) + b"\xff\xff\xff\xff"
 
 
+MARKER = b"end of a transaction"
+"""In the log of a `GroupWorld`; its value is None for an abort."""
+
+
 class GroupWorld:
     """`ask` returns a request's id; `answers[id]` is there once it is answered (an ApiError when it is refused).
 
@@ -67,6 +71,10 @@ class GroupWorld:
         self.seed += 1
         shard = GroupShard(self.config, self.tracer, random.Random(self.seed))
         for key, value, producer_id in self.log:
+            if key == MARKER:
+                assert producer_id is not None
+                shard.replay_end(producer_id, committed=value is not None)
+                continue
             shard.replay(key, value, producer_id=producer_id, wall_ms=self.wall_ms)
         self._take(shard.loaded(self.now_ms, self.wall_ms))
         return shard
@@ -218,6 +226,7 @@ class GroupWorld:
         self.step(TopicsDeleted(topics=frozenset(topics)))
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self.log.append((MARKER, b"" if committed else None, producer_id))
         self.step(TransactionEnded(producer_id=producer_id, committed=committed))
 
     def unanswered(self) -> list[int]:

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from kraftlite.model.ids import UNCHANGED, NodeId, Unchanged
+from kraftlite.model.ids import UNCHANGED, Endpoint, NodeId, Unchanged
+from kraftlite.model.messages import bounds
 
 _INT = st.one_of(st.integers(-1, 3), st.integers(-(2**31), 2**31 - 1))
 
@@ -44,5 +45,20 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 
 def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
+    """Of a message between nodes: with integers within the bounds of their fields."""
     hints = typing.get_type_hints(cls)
-    return st.fixed_dictionaries({field.name: values(hints[field.name]) for field in fields(cls)}).map(lambda found: cls(**found))
+    drawn = {field.name: _field(cls, field.name, hints[field.name]) for field in fields(cls)}
+    return st.fixed_dictionaries(drawn).map(lambda found: cls(**found))
+
+
+def _field(cls: type[Any], name: str, hint: Any) -> st.SearchStrategy[Any]:
+    if not (cls.__module__.startswith("kraftlite.model.messages") or cls is Endpoint):
+        return values(hint)
+    inner, optional, many = bounds.split_hint(hint)
+    if inner is not int:
+        return values(hint)
+    low, high = bounds.range_of(cls, name)
+    found: st.SearchStrategy[Any] = st.one_of(st.integers(low, min(low + 4, high)), st.integers(low, high))
+    if many:
+        found = st.lists(found, max_size=4).map(tuple)
+    return st.none() | found if optional else found

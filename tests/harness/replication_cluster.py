@@ -169,6 +169,9 @@ class NoTransport:
     async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
         raise TransportError("messages are delivered by the test")
 
+    async def reserve(self, listen: Endpoint) -> None:
+        pass
+
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Any]) -> Endpoint:
         return listen
 
@@ -525,7 +528,9 @@ class ModelController:
         assert state is not None
         isr = tuple(member.broker_id for member in item.new_isr)
         changed = {"isr": isr if isr != state.isr else UNCHANGED, "recovering": item.recovering}
-        if isr != state.isr or item.recovering != state.recovering:
+        if isr == state.isr and item.recovering == state.recovering:
+            self._change(item.topic_id, item.partition, isr=isr)
+        else:
             if item.recovering == state.recovering:
                 changed["recovering"] = UNCHANGED
             self._change(item.topic_id, item.partition, **changed)
@@ -552,6 +557,8 @@ class ModelController:
             return ErrorCode.INVALID_REQUEST
         if item.partition_epoch < state.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
+        if {member.broker_id for member in item.new_isr} == set(state.isr):
+            return None
         for member in item.new_isr:
             broker = self.image.cluster.brokers.get(member.broker_id)
             if broker is None or not broker.active or member.broker_epoch not in (None, broker.broker_epoch):

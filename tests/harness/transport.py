@@ -109,6 +109,10 @@ class MemTransport:
         self._outgoing: dict[asyncio.Future[Any], str] = {}
         self._incoming: dict[asyncio.Task[Any], str] = {}
 
+    async def reserve(self, listen: Endpoint) -> None:
+        if listen in self._network.listeners:
+            raise OSError(98, f"cannot listen on {listen}: address already in use")
+
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
         bound = listen if listen.port else Endpoint(listen.host, self._network.pick_port())
         if bound in self._network.listeners:

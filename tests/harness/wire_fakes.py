@@ -406,6 +406,9 @@ class NoTransport:
     async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
         raise AssertionError("nothing here calls other nodes")
 
+    async def reserve(self, listen: Endpoint) -> None:
+        pass
+
     async def serve(self, listen: Endpoint, handlers: Mapping[Method, Callable[[Any], Awaitable[Any]]]) -> Endpoint:
         raise AssertionError("nothing here serves other nodes")
 

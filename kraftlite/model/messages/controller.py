@@ -78,6 +78,7 @@ class UnregisterBrokerRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRegistrationRequest:
     controller_id: NodeId
+    cluster_id: str
     incarnation_id: UUID
     listeners: tuple[ListenerInfo, ...]
     features: tuple[FeatureRange, ...]

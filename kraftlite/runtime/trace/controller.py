@@ -101,10 +101,11 @@ class StableAdvanced(TraceEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFailed(TraceEvent):
     event: ClassVar[str] = "controller.operation_failed"
-    level: ClassVar[str] = "warning"
+    level: ClassVar[str] = "error"
     operation: str
     error: str
     message: str | None
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,18 @@ class VoteAnswered(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRefused(TraceEvent):
+    """A peer said what cannot be, or what contradicts what this node knows. It had no effect."""
+
+    event: ClassVar[str] = "raft.peer_refused"
+    level: ClassVar[str] = "error"
+    message: str
+    peer_id: NodeId
+    raft_epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionLost(TraceEvent):
     """A round that did not find a majority; `backoff_ms` is the pause before the next one."""
 

@@ -32,3 +32,14 @@ class RpcStreamLost(TraceEvent):
     method: str
     outstanding: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcRequestFailed(TraceEvent):
+    """A handler broke on one request; its caller was told so. The node goes on: no state was touched (ADR 5)."""
+
+    event: ClassVar[str] = "rpc.request_failed"
+    level: ClassVar[str] = "error"
+    method: str
+    error: str
+    trace: str

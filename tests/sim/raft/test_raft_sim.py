@@ -1,5 +1,6 @@
 """Seeded simulation of a metadata quorum: a lossy, reordering, duplicating network, disks that lose what was not flushed,
-clocks that drift, crashes at any event. The invariants are checked after every event; then everything heals and must converge.
+clocks that drift, crashes at any event, and strangers that say what cannot be. The invariants are checked after every event; then
+everything heals and must converge.
 
     KRAFTLITE_RAFT_SEEDS=5000 pytest tests/sim/raft          more seeds
     KRAFTLITE_RAFT_SEED=4711 pytest tests/sim/raft           one seed, with its trace
@@ -13,10 +14,13 @@ import random
 import pytest
 
 from kraftlite.log.config import LogConfig
-from kraftlite.model.errors import ApiError
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.raft.context import RaftContext
+from kraftlite.raft.elections import Elections
 from kraftlite.raft.states import Leader
 from tests.harness.raft_checker import InvariantChecker
 from tests.harness.raft_cluster import Message, RaftCluster, SimNode
+from tests.harness.raft_hostility import Hostility
 
 SEEDS = int(os.environ.get("KRAFTLITE_RAFT_SEEDS", "200"))
 ONE_SEED = os.environ.get("KRAFTLITE_RAFT_SEED")
@@ -54,6 +58,8 @@ class Simulation:
         self.next_value = 0
         self.nodes = list(self.cluster.nodes.values())
         self.dooms: list[tuple[int, str]] = []
+        self.hostility = Hostility(self.cluster, rng)
+        self.hostile_rate = rng.choice((0.0, 0.0, 0.02, 0.1))
         for node in self.nodes:
             node.start()
 
@@ -67,6 +73,8 @@ class Simulation:
         rng, cluster = self.rng, self.cluster
         if rng.random() < self.fault_rate:
             self.fault()
+        if self.hostile_rate and rng.random() < self.hostile_rate:
+            self.hostility.act()
         if self.snapshots_are_frequent and rng.random() < 0.01:
             self.snapshot(rng.choice(self.nodes))
         draw = rng.random()
@@ -199,3 +207,18 @@ def test_invariants_hold_and_the_quorum_converges(first: int) -> None:
 def test_same_seed_same_trace() -> None:
     traces = [[(who, event.event, event.facts()) for who, event in run_seed(7).cluster.events] for _ in range(2)]
     assert traces[0] == traces[1]
+
+
+@pytest.mark.parametrize("rule", ["epochs", "candidates"])
+def test_without_the_rules_for_strangers_a_node_ends(rule: str) -> None:
+    """Mutants: epochs are believed without a bound, and from anybody."""
+    owner: type = RaftContext if rule == "epochs" else Elections
+    name = "incredible" if rule == "epochs" else "_candidate_error"
+    kept = getattr(owner, name)
+    setattr(owner, name, lambda *_, **__: None if rule == "epochs" else ErrorCode.NONE)
+    try:
+        with pytest.raises((Fault, AssertionError)):
+            for seed in range(60):
+                run_seed(seed)
+    finally:
+        setattr(owner, name, kept)

@@ -127,6 +127,22 @@ async def test_bl_03_giving_up_is_a_fault_of_the_node() -> None:
     assert refused and "INCONSISTENT_CLUSTER_ID" in refused[0].reason
 
 
+async def test_bl_03_a_node_id_that_is_taken_is_told_with_the_first_refusal_and_tried_again() -> None:
+    scene = Scene()
+    scene.controller.refusal = ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with broker id 1.")
+    scene.lifecycle.start(FACTS)
+    await scene.bed.clock.run_for(0)
+    (told,) = scene.bed.events("broker.registration_refused")
+    assert "a broker with node.id=1 is alive. Stop it, or give this node a node.id of its own" in told.reason
+    assert told.retry_in_ms <= 120 and not scene.bed.faults
+    await scene.bed.clock.run_for(10_000)
+    delays = [event.retry_in_ms for event in scene.bed.events("broker.registration_refused")]
+    assert len(delays) < 12 and delays[-1] > 3_000, "less and less often"
+    scene.controller.refusal = None
+    await scene.bed.clock.run_for(10_000)
+    assert len(scene.controller.registrations) == 1
+
+
 async def test_bl_07_it_wants_to_be_fenced_until_it_is_ready() -> None:
     scene = Scene()
     scene.offset = 50

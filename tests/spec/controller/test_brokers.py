@@ -18,7 +18,7 @@ from kraftlite.model.messages.controller import (
     FeatureUpdate,
     UpdateFeaturesRequest,
 )
-from tests.harness.controller_world import World, check_invariants
+from tests.harness.controller_world import CLUSTER_ID, World, check_invariants
 
 MV_RANGE = FeatureRange(name=METADATA_VERSION, min_level=7, max_level=30)
 
@@ -260,8 +260,9 @@ def test_cm_12_unregister() -> None:
     check_invariants(world.active.core)
 
 
-def register_controller(world: World, controller_id: int, max_level: int = 30) -> None:
+def register_controller(world: World, controller_id: int, max_level: int = 30, cluster_id: str = CLUSTER_ID) -> None:
     request = ControllerRegistrationRequest(
+        cluster_id=cluster_id,
         controller_id=NodeId(controller_id),
         incarnation_id=UUID(int=controller_id),
         listeners=(),
@@ -283,6 +284,13 @@ def test_cm_13_feature_upgrades_wait_for_every_controller() -> None:
     register_controller(world, 101)
     assert world.submit("update", lambda _now: world.state.features.update(request)).code is ErrorCode.NONE
     assert world.state.features.metadata_version == 21
+
+
+def test_cm_13_a_controller_of_another_cluster_is_refused() -> None:
+    world = World()
+    with pytest.raises(ApiError) as refused:
+        register_controller(world, 100, cluster_id="other")
+    assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def test_cm_14_inactive_brokers_are_neither_leaders_nor_isr_members_of_new_partitions() -> None:

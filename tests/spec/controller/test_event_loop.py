@@ -27,6 +27,7 @@ from kraftlite.metadata.records import (
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import NodeId, random_uuid
 from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.runtime.trace.controller import OperationFailed
 from tests.harness.controller_raft import FakeSnapshot
 from tests.harness.controller_world import BOOTSTRAP, Answer, World, check_invariants
 
@@ -397,7 +398,7 @@ def test_ce_20_lost_leadership_becomes_not_controller_and_renounces() -> None:
     assert not node.core.active
 
 
-def test_ce_20_an_internal_error_answers_and_renounces() -> None:
+def test_ce_20_an_operation_that_breaks_before_anything_changed_costs_its_request() -> None:
     world = World(2)
     node = world.active
 
@@ -405,6 +406,18 @@ def test_ce_20_an_internal_error_answers_and_renounces() -> None:
         raise KeyError("bug")
 
     assert world.submit("op", broken).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert node.core.active
+    (failed,) = [event for event in node.tracer.events if isinstance(event, OperationFailed)]
+    assert (failed.operation, failed.message) == ("op", "KeyError: 'bug'")
+    assert failed.trace is not None and "in broken" in failed.trace
+    assert world.submit("op", lambda _now: write(config("1"))).error is None
+
+
+def test_ce_20_an_internal_error_behind_that_answers_and_renounces() -> None:
+    world = World(2)
+    node = world.active
+    node.raft.fail_prepare = KeyError("bug")
+    assert world.submit("op", lambda _now: write(config("1"))).code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert not node.core.active
     assert node.raft.calls[-1] == "resign 1"
 

@@ -16,6 +16,45 @@ HOUR_MS = 3_600_000
 # --- commit --------------------------------------------------------------------------------------------------------------
 
 
+def test_kip_98_the_end_of_a_transaction_does_not_take_back_a_later_commit() -> None:
+    """The last record counts, as in Kafka, and not the last transaction to end; the same after a change of coordinator."""
+    w = GroupWorld()
+    w.commit({("t", 0): 5}, producer=Producer(77, 0))
+    w.commit({("t", 0): 6})
+    assert w.offset("t", 0, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT), "the transaction is open all the same"
+    w.end_transaction(77, committed=True)
+    assert w.offset("t", 0, stable=True) == (6, ErrorCode.NONE)
+    w.commit({("t", 0): 7}, producer=Producer(77, 0))
+    w.commit({("t", 0): 8}, producer=Producer(78, 0))
+    w.end_transaction(78, committed=True)
+    w.end_transaction(77, committed=True)
+    assert w.offset("t", 0) == (8, ErrorCode.NONE)
+    w.commit({("t", 0): 9}, producer=Producer(77, 0))
+    w.commit({("t", 0): 10}, producer=Producer(78, 0))
+    w.end_transaction(77, committed=True)
+    assert w.offset("t", 0) == (9, ErrorCode.NONE)
+    w.end_transaction(78, committed=True)
+    assert w.offset("t", 0) == (10, ErrorCode.NONE)
+    w.commit({("t", 0): 11})
+    w.commit({("t", 0): 12}, producer=Producer(77, 0))
+    w.end_transaction(77, committed=True)
+    w.fail_over()
+    assert w.offset("t", 0) == (12, ErrorCode.NONE)
+
+
+def test_kip_98_a_tombstone_takes_the_pending_offsets_before_it() -> None:
+    w = GroupWorld()
+    w.commit({("t", 0): 5, ("t", 1): 5})
+    w.commit({("t", 0): 6, ("t", 1): 6}, producer=Producer(77, 0))
+    w.delete_offsets(("t", 0))
+    assert w.offset("t", 0, stable=True) == (-1, ErrorCode.NONE)
+    w.commit({("t", 2): 7}, producer=Producer(77, 0))
+    w.end_transaction(77, committed=True)
+    for _ in range(2):
+        assert [w.offset("t", number)[0] for number in range(3)] == [-1, 6, 7]
+        w.fail_over()
+
+
 def test_cp_36_from_outside_of_a_group() -> None:
     w = GroupWorld()
     assert w.answers[w.commit({("t", 0): 5, ("t", 1): 6})] == (NONE, NONE)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kraftlite.broker.core import BrokerState
+from kraftlite.config.server import load
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.controller import AllocateProducerIdsRequest, DeleteTopicsRequest, TopicSelector
 from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
 from kraftlite.model.messages.methods import ALLOCATE_PRODUCER_IDS, DELETE_TOPICS, NODE_STATUS, REPLICA_STATES
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.node.listeners import NodeListeners
 from kraftlite.node.metrics import register_gauges
 from kraftlite.obs.metrics import Metrics
+from kraftlite.rpc.transport import GrpcTransport
+from tests.harness.broker_ports import TestBed
 from tests.harness.node_cluster import MemCluster, MemNode
 
 
@@ -58,20 +64,97 @@ async def test_bl_07_clients_come_last_and_followers_before_unfencing(tmp_path: 
     node = broker.node
     assert node is not None and node.broker is not None
     lifecycle = node.broker.lifecycle
-    plain_replication, plain_clients = node.listeners.open_replication, node.listeners.open_clients
+    listeners = node.listeners
+    plain_replication, plain_prepare, plain_clients = (
+        listeners.open_replication,
+        listeners.prepare_clients,
+        listeners.open_clients,
+    )
 
     async def open_replication(handlers: Any) -> None:
         opened.append(("replication", lifecycle.state.name))
         await plain_replication(handlers)
 
-    async def open_clients(context: Any) -> None:
-        opened.append(("clients", lifecycle.state.name))
-        await plain_clients(context)
+    async def prepare_clients(context: Any) -> None:
+        opened.append(("listening", lifecycle.state.name))
+        await plain_prepare(context)
 
-    node.listeners.open_replication = open_replication  # type: ignore[method-assign]
-    node.listeners.open_clients = open_clients  # type: ignore[method-assign]
+    async def open_clients() -> None:
+        opened.append(("clients", lifecycle.state.name))
+        await plain_clients()
+
+    listeners.open_replication = open_replication  # type: ignore[method-assign]
+    listeners.prepare_clients = prepare_clients  # type: ignore[method-assign]
+    listeners.open_clients = open_clients  # type: ignore[method-assign]
     await cluster.until(lambda: broker.up, "the broker to start")
-    assert opened == [("replication", "RECOVERY"), ("clients", "RUNNING")]
+    assert opened == [("replication", "RECOVERY"), ("listening", "RECOVERY"), ("clients", "RUNNING")]
+
+
+@pytest.mark.parametrize("taken", ["REPLICATION", "PLAINTEXT", "PLAINTEXT while it started"])
+async def test_a_broker_whose_address_is_taken_never_leads(tmp_path: Path, taken: str) -> None:
+    """An address that is taken is found before the broker registers; one that is taken meanwhile, before it is unfenced."""
+    cluster = MemCluster(tmp_path, controllers=1, brokers=1)
+    broker = cluster.nodes[2]
+    refused = OSError(98, f"cannot listen on {taken}: address already in use")
+    if taken == "REPLICATION":
+        endpoint = next(Endpoint(it.host, it.port) for it in broker.config.listeners if it.name == "REPLICATION")
+        await cluster.network.transport("stranger").serve(endpoint, {})
+    cluster.boot()
+    node = broker.node
+    assert node is not None and broker.starting is not None
+
+    async def prepare_clients(context: Any) -> None:
+        raise refused
+
+    async def reserve() -> None:
+        raise refused
+
+    if taken == "PLAINTEXT":
+        node.listeners.reserve = reserve  # type: ignore[method-assign]
+    elif taken != "REPLICATION":
+        node.listeners.prepare_clients = prepare_clients  # type: ignore[method-assign]
+    starting = broker.starting
+    with pytest.raises(OSError, match="cannot listen on"):
+        await cluster.until(starting.done, "the start to fail")
+    controller = cluster.nodes[1].node
+    assert controller is not None and controller.controller is not None
+    brokers = controller.controller.core.state.cluster.brokers
+    if taken == "PLAINTEXT while it started":
+        assert brokers[NodeId(2)].fenced
+    else:
+        assert NodeId(2) not in brokers
+
+
+async def test_all_addresses_of_a_node_are_its_own_before_it_says_anything(tmp_path: Path) -> None:
+    """On real sockets: a port that somebody listens on is refused by name, whichever listener it is of, and none is kept."""
+    with contextlib.ExitStack() as stack:
+        ports = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3)]
+    names = ("PLAINTEXT", "REPLICATION", "CONTROLLER")
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        f"listeners={','.join(f'{name}://127.0.0.1:{port}' for name, port in zip(names, ports, strict=True))}\n"
+        "inter.broker.listener.name=REPLICATION\n"
+        f"controller.quorum.voters=1@127.0.0.1:{ports[2]}\nlog.dirs=/data\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:GRPC,CONTROLLER:GRPC\n"
+    )
+    for port in ports:
+        transport = GrpcTransport()
+        listeners = NodeListeners(TestBed(seed=1, transport=transport).ports, load(path), {}, serve_clients=True)
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
+            await listeners.reserve()
+        listeners.release()
+        await transport.close()
+    transport = GrpcTransport()
+    listeners = NodeListeners(TestBed(seed=1, transport=transport).ports, load(path), {}, serve_clients=True)
+    await listeners.reserve()
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+    bound = await transport.serve(Endpoint("127.0.0.1", ports[2]), {})
+    assert bound.port == ports[2]
+    listeners.release()
+    await transport.close()
 
 
 async def test_bl_07_a_broker_stays_fenced_while_it_recovers(tmp_path: Path) -> None:

@@ -34,6 +34,22 @@ def test_rf_46_nothing_is_promised_before_the_mark_knows_it() -> None:
         assert node.core.high_watermark == read_flush_mark(node.disk, DIRECTORY) == number + 2
 
 
+def test_rf_38_who_resigns_alone_waits_for_an_election_timeout_and_begins_at_once_after_a_start() -> None:
+    """A sole controller that cannot activate resigns; it must not be elected again thirty times a second."""
+    node = alone()
+    for _ in range(3):
+        node.resign()
+        epoch = node.core.epoch
+        node.advance(node.core.config.election_timeout_ms - 1)
+        assert (node.core.state_name, node.core.epoch) == ("resigned", epoch)
+        node.advance(node.core.config.election_timeout_ms + 1)
+        assert (node.core.state_name, node.core.epoch) == ("leader", epoch + 1)
+    node.kill()
+    node.start()
+    node.advance(1)
+    assert node.core.state_name == "leader"
+
+
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_rf_46_a_young_log_that_became_zeros_is_refused(restarts: int) -> None:
     """All of it fits into one page of the disk: nothing intact is left that could tell."""

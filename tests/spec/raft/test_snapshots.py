@@ -153,7 +153,7 @@ def test_rf_44_chunks_by_position_and_errors() -> None:
     assert ask(leader, fetch_snapshot(epoch, other)).error is ErrorCode.SNAPSHOT_NOT_FOUND
     assert ask(leader, fetch_snapshot(epoch - 1, snapshot_id)).error is ErrorCode.FENCED_LEADER_EPOCH
     assert ask(leader, fetch_snapshot(epoch + 1, snapshot_id)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
-    follower = ask(leader.cluster[2], fetch_snapshot(epoch, snapshot_id))
+    follower = ask(leader.cluster[2], fetch_snapshot(epoch, snapshot_id, replica=3))
     assert follower.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and follower.leader_id == 1
 
 

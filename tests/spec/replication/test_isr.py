@@ -6,7 +6,7 @@ import pytest
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.controller import AlterPartitionResponse, AlterPartitionResult
+from kraftlite.model.messages.controller import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
 from kraftlite.replication.leader import FollowerProgress
 from tests.harness.replication_cluster import TOPIC_ID, StepCluster
 
@@ -175,13 +175,40 @@ def test_rp_23_answers_about_another_time_are_ignored(leader_epoch: int, partiti
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_rp_23_a_change_that_was_not_made_is_reverted(error: ErrorCode) -> None:
+def test_rp_23_an_expansion_that_was_not_made_is_withdrawn_and_counts_until_that_is_answered(error: ErrorCode) -> None:
     c = proposing()
+    partition = c[1].partition()
     c[1].take_alter(answer(error))
-    isr = c[1].partition().leader.isr
-    assert isr.pending is None and isr.maximal == (1,) and c[1].alter_request() is None
+    isr = partition.leader.isr
+    assert isr.pending is not None and isr.maximal == (1, 2), "an earlier copy of the proposal may still be carried out"
+    request = c[1].alter_request()
+    assert request is not None
+    (item,) = request.partitions
+    assert [member.broker_id for member in item.new_isr] == [1] and item.partition_epoch == partition.partition_epoch
+    c[1].take_alter(answer(ErrorCode.NONE, leader_id=c[1].id, leader_epoch=3, isr=(c[1].id,), partition_epoch=6))
+    assert (isr.pending, isr.maximal, partition.partition_epoch) == (None, (1,), 6)
+    c[1].produce(["a"], acks=1)
     c.fetch(2)
-    assert c[1].alter_request() is not None, "the next fetch asks again, although it names nothing"
+    c.fetch(2)
+    assert c[1].alter_request() is not None, "a later fetch asks again"
+
+
+def test_rp_23_a_late_copy_of_a_withdrawn_expansion_is_void() -> None:
+    """Else the controller would elect a replica that the leader's HW did not wait for, and acknowledged records would be lost."""
+    c = proposing()
+    pending = c[1].partition().pending_isr
+    assert pending is not None and c[1].broker_epoch is not None
+    late = AlterPartitionRequest(broker_id=c[1].id, broker_epoch=c[1].broker_epoch, partitions=(pending.item,))
+    c.controller.set_fenced(c[2].id, True)
+    c[1].take_alter(c.controller.alter_partition(late))
+    c.controller.set_fenced(c[2].id, False)
+    withdrawal = c[1].alter_request()
+    assert withdrawal is not None
+    c[1].take_alter(c.controller.alter_partition(withdrawal))
+    assert c[1].partition().leader.isr.maximal == (1,)
+    (answered,) = c.controller.alter_partition(late).partitions
+    assert answered.error is ErrorCode.INVALID_UPDATE_VERSION
+    assert c.controller.registration(late.partitions[0].topic_id, 0).isr == (1,)
 
 
 @pytest.mark.parametrize(

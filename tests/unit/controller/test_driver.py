@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Coroutine
 from typing import Any
@@ -266,3 +267,43 @@ async def test_stop_answers_everyone_with_a_timeout() -> None:
         with pytest.raises(ApiError) as caught:
             await task
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_cm_13_a_registration_that_is_refused_or_fails_is_told() -> None:
+    rig = Rig(2, listeners=True)
+    sent = [event for driver in rig.drivers for event in driver._ports.tracer.events]  # type: ignore[attr-defined]
+    assert sent == []
+    rig.network.cut("node100", "node101")
+    await rig.start()
+    tracer = rig.drivers[1]._ports.tracer
+    assert isinstance(tracer, ListTracer)
+    for _ in range(4):
+        await rig.clock.run_for(500)
+    names = [event.event for event in tracer.events if event.event.startswith("node.controller_registration")]
+    assert names == ["node.controller_registration_sent", "node.controller_registration_failed"], "the same reason is told once"
+    rig.network.heal()
+    registrar = rig.drivers[1]._registrar
+    await rig.clock.run_for(600)
+    assert registrar.registered
+
+    refused = Rig(2, listeners=True)
+    refused.drivers[1]._registrar._config = dataclasses.replace(refused.drivers[1].core.config, cluster_id="other")
+    await refused.start()
+    tracer = refused.drivers[1]._ports.tracer
+    assert isinstance(tracer, ListTracer)
+    for _ in range(50):
+        await refused.clock.run_for(500)
+    told = [event for event in tracer.events if event.event == "node.controller_registration_failed"]
+    assert [event.retry_in_ms for event in told] == [10_000] * 3 and "Expected cluster ID" in told[0].reason
+
+
+async def test_a_heartbeat_of_nobody_is_not_remembered() -> None:
+    """A flood of heartbeats with made-up epochs must not grow the table of who was heard of."""
+    rig = await Rig().start()
+    epoch = await rig.broker()
+    tracker = rig.drivers[0].core.state.cluster.live.tracker
+    for number in range(50):
+        with pytest.raises(ApiError) as refused:
+            await rig.call(methods.BROKER_HEARTBEAT, beat(number, epoch + 7))
+        assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+    assert list(tracker._contact_ms) == [(1, epoch)]

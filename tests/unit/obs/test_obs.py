@@ -93,6 +93,34 @@ def test_pythons_own_logging_goes_the_same_way() -> None:
     assert [(line["event"], line["level"], line["logger"]) for line in found] == [("odd thing", "warning", "grpc")]
 
 
+def test_what_grpc_says_is_a_line_now_and_then_and_never_a_stack() -> None:
+    stream = io.StringIO()
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        capture_python_logging(LogSink(NODE, stream, "json"))
+        handler = root.handlers[0]
+        for number in range(1_000):
+            record = logging.LogRecord("grpc._cython.cygrpc", logging.ERROR, "", 0, "Unexpected [%s]", ("x" * 10_000,), None)
+            record.created = 1_000 + number / 100
+            record.exc_info = (ValueError, ValueError("odd"), None)
+            handler.handle(record)
+        callback = logging.LogRecord(
+            "asyncio", logging.ERROR, "", 0, "Exception in callback PollerCompletionQueue._handle_events()", None, None
+        )
+        callback.created = 1_011
+        handler.handle(callback)
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["level"], line.get("error"), line.get("unsaid")) for line in found] == [
+        ("warning", "ValueError: odd", None),
+        ("warning", None, 999),
+    ]
+    assert all(len(line["event"]) <= 500 and "exception" not in line for line in found)
+
+
 def test_the_timeline_keeps_at_least_its_last_half(tmp_path: Path) -> None:
     path = tmp_path / "new" / "trace.jsonl"
     clock = FakeClock()

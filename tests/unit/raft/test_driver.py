@@ -212,7 +212,8 @@ async def test_a_fault_in_the_core_stops_the_node_and_refuses_its_callers(quorum
     endpoint = quorum.voters[node.id - 1].endpoint
     for _ in range(2):
         with pytest.raises(ApiError) as refused:
-            await caller.call(endpoint, VOTE, vote(99, to=node.id), 1_000)
+            candidate = next(other.id for other in quorum.nodes if other is not node)
+            await caller.call(endpoint, VOTE, vote(99, to=node.id, candidate=candidate), 1_000)
         assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
     assert [where for _, where in node.faults] == ["raft"] and isinstance(node.faults[0][0], OSError)
 

@@ -8,19 +8,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages.methods import FETCH_SNAPSHOT, NODE_STATUS, RAFT_FETCH, VOTE
+from kraftlite.rpc import codec
+from kraftlite.rpc import server as rpc_server
+from kraftlite.rpc.options import CHANNEL_OPTIONS
 from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.runtime.ports import TransportError
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.rpc import RpcRequestFailed
 
 ANY = Endpoint("127.0.0.1", 0)
 
@@ -59,12 +64,18 @@ class Node:
         self.release = asyncio.Event()
         self.waiting = 0
         self.cancelled = 0
+        self.events: list[TraceEvent] = []
+
+    def emit(self, event: TraceEvent) -> None:
+        self.events.append(event)
 
     async def vote(self, request: r.VoteRequest) -> r.VoteResponse:
         if request.candidate_epoch == 1_000:
             raise ApiError(ErrorCode.INVALID_REQUEST, "nö")
         if request.candidate_epoch == 2_000:
             raise KeyError("a bug")
+        if request.candidate_epoch == 3_000:
+            raise Fault("half of it was done")
         return r.VoteResponse(
             error=ErrorCode.NONE, leader_id=None, leader_epoch=request.candidate_epoch, leader_endpoint=None, vote_granted=True
         )
@@ -74,6 +85,8 @@ class Node:
             raise ApiError(ErrorCode.INVALID_REQUEST, "nö")
         if request.fetch_offset == 2_000:
             raise KeyError("a bug")
+        if request.fetch_offset == 3_000:
+            raise Fault("half of it was done")
         if request.fetch_offset % 2:
             self.waiting += 1
             try:
@@ -114,7 +127,7 @@ class Node:
 async def pair() -> AsyncIterator[tuple[GrpcTransport, Endpoint, Node, GrpcTransport, list[tuple[BaseException, str]]]]:
     faults: list[tuple[BaseException, str]] = []
     node = Node()
-    server = GrpcTransport(fault=lambda error, where: faults.append((error, where)))
+    server = GrpcTransport(fault=lambda error, where: faults.append((error, where)), tracer=node)
     client = GrpcTransport()
     endpoint = await server.serve(ANY, node.handlers())
     try:
@@ -158,10 +171,22 @@ async def test_a_refusal_arrives_as_the_same_api_error() -> None:
         assert faults == []
 
 
-async def test_a_broken_handler_is_the_servers_fault_and_a_transport_error_for_the_caller() -> None:
-    async with pair() as (client, endpoint, _, _, faults):
+async def test_a_broken_handler_costs_its_request_and_is_told_with_its_stack() -> None:
+    async with pair() as (client, endpoint, node, _, faults):
         for method, request in ((VOTE, vote_request(2_000)), (RAFT_FETCH, fetch_request(2_000))):
             with pytest.raises(TransportError, match="KeyError"):
+                await client.call(endpoint, method, request, 5000)
+        failed = [event for event in node.events if isinstance(event, RpcRequestFailed)]
+        assert [event.method for event in failed] == ["Raft/Vote", "Raft/Fetch"]
+        assert all(event.error == "KeyError: 'a bug'" and "test_transport.py" in event.trace for event in failed)
+        assert faults == []
+        assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
+
+
+async def test_a_fault_in_a_handler_is_the_servers_and_a_transport_error_for_the_caller() -> None:
+    async with pair() as (client, endpoint, _, _, faults):
+        for method, request in ((VOTE, vote_request(3_000)), (RAFT_FETCH, fetch_request(3_000))):
+            with pytest.raises(TransportError, match="Fault"):
                 await client.call(endpoint, method, request, 5000)
         assert [where for _, where in faults] == ["rpc Raft/Vote", "rpc Raft/Fetch"]
         assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
@@ -359,3 +384,62 @@ async def test_a_peer_on_uvloop_or_after_a_fork(flag: str) -> None:
     finally:
         stop_peer(process)
         await client.close()
+
+
+async def test_a_peer_that_reads_no_answers_is_given_no_more_of_them_and_loses_its_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import grpc
+    from grpc import aio
+
+    limit = 2 << 20
+    with limits(RPC_MAX_UNREAD_BYTES_PER_STREAM=limit, RPC_STALLED_MS=500):
+        await _reads_nothing(limit)
+
+
+async def _reads_nothing(limit: int) -> None:
+    import grpc
+    from grpc import aio
+
+    async with pair() as (client, endpoint, _, server, faults):
+        (serving,) = server._servers
+        most = 0
+        async with aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS) as channel:
+            stream = channel.stream_stream(codec.path(RAFT_FETCH))()
+            found = codec.MessageCodec(RAFT_FETCH, r.RaftFetchRequest)
+            for number in range(200):
+                await stream.write(codec.encode_head_frame(number, *found.split(fetch_request(2, max_bytes=1 << 20))))
+                most = max(most, serving.unread_bytes)
+            assert (await client.call(endpoint, VOTE, vote_request(7), 5000)).leader_epoch == 7
+
+            def gone() -> bool:
+                nonlocal most
+                most = max(most, serving.unread_bytes)
+                return serving.unread_bytes < limit
+
+            await until(gone, 20)
+            assert limit <= most <= limit + (2 << 20)
+            with pytest.raises(aio.AioRpcError) as lost:
+                while await stream.read() is not aio.EOF:  # type: ignore[attr-defined]
+                    pass
+            assert lost.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert faults == []
+
+
+async def test_a_number_that_is_under_way_and_too_many_requests_end_the_stream() -> None:
+    from grpc import aio
+
+    with limits(RPC_MAX_REQUESTS_PER_STREAM=5):
+        async with pair() as (client, endpoint, node, _, faults):
+            for numbers in ((1, 2, 1), range(6)):
+                async with aio.insecure_channel(str(endpoint)) as channel:
+                    stream = channel.stream_stream(codec.path(RAFT_FETCH))()
+                    found = codec.MessageCodec(RAFT_FETCH, r.RaftFetchRequest)
+                    for number in numbers:
+                        await stream.write(codec.encode_head_frame(number, *found.split(fetch_request(1))))
+                    with pytest.raises(aio.AioRpcError, match="under way already"):
+                        await stream.read()
+                await until(lambda: node.waiting == 0)
+            node.release.set()
+            assert (await client.call(endpoint, RAFT_FETCH, fetch_request(2), 5000)).high_watermark == 2
+            assert faults == []
