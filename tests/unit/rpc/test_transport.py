@@ -386,12 +386,18 @@ async def test_a_peer_on_uvloop_or_after_a_fork(flag: str) -> None:
         await client.close()
 
 
-async def test_a_peer_that_reads_no_answers_is_given_no_more_of_them_and_loses_its_stream(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import grpc
-    from grpc import aio
+@contextmanager
+def limits(**values: int) -> Iterator[None]:
+    """The server's bounds, small enough for a test."""
+    before = {name: getattr(rpc_server, name) for name in values}
+    vars(rpc_server).update(values)
+    try:
+        yield
+    finally:
+        vars(rpc_server).update(before)
 
+
+async def test_a_peer_that_reads_no_answers_is_given_no_more_of_them_and_loses_its_stream() -> None:
     limit = 2 << 20
     with limits(RPC_MAX_UNREAD_BYTES_PER_STREAM=limit, RPC_STALLED_MS=500):
         await _reads_nothing(limit)
