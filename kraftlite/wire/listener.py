@@ -95,9 +95,7 @@ class KafkaListener:
         loop = asyncio.get_running_loop()
         sock = self.listen()
         # Not served in the same step: whoever is cancelled meanwhile still knows what to close.
-        self._server = await loop.create_server(
-            self._connection, sock=sock, backlog=self._config.backlog, start_serving=False
-        )
+        self._server = await loop.create_server(self._connection, sock=sock, backlog=self._config.backlog, start_serving=False)
         port = sock.getsockname()[1]
         self._endpoint = Endpoint(self._config.host or "0.0.0.0", port)
         await self._server.start_serving()
