@@ -6,6 +6,7 @@ Source: Kafka's broker configuration reference; behaviours, defaults table; CM-4
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -52,6 +53,18 @@ _ASSIGNORS = (
     "range",
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+)
+_OVERRIDE: Final = re.compile(r"\s*(?P<address>\[[0-9a-fA-F:.]+\]|[0-9.]+):(?P<count>[0-9]{1,9})\s*")
+
+
+def connection_overrides(text: str) -> dict[str, int] | None:
+    """`max.connections.per.ip.overrides` by address; None for what it cannot be."""
+    found = [_OVERRIDE.fullmatch(item) for item in text.split(",") if item.strip()]
+    return {it["address"].strip("[]"): int(it["count"]) for it in found if it} if all(found) else None
+
+
+_OVERRIDES = Allowed(
+    lambda value: connection_overrides(value) is not None, "address:connections, several with commas, for example 10.0.0.7:20"
 )
 _POLICIES = ("bidirectional", "downgrade", "upgrade", "disabled")
 
@@ -225,7 +238,7 @@ _NETWORK: tuple[_Row, ...] = (
     ("connections.max.idle.ms", _L, "600000", None, _RO, "Idle time after which a connection is closed."),
     ("max.connections", _I, str(MAX_INT32), _NATURAL, _ALL, "Connections of a broker."),
     ("max.connections.per.ip", _I, str(MAX_INT32), _NATURAL, _ALL, "Connections of one address."),
-    ("max.connections.per.ip.overrides", _S, "", None, _ALL, "address:connections of single addresses."),
+    ("max.connections.per.ip.overrides", _S, "", _OVERRIDES, _ALL, "address:connections of single addresses."),
     ("max.connection.creation.rate", _I, str(MAX_INT32), _NATURAL, _ALL, "New connections a second."),
     ("fetch.max.bytes", _I, "57671680", at_least(1024), _RO, "Bytes of a fetch response."),
     ("max.incremental.fetch.session.cache.slots", _I, "1000", _NATURAL, _RO, "Fetch sessions that are kept."),

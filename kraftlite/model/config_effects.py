@@ -139,7 +139,7 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "Limits of connections",
         "this limit is not applied; remove it, and use max.connections and max.connections.per.ip, which are",
-        "max.connection.creation.rate max.connections.per.ip.overrides",
+        "max.connection.creation.rate",
     ),
     (
         "Tiered storage",
@@ -199,7 +199,7 @@ _STORED: Final = (
 _NOT_LIVE: Final = (
     "Applied from the file only",
     "applied when the node starts; it cannot be changed while the node runs: set it in the file and restart",
-    "max.connections max.connections.per.ip log.cleaner.io.max.bytes.per.second",
+    "max.connections max.connections.per.ip max.connections.per.ip.overrides log.cleaner.io.max.bytes.per.second",
 )
 
 _TUNED_AT_START: Final = (

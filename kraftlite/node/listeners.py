@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kraftlite.config.server import ServerConfig
+from kraftlite.model.broker_configs import connection_overrides
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.method import Method
@@ -151,18 +152,7 @@ class NodeListeners:
             max_idle_ms=setting("connections.max.idle.ms"),
             max_connections=setting("max.connections"),
             max_connections_per_ip=setting("max.connections.per.ip"),
-            max_connections_overrides=_overrides(setting("max.connections.per.ip.overrides") or ""),
+            max_connections_overrides=connection_overrides(setting("max.connections.per.ip.overrides")) or {},
             send_buffer_bytes=setting("socket.send.buffer.bytes"),
             receive_buffer_bytes=setting("socket.receive.buffer.bytes"),
         )
-
-
-def _overrides(text: str) -> dict[str, int]:
-    """`address:connections,...`; ValueError for anything else."""
-    found: dict[str, int] = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, count = item.rpartition(":")
-        if not colon or not host or not count.isascii() or not count.isdigit():
-            raise ValueError(f"max.connections.per.ip.overrides: {item!r} is not address:connections")
-        found[host.strip("[]")] = int(count)
-    return found

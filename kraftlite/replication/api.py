@@ -32,8 +32,12 @@ class Lease(Protocol):
         """The records are still read when the call returns."""
         ...
 
+    def failed(self, error: Exception) -> None:
+        """The request ended in this instead of an answer."""
+        ...
+
     def release(self) -> None:
-        """They are not any more. Called once after `hold`."""
+        """They are not read any more. Called once after `hold`."""
         ...
 
 

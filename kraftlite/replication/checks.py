@@ -20,12 +20,12 @@ class OffLoop:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[Callable[[], None], Callable[[], None], Callable[[Exception], None]]] = deque()
         self._running = 0
 
-    def run(self, work: Callable[[], None], then: Callable[[], None]) -> None:
-        """`work` on a thread, and `then` on the loop. `work` must be about bytes alone, and raise nothing."""
-        self._waiting.append((work, then))
+    def run(self, work: Callable[[], None], then: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        """`work` on a thread, and `then` on the loop; `failed` is told of a bug in either. `work` must be about bytes alone."""
+        self._waiting.append((work, then, failed))
         if self._running < AT_ONCE:
             self._running += 1
             self._tasks.spawn(self._serve(), name="off-loop")
@@ -33,8 +33,11 @@ class OffLoop:
     async def _serve(self) -> None:
         try:
             while self._waiting:
-                work, then = self._waiting.popleft()
-                await self._tasks.run_blocking(work)
-                then()
+                work, then, failed = self._waiting.popleft()
+                try:
+                    await self._tasks.run_blocking(work)
+                    then()
+                except Exception as error:  # noqa: BLE001 - the request's, or the node's if it is a fault: see docs/adr/0005
+                    failed(error)
         finally:
             self._running -= 1

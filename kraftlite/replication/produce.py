@@ -85,7 +85,13 @@ class ProducePath:
             elif lease is not None:
                 lease.release()
 
-        self._off_loop.run(work, then)
+        def failed(error: Exception) -> None:
+            if lease is None:
+                raise error
+            lease.failed(error)
+            lease.release()
+
+        self._off_loop.run(work, then, failed)
 
     def park(self, request: _Request, tp: TopicPartition, until_hw: int) -> ParkedProduce:
         parked = request.parked

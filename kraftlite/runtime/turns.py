@@ -39,12 +39,14 @@ class Turns:
             self._waiting.append(mine)
             await mine
 
-    async def each(self, items: Iterable[T]) -> AsyncIterator[T]:
+    def each(self, items: Iterable[T]) -> AsyncIterator[T]:
         """The items, with a `next` before each."""
-        for item in items:
-            if self._ends_ms is None or self._now_ms() >= self._ends_ms:
-                await self.next()
-            yield item
+        return _Each(self, items)
+
+    @property
+    def over(self) -> bool:
+        """Whether `next` has something to do."""
+        return self._ends_ms is None or self._now_ms() >= self._ends_ms
 
     def _begin(self) -> None:
         self._ends_ms = self._now_ms() + self._turn_ms
@@ -58,6 +60,23 @@ class Turns:
                 first.set_result(None)
                 self._begin()
                 return
+
+
+class _Each(AsyncIterator[T]):
+    """No generator: one that is left half-way is closed by the loop, some time later."""
+
+    __slots__ = ("_items", "_turns")
+
+    def __init__(self, turns: Turns, items: Iterable[T]) -> None:
+        self._turns = turns
+        self._items = iter(items)
+
+    async def __anext__(self) -> T:
+        for item in self._items:
+            if self._turns.over:
+                await self._turns.next()
+            return item
+        raise StopAsyncIteration
 
 
 class _Outcome(NamedTuple, Generic[T]):

@@ -63,7 +63,7 @@ EXTREMES = (
     Extreme(name="lowest", number=low, text="", data=b"", float64=-1e308, flag=False, uuid=NONE, entries=1),
     Extreme(name="highest", number=high, text=LONG, data=b"\xff" * 70_000, float64=1e308, flag=True, uuid=ODD, entries=2),
     Extreme(name="nothing", number=lambda _: 0, text="", data=b"", float64=float("nan"), flag=False, uuid=NONE, entries=0),
-    Extreme(name="null", number=lambda _: -1, text="x", data=b"\0", float64=float("inf"), flag=True, uuid=ODD, entries=-1, nulls=True),
+    Extreme(name="null", number=lambda _: -1, text="x", data=b"", float64=1e999, flag=True, uuid=ODD, entries=-1, nulls=True),
     Extreme(name="one", number=lambda _: 1, text="events", data=bytes(61), float64=0.0, flag=True, uuid=KNOWN, entries=1),
     Extreme(name="zero", number=lambda _: 0, text="events", data=bytes(61), float64=-0.0, flag=True, uuid=KNOWN, entries=3),
     Extreme(name="minus", number=lambda _: -2, text="1", data=SMALL_AND_LARGE, float64=-1.0, flag=False, uuid=KNOWN, entries=1),

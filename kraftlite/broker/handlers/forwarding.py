@@ -5,7 +5,7 @@ Source: CP-57; Kafka's `ForwardingManager` for the time that a broker tries.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -38,14 +38,16 @@ async def forward_entries(ctx: BrokerContext, method: Method, request: Any, entr
     asked = getattr(request, entries)
     deadline_ms = ctx.clock.now_ms() + min(max(request.timeout_ms, 0), MAX_FORWARD_MS)
     found: list[Any] = []
-    async for part in _parts(ctx, asked):
+    for part in await _parts(ctx, asked):
         mine = request if len(part) == len(asked) else replace(request, **{entries: tuple(part)})
         response = await ctx.controller.call(method, mine, max(0, deadline_ms - ctx.clock.now_ms()))
         found += getattr(response, results)
     return tuple(found)
 
 
-async def _parts(ctx: BrokerContext, entries: Sequence[Any]) -> AsyncIterator[Sequence[Any]]:
+async def _parts(ctx: BrokerContext, entries: Sequence[Any]) -> list[list[Any]]:
+    """Raises ApiError for an entry that is too large by itself."""
+    parts: list[list[Any]] = []
     part: list[Any] = []
     weight = 0
     async for entry in ctx.turns.each(entries):
@@ -57,11 +59,11 @@ async def _parts(ctx: BrokerContext, entries: Sequence[Any]) -> AsyncIterator[Se
                 f"at most {MAX_RECORDS_PER_USER_OP} are allowed.",
             )
         if part and weight + more > PART_ENTRIES:
-            yield part
+            parts.append(part)
             part, weight = [], 0
         part.append(entry)
         weight += more
-    yield part
+    return [*parts, part]
 
 
 def _weight(entry: Any) -> int:

@@ -11,7 +11,6 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NO_NODE
 from kraftlite.replication.api import LeaderHint, ProduceResult
 from kraftlite.wire.apis.call import Api, Call
-from kraftlite.wire.frames import Connection
 from kraftlite.wire.hot_codec import (
     PRODUCE_FLEXIBLE,
     PRODUCE_LEADER_HINTS,
@@ -60,7 +59,7 @@ def _handle(call: Call) -> None:
             client_id=call.client_id,
             zstd_allowed=version >= ZSTD_FROM,
             items=items,
-            lease=_FrameLease(call.connection),
+            lease=_FrameLease(call),
         ),
         done,
     )
@@ -72,16 +71,19 @@ class _FrameLease:
     later request of it overtakes this one. They are appended also when the connection is lost meanwhile, as any request that was
     received."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_call",)
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     def hold(self) -> None:
-        self._connection.lease_frame()
+        self._call.connection.lease_frame()
+
+    def failed(self, error: Exception) -> None:
+        self._call.failed(error)
 
     def release(self) -> None:
-        self._connection.return_frame()
+        self._call.connection.return_frame()
 
 
 def _encode_one(call: Call, shape: Sequence[tuple[str | None, Any, int]], results: Sequence[ProduceResult]) -> bytes | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kraftlite.log.log import Log
+from kraftlite.replication import produce
 from kraftlite.replication.consume import ConsumePath
 from kraftlite.replication.isr import IsrState
 from kraftlite.replication.partition import Partition
-from kraftlite.replication.produce import ProducePath
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -17,7 +17,7 @@ _MAXIMAL = "self.maximal = in_order((*self.committed, *pending.added), replicas)
 def acks_all_at_append(patch: Patch) -> None:
     """acks=1 in disguise."""
     rule = "if all_acks and partition.online_log().hw <= info.last_offset:"
-    patch.edit(ProducePath, "append", (rule, "if False:"))
+    patch.edit(produce._Request, "go_on", (rule, "if False:"))
 
 
 @mutant("min-isr-only-before-append", "min.insync.replicas is asked for before the append and not again", expects=("26",))

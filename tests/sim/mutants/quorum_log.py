@@ -98,5 +98,6 @@ def _small_chunks(patch: Patch) -> None:
 )
 def snapshot_installed_in_part(patch: Patch) -> None:
     """KIP-630 has size and position in each answer for this: a snapshot is as good as its last chunk."""
-    rule = "if download.position >= response.size:"
-    patch.edit(Following, "on_fetch_snapshot_response", (rule, "if download.position > 0:"))
+    rule = "if download.position == response.size:"
+    look = "ctx.metalog.verify(download)"
+    patch.edit(Following, "on_fetch_snapshot_response", (rule, "if download.position > 0:"), (look, "pass"))

@@ -30,6 +30,7 @@ class HeldTasks(StepTasks):
     def __init__(self) -> None:
         self.running: list[Coroutine[Any, Any, Any]] = []
         self.at_once = 0
+        self.bug: Exception | None = None
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> Any:
         if name != "off-loop":
@@ -41,6 +42,8 @@ class HeldTasks(StepTasks):
 
     async def run_blocking(self, function: Callable[[], Any]) -> Any:
         await _Turn()
+        if self.bug is not None:
+            raise self.bug
         return function()
 
     def work(self, which: int = 0) -> None:
@@ -71,6 +74,10 @@ class Lease:
     def __init__(self) -> None:
         self.held = 0
         self.released = 0
+        self.failures: list[Exception] = []
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
 
     def hold(self) -> None:
         self.held += 1
@@ -174,3 +181,13 @@ def test_many_plain_batches_are_taken_in_turns_too() -> None:
     assert not done and c[1].log().leo < 1000
     c.held.work_all()
     assert len(done) == 5000 and c[1].log().leo == 5000
+
+
+def test_a_bug_in_a_check_costs_its_request() -> None:
+    c, lease = Loop(), Lease()
+    c.held.bug = KeyError("a bug")
+    done = ask(c[1], make_batch(["before"]), heavy(), lease=lease)
+    c.held.work_all()
+    assert [type(error) for error in lease.failures] == [KeyError] and (lease.held, lease.released) == (1, 1)
+    assert not done and c[1].log().leo == 1
+    assert ask(c[1], make_batch(["behind"]))[0].error is ErrorCode.NONE

@@ -135,7 +135,7 @@ async def test_no_time_of_a_token_is_too_far_away_to_be_read(key: int, time: int
 async def test_a_bug_while_a_fetch_waits_costs_the_fetch() -> None:
     async with Harness() as h:
         client = await h.client()
-        h.replicas.fetch = broken  # type: ignore[method-assign]
+        read = h.replicas.fetch_now
         wait = {
             "replica_id": -1,
             "max_wait": 10_000,
@@ -144,9 +144,19 @@ async def test_a_bug_while_a_fetch_waits_costs_the_fetch() -> None:
             "isolation_level": 0,
             "topics": [{"topic": "events", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}],
         }
+        looked: list[bool] = []
+
+        def breaks_later(*arguments: Any) -> Any:
+            looked.append(True)
+            return read(*arguments) if len(looked) == 1 else broken()
+
+        h.replicas.fetch_now = breaks_later  # type: ignore[method-assign]
         client.send(1, 4, wait)
-        assert await client.closed()
+        await until(lambda: len(looked) == 1)
+        await (await h.client()).call(PRODUCE, 3, {"transactional_id": None} | produce_values())
+        await until(lambda: len(h.bugs) == 1)
         assert [event.api for event in h.bugs] == ["Fetch"]
+        assert await client.closed()
         h.tracer.events.clear()
 
 

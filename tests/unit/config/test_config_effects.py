@@ -191,7 +191,7 @@ def test_many_unknown_keys_are_counted() -> None:
         ("ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
         ("listener.name.x.ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
         ("max.connection.creation.rate", "10", "this limit is not applied"),
-        ("max.connections.per.ip.overrides", "10.0.0.1:5", "this limit is not applied"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:5", "cannot be changed while the node runs"),
         ("max.connections", "10", "cannot be changed while the node runs"),
         ("max.connections.per.ip", "10", "cannot be changed while the node runs"),
         ("log.cleaner.io.max.bytes.per.second", "1000", "cannot be changed while the node runs"),

@@ -38,10 +38,10 @@ def test_what_it_means(place: Path) -> None:
 
 
 def test_the_directory_of_a_local_cluster(place: Path) -> None:
-    node = LocalNode(id=4, roles=("broker",), kafka=None, replication=None, controller=None, directory=str(place))
-    (place / "data").mkdir()
+    node = LocalNode(id=4, roles=("broker",), kafka=None, replication=None, controller=None, directory=str(place / "node-4"))
+    (place / "node-4" / "data").mkdir(parents=True)
     save(LocalCluster(data_dir=str(place), cluster_id="c", controllers=1, brokers=1, combined=False, nodes=(node,)))
-    assert given(place).files == Files(dirs=(("b4", (str(place / "data"),)),))
+    assert given(place).files == Files(dirs=(("b4", (str(place / "node-4" / "data"),)),))
 
 
 @pytest.mark.parametrize(
