@@ -21,12 +21,19 @@ from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
 from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, write_all
 from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, Owned, RequestHandler, ResponseSlot
+from kraftlite.wire.turns import MS
 
 __all__ = ["Buffer", "Connection", "ConnectionLimits", "ConnectionOwner", "Owned", "Part", "RequestHandler", "ResponseSlot"]
 
 SHRINK_AFTER_MS: Final = 10_000
 READY_HIGH_BYTES: Final = MIB
 """No request is taken while more bytes of answers wait for an earlier answer."""
+RUN_REQUESTS: Final = 5
+"""So many requests that have come together are taken together, even when the slice of time is over. An idempotent producer has
+at most five under way: when the broker becomes the leader, or the ISR grows, between two of them, the first is refused as too
+early and the next as out of order, and the client gives up its epoch."""
+RUN_NS: Final = 20 * MS
+"""How much longer than its slice such a run may take."""
 MAX_TASKS: Final = 10
 """Requests of one connection that are worked on beside the loop, or wait for data: how much they will answer is not known."""
 LINGER_MS: Final = 5_000
@@ -291,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_requests(self, until_ns: int) -> bool:
         """Hand over whole frames in the buffer, as time and room allow; whether there are more."""
-        most, received = self._limits.max_request_bytes, self._in
+        most, received, taken = self._limits.max_request_bytes, self._in, 0
         while self._may_take():
             frame = received.next_frame(most)
             if frame is None:
@@ -300,7 +307,9 @@ class Connection(asyncio.BufferedProtocol):
             if received.start == received.end:
                 received.start = received.end = 0
                 return False
-            if perf_counter_ns() >= until_ns:
+            taken += 1
+            now = perf_counter_ns()
+            if now >= until_ns and (taken >= RUN_REQUESTS or now >= until_ns + RUN_NS):
                 break
         return received.has_frame()
 

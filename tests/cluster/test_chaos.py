@@ -2,6 +2,7 @@
 
 `KRAFTLITE_CHAOS_SEEDS=7,20-29 pytest -m slow tests/cluster/test_chaos.py` runs those seeds; the schedule of a seed is always the
 same, the moments at which it hits are not. `KRAFTLITE_CHAOS_KEEP=DIR` keeps the cluster's files of a run that failed.
+`KRAFTLITE_CHAOS_DEBUG=eos,msg` (with `-s`) lets the idempotent producers tell what librdkafka does.
 """
 
 from __future__ import annotations

@@ -321,6 +321,10 @@ def _run(cluster: Cluster, chaos: Chaos, seed: int, duration_s: float) -> list[s
         chaos.heal()
         healed_at = time.monotonic()
         problems += _recovery(cluster, chaos, writers, healed_at)
+    except BaseException:
+        for reader in readers:
+            reader.stop()
+        raise
     finally:
         if not healed_at:
             chaos.heal()

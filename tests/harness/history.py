@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
 import sys
 import threading
@@ -27,6 +28,8 @@ PHOENIX = "phoenix"
 
 NUDGE_S = 5.0
 
+# librdkafka 2.16 forgets brokers that the metadata does not name, and may then wait for the failure of one that it has forgotten
+# before it goes back to its bootstrap servers: the last setting sends it there after seconds, by default after five minutes.
 QUIET: dict[str, object] = {
     "log_level": 0,
     "log.connection.close": False,
@@ -37,6 +40,7 @@ QUIET: dict[str, object] = {
     "socket.timeout.ms": 3000,
     "socket.connection.setup.timeout.ms": 1000,
     "topic.metadata.refresh.interval.ms": 1000,
+    "metadata.recovery.rebootstrap.trigger.ms": 5000,
 }
 
 
@@ -94,6 +98,8 @@ class Writer(Background):
             "linger.ms": 2,
             **extra,
         }
+        if acks == "all" and os.environ.get("KRAFTLITE_CHAOS_DEBUG"):
+            self._config |= {"debug": os.environ["KRAFTLITE_CHAOS_DEBUG"], "log_level": 7}
         self._renewing = topic == PHOENIX
         self._heard_at = time.monotonic()
         self.nudged = 0
@@ -171,6 +177,8 @@ class Writer(Background):
         left = self._producer.flush(60)
         if left:
             self.problem(f"{left} records without a verdict")
+            self._give_up()
+        self._producer = None  # ends its threads: what comes next may have this cluster's ports
         if sum(self.sent.values()) != sum(self.verdicts.values()):
             self.problem(f"{sum(self.sent.values())} records sent, {sum(self.verdicts.values())} verdicts")
         if self.acks == "all" and self.failed:
