@@ -27,9 +27,11 @@ PHOENIX = "phoenix"
 """A topic that is deleted and created again all the time."""
 
 NUDGE_S = 5.0
+DEAF_NUDGES = 2
+"""librdkafka 2.16 forgets the brokers that the metadata does not name; when all of them go away within moments it may wait for
+ever for one that it has forgotten, with any `metadata.recovery` setting. Who reaches nobody in so many nudges, nor after a
+new client does, is replaced; what it had under way has no verdict."""
 
-# librdkafka 2.16 forgets brokers that the metadata does not name, and may then wait for the failure of one that it has forgotten
-# before it goes back to its bootstrap servers: the last setting sends it there after seconds, by default after five minutes.
 QUIET: dict[str, object] = {
     "log_level": 0,
     "log.connection.close": False,
@@ -40,7 +42,6 @@ QUIET: dict[str, object] = {
     "socket.timeout.ms": 3000,
     "socket.connection.setup.timeout.ms": 1000,
     "topic.metadata.refresh.interval.ms": 1000,
-    "metadata.recovery.rebootstrap.trigger.ms": 5000,
 }
 
 
@@ -84,8 +85,19 @@ class Background:
         return self.found
 
 
+def _reaches(client: Any, topic: str) -> bool:
+    """Whether this client of librdkafka gets an answer that names a broker."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return bool(client.list_topics(topic, timeout=2.0).brokers)
+    except KafkaException:
+        return False
+
+
 class Writer(Background):
-    """Numbered records `<name>:<number>:…` to all partitions of one topic. `acked`: by partition, offset → number."""
+    """Numbered records `<name>:<number>:…` to all partitions of one topic. `acked`: by partition, offset → number; the
+    offset is negative where the client was not told one."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, seed: int, *, acks: str = "all", rate: int = 150):
         super().__init__(name)
@@ -102,7 +114,8 @@ class Writer(Background):
             self._config |= {"debug": os.environ["KRAFTLITE_CHAOS_DEBUG"], "log_level": 7}
         self._renewing = topic == PHOENIX
         self._heard_at = time.monotonic()
-        self.nudged = 0
+        self.nudged = self._deaf = 0
+        self.replaced_at: list[float] = []
         self._renew()
         self.topic, self.acks, self._partitions, self._rate = topic, acks, partitions, rate
         self._random = random.Random(f"{seed}-{name}")
@@ -141,7 +154,8 @@ class Writer(Background):
             if error is not None:
                 self.failed.append((key, number, error.name()))
                 return
-            self.acked[key][message.offset()] = number
+            offset = message.offset()  # None: acknowledged by the success of a later batch, so that nobody said where it is
+            self.acked[key][-1 - number if offset is None else offset] = number
             times = self.acked_at[key]
             now = time.monotonic()
             if not times or now - times[-1][0] > 0.1:
@@ -161,11 +175,23 @@ class Writer(Background):
         self._producer.poll(self._random.random() * 2 / self._rate)
 
     def _nudge(self) -> None:
-        """Make the client look for brokers: librdkafka 2.16 may stop to, when all of them went away within moments."""
+        """Make the client look for brokers."""
         self._heard_at = time.monotonic()
         self.nudged += 1
-        with contextlib.suppress(Exception):
-            self._producer.list_topics(self.topic, timeout=1.0)
+        if _reaches(self._producer, self.topic):
+            self._deaf = 0
+            return
+        self._deaf += 1
+        if self._deaf >= DEAF_NUDGES and self._somebody_is_there() and not _reaches(self._producer, self.topic):
+            self._deaf = 0
+            self.replaced_at.append(time.monotonic())
+            self._give_up()
+            self._renew()
+
+    def _somebody_is_there(self) -> bool:
+        from confluent_kafka.admin import AdminClient
+
+        return _reaches(AdminClient({**QUIET, "bootstrap.servers": self._config["bootstrap.servers"]}), self.topic)
 
     def _give_up(self) -> None:
         self._producer.purge()
@@ -181,8 +207,9 @@ class Writer(Background):
         self._producer = None  # ends its threads: what comes next may have this cluster's ports
         if sum(self.sent.values()) != sum(self.verdicts.values()):
             self.problem(f"{sum(self.sent.values())} records sent, {sum(self.verdicts.values())} verdicts")
-        if self.acks == "all" and self.failed:
-            self.problem(f"{len(self.failed)} records failed, the first: {self.failed[0]}")
+        failed = [it for it in self.failed if not (self.replaced_at and it[2].startswith("_PURGE"))]
+        if self.acks == "all" and failed:
+            self.problem(f"{len(failed)} records failed, the first: {failed[0]}")
 
     def standing(self) -> str:
         """How far it is, and what ails it."""
@@ -191,7 +218,7 @@ class Writer(Background):
         where = "ended" if frame is None else "".join(traceback.format_stack(frame, limit=6))
         return (
             f"{self.name}: sent {dict(self.sent)}, verdicts {dict(self.verdicts)}, acknowledged {acked}, "
-            f"nudged {self.nudged}, failed {self.failed[-2:]}, problems {self.found}, {where}"
+            f"nudged {self.nudged}, replaced {len(self.replaced_at)}, failed {self.failed[-2:]}, problems {self.found}, {where}"
         )
 
     def longest_gap(self) -> tuple[float, float, Key | None]:

@@ -75,6 +75,10 @@ def wait_settled(cluster: Cluster, keys: list[Key], timeout_s: float = 30) -> di
     return last
 
 
+Session = tuple[int, int]
+"""Producer id and epoch."""
+
+
 def log_bytes(node: LocalNode, key: Key) -> bytes:
     directory = Path(node.data_dir) / f"{key[0]}-{key[1]}"
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
@@ -90,18 +94,23 @@ def check_logs(cluster: Cluster, keys: list[Key], writers: list[Writer], readers
             if log_bytes(node, key) != first:
                 yield f"{key}: the logs of nodes {brokers[0].id} and {node.id} differ"
         records: dict[int, bytes] = {}
+        sessions: dict[int, Session] = {}
         for header, batch in iter_batches(first):
             for delta, record in enumerate(iter_records(batch)):
-                if header.base_offset + delta in records:
-                    yield f"{key}: offset {header.base_offset + delta} twice"
-                records[header.base_offset + delta] = record.value or b""
+                offset = header.base_offset + delta
+                if offset in records:
+                    yield f"{key}: offset {offset} twice"
+                records[offset] = record.value or b""
+                sessions[offset] = (header.producer_id, header.producer_epoch)
         hw = states[brokers[0].id][key].hw
         if sorted(records) != list(range(hw)):
             yield f"{key}: {len(records)} records from {min(records, default=None)} to {max(records, default=None)}, HW {hw}"
-        yield from _check_partition(key, records, writers, readers)
+        yield from _check_partition(key, records, sessions, writers, readers)
 
 
-def _check_partition(key: Key, records: dict[int, bytes], writers: list[Writer], readers: list[Reader]) -> Iterator[str]:
+def _check_partition(
+    key: Key, records: dict[int, bytes], sessions: dict[int, Session], writers: list[Writer], readers: list[Reader]
+) -> Iterator[str]:
     by_writer: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for offset, value in records.items():
         name, number, _ = value.split(b":", 2)
@@ -117,18 +126,37 @@ def _check_partition(key: Key, records: dict[int, bytes], writers: list[Writer],
             yield f"{key}: {writer.name} never sent {max(numbers)}"
         if writer.acks != "all":
             continue
-        for before, after in itertools.pairwise(numbers):
-            if after <= before:
-                yield f"{key}: {writer.name}: {after} behind {before} (order or duplicate)"
-                break
-        at = dict(by_writer[writer.name])
-        missing = [(offset, number) for offset, number in writer.acked[key].items() if at.get(offset) != number]
-        if missing:
-            yield f"{key}: {writer.name}: {len(missing)} acknowledged records are not there, the first: {min(missing)}"
+        yield from check_order(f"{key}: {writer.name}", by_writer[writer.name], sessions)
+        yield from check_acknowledged(f"{key}: {writer.name}", by_writer[writer.name], writer.acked[key])
     for reader in readers:
         wrong = [offset for offset, value in reader.seen[key].items() if records.get(offset) != value]
         if wrong:
             yield f"{key}: {reader.name} read {len(wrong)} records that are not there, the first at {min(wrong)}"
+
+
+def check_order(whose: str, written: list[tuple[int, int]], sessions: dict[int, Session]) -> Iterator[str]:
+    """Numbers grow with their offsets. Only a new epoch of the same producer may begin further back: when a broker begins to
+    lead, or the ISR grows, between two requests under way, the first is refused as too early and the second as out of order;
+    librdkafka then begins an epoch, and sends again what it has no answer for in any partition, also what was appended."""
+    for (before_at, before), (after_at, after) in itertools.pairwise(written):
+        (old_id, old_epoch), (new_id, new_epoch) = sessions[before_at], sessions[after_at]
+        if after <= before and not (new_id == old_id and new_epoch > old_epoch):
+            yield f"{whose}: {after} behind {before} (order or duplicate)"
+            return
+
+
+def check_acknowledged(whose: str, written: list[tuple[int, int]], acked: dict[int, int]) -> Iterator[str]:
+    """What was acknowledged is where it was said to be, and was not sent again."""
+    at = dict(written)
+    last = {number: offset for offset, number in written}
+    missing = [
+        (offset, number) for offset, number in acked.items() if number not in last or (offset >= 0 and at.get(offset) != number)
+    ]
+    if missing:
+        yield f"{whose}: {len(missing)} acknowledged records are not there, the first: {min(missing)}"
+    again = [(offset, number) for offset, number in acked.items() if 0 <= offset < last.get(number, -1)]
+    if again:
+        yield f"{whose}: {len(again)} acknowledged records were written again, the first: {min(again)}"
 
 
 def check_metadata_logs(cluster: Cluster, high_watermark: int) -> Iterator[str]:
