@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from kraftlite.broker.core import (
+from kraftlite.broker.lifecycle_core import (
     Action,
     BeginControlledShutdown,
     BeginShutdown,

@@ -10,13 +10,13 @@ from kraftlite.broker.config import BrokerConfig
 from kraftlite.broker.controller_channel import RaftControllerChannel
 from kraftlite.broker.dynamic_configs import DynamicConfigs
 from kraftlite.broker.handlers.context import BrokerContext
-from kraftlite.broker.lifecycle import BrokerLifecycle, RegistrationFacts
+from kraftlite.broker.lifecycle_driver import BrokerLifecycle, RegistrationFacts
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.producer_ids import ProducerIdManager
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.driver import GroupCoordinator
+from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.messages.introspection import ReplicaState

@@ -6,10 +6,10 @@ Source: seeds/kraft-controller.txt, "The broker state machine"; CM-01, CM-02, CM
 from __future__ import annotations
 
 from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.heartbeats import BrokerControlState
-from kraftlite.controller.replication_control import ReplicationState
-from kraftlite.controller.replication_control_elections import Elections
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.topics_state import TopicsState
 from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
@@ -22,10 +22,10 @@ from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.controller import BrokerSessionExpired, BrokerStateChanged
 
 
-class BrokerOperations:
+class BrokerControl:
     """Computes records for the log; the soft state of heartbeats is changed here directly."""
 
-    def __init__(self, cluster: ClusterControl, state: ReplicationState, elections: Elections, tracer: Tracer) -> None:
+    def __init__(self, cluster: ClusterControl, state: TopicsState, elections: ElectionControl, tracer: Tracer) -> None:
         self._cluster = cluster
         self._state = state
         self._elections = elections

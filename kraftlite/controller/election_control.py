@@ -12,8 +12,8 @@ from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.partition_change import Election, PartitionChangeBuilder, PartitionTarget
-from kraftlite.controller.replication_control import PartitionRef, ReplicationState, TopicInfo
 from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.topics_state import PartitionRef, TopicInfo, TopicsState
 from kraftlite.metadata import features
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -32,12 +32,12 @@ from kraftlite.model.messages.controller import (
 )
 
 
-class Elections:
+class ElectionControl:
     """Computes records; changes nothing."""
 
     def __init__(
         self,
-        state: ReplicationState,
+        state: TopicsState,
         cluster: ClusterControl,
         configs: ConfigControl,
         feature_control: FeatureControl,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import Election, PartitionTarget
-from kraftlite.controller.replication_control import ReplicationState
-from kraftlite.controller.replication_control_elections import Elections
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.topics_state import TopicsState
 from kraftlite.metadata.records import MetadataRecord, PartitionChangeRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ErrorCode
@@ -23,7 +23,7 @@ from kraftlite.model.messages.controller import (
 class IsrControl:
     """Computes records; changes nothing."""
 
-    def __init__(self, state: ReplicationState, cluster: ClusterControl, configs: ConfigControl, elections: Elections) -> None:
+    def __init__(self, state: TopicsState, cluster: ClusterControl, configs: ConfigControl, elections: ElectionControl) -> None:
         self._state = state
         self._cluster = cluster
         self._configs = configs

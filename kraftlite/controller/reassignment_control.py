@@ -7,10 +7,10 @@ from uuid import UUID
 
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import Election, PartitionTarget
-from kraftlite.controller.replication_control import ReplicationState, TopicInfo
-from kraftlite.controller.replication_control_elections import Elections
 from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.topics_state import TopicInfo, TopicsState
 from kraftlite.metadata.records import PartitionChangeRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -36,10 +36,10 @@ class _Plan:
     isr: Nodes
 
 
-class Reassignments:
+class ReassignmentControl:
     """Computes records; changes nothing."""
 
-    def __init__(self, state: ReplicationState, cluster: ClusterControl, configs: ConfigControl, elections: Elections) -> None:
+    def __init__(self, state: TopicsState, cluster: ClusterControl, configs: ConfigControl, elections: ElectionControl) -> None:
         self._state = state
         self._cluster = cluster
         self._configs = configs

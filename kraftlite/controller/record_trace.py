@@ -47,7 +47,7 @@ def setting_not_applied(record: MetadataRecord) -> SettingNotApplied | None:
     )
 
 
-class BatchWitness:
+class RecordTrace:
     """Of one batch: `before` and `after` each record is replayed, `emit` once all are and raft has them."""
 
     def __init__(

@@ -12,12 +12,12 @@ from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.placement import StripedPlacer
-from kraftlite.controller.replication_control import (
-    ReplicationState,
+from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.topics_state import (
+    TopicsState,
     has_collision_characters,
     unify_collision_characters,
 )
-from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.metadata import features
 from kraftlite.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -47,7 +47,7 @@ class TopicControl:
     def __init__(
         self,
         config: ControllerConfig,
-        state: ReplicationState,
+        state: TopicsState,
         cluster: ClusterControl,
         configs: ConfigControl,
         feature_control: FeatureControl,

@@ -36,7 +36,7 @@ class TopicInfo:
 PartitionRef = tuple[TopicInfo, int]
 
 
-class ReplicationState:
+class TopicsState:
     """Replays topic and partition records, and answers what is where. Nothing here decides anything.
 
     Indexes, all by partition key: broker → partitions with it in the ISR, broker → partitions that it leads, partitions without

@@ -27,10 +27,10 @@ from kraftlite.coordinator.api import (
     SyncResult,
 )
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.partition import OffsetsPartition
 from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.coordinator.ports import OffsetsLog
-from kraftlite.coordinator.shard import MetadataChanged, TopicsDeleted, TransactionEnded
+from kraftlite.coordinator.shard_core import MetadataChanged, TopicsDeleted, TransactionEnded
+from kraftlite.coordinator.shard_driver import ShardDriver
 from kraftlite.metadata.image import MetadataImage, TopicImage
 from kraftlite.metadata.topics_delta import TopicDelta, TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -58,7 +58,7 @@ class GroupCoordinator:
         self.config = config
         self._log = log
         self._image = MetadataImage.EMPTY
-        self._partitions: dict[int, OffsetsPartition] = {}
+        self._partitions: dict[int, ShardDriver] = {}
         self._closed = False
 
     # --- metadata -----------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class GroupCoordinator:
         for index, leader_epoch in elected:
             self.on_resign((index,))
             tp = TopicPartition(OFFSETS_TOPIC, index)
-            led = OffsetsPartition(self._ports, self.config, self._log, tp, topic_id, leader_epoch, self._image)
+            led = ShardDriver(self._ports, self.config, self._log, tp, topic_id, leader_epoch, self._image)
             self._partitions[index] = led
             led.start()
 
@@ -142,7 +142,7 @@ class GroupCoordinator:
         """`__consumer_offsets`, if it exists yet."""
         return self._image.topics.topic(OFFSETS_TOPIC)
 
-    def _partition_of(self, group_id: str) -> OffsetsPartition:
+    def _partition_of(self, group_id: str) -> ShardDriver:
         if self._closed:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         topic = self.topic()

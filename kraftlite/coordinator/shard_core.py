@@ -23,16 +23,16 @@ from kraftlite.coordinator.api import (
     Request,
     SyncRequest,
 )
+from kraftlite.coordinator.classic.group import GroupState
+from kraftlite.coordinator.classic.groups import Groups
+from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.effects import Effects, Output
-from kraftlite.coordinator.group import GroupState
-from kraftlite.coordinator.groups import Groups
 from kraftlite.coordinator.modern import records as modern_records
-from kraftlite.coordinator.modern.classic import ClassicMembers
+from kraftlite.coordinator.modern.classic_members import ClassicMembers
 from kraftlite.coordinator.modern.cluster import Cluster
 from kraftlite.coordinator.modern.groups import MEMBER_TIMERS, ConsumerGroups
 from kraftlite.coordinator.offsets import Offsets
-from kraftlite.coordinator.rebalance import Timer
 from kraftlite.coordinator.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode

@@ -13,7 +13,7 @@ from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.effects import Append, Output
 from kraftlite.coordinator.loader import PartitionLoader
 from kraftlite.coordinator.ports import OffsetsLog
-from kraftlite.coordinator.shard import Asked, Event, GroupShard, Tick, Written
+from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, Written
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.metadata.image import MetadataImage
@@ -29,7 +29,7 @@ _LED_ELSEWHERE: Final = frozenset(
 """The replica has moved on before the coordinator heard of it: no failure."""
 
 
-class OffsetsPartition:
+class ShardDriver:
     """This broker's coordination of one partition in one leader epoch; from `start` to `close`, both once.
 
     While it loads, `shard` and `ask` raise ApiError(COORDINATOR_LOAD_IN_PROGRESS); after a failed load, and once closed,

@@ -28,7 +28,7 @@ HW_STALL_MS: Final = 1_000
 """The HW moves on within milliseconds of an append; one that took longer than this is worth telling."""
 
 
-class EpochWitness:
+class PartitionTrace:
     """Of one leader epoch that begins at `start_offset`. Times are monotonic milliseconds."""
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The clock of one node among several on a loop with rooms: its own monotonic rate, its own wall time."""
+"""The clock of one node among several that share a loop: its own monotonic rate, its own wall time."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 
-from kraftlite.faults.rooms import Cancellable, RoomLoop
+from kraftlite.simhost.process import Cancellable, ProcessLoop
 
 PARTS_PER_MILLION = 1_000_000
 
 
-class RoomClock:
+class SimHostClock:
     """The `Clock` port. `rate_ppm` is how much faster (or slower) than the loop's time this node's monotonic clock runs;
     `jump_wall` moves the wall time, as an operator or NTP does. A restarted node gets a new one: monotonic time starts at 0.
     Nothing of a dead node comes due any more (`stop`).
     """
 
-    def __init__(self, loop: RoomLoop, room_context: contextvars.Context, *, wall_ms: int, rate_ppm: int = 0) -> None:
+    def __init__(self, loop: ProcessLoop, context: contextvars.Context, *, wall_ms: int, rate_ppm: int = 0) -> None:
         self._loop = loop
-        self._context = room_context
+        self._context = context
         self._born_us = loop.now_us()
         self._rate = PARTS_PER_MILLION + rate_ppm
         self._wall_at_birth_ms = wall_ms

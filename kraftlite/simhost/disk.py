@@ -9,8 +9,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from kraftlite.faults.inodes import Directory, Inode, MayFlip
 from kraftlite.runtime.ports import DiskSpace, FileStat
+from kraftlite.simhost.inodes import Directory, Inode, MayFlip
 
 _LENGTH_END, _EPOCH_END = 12, 16
 """Where a record batch's length and leader epoch end."""

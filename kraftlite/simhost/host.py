@@ -1,4 +1,4 @@
-"""A node in a room: the production node on ports that can be killed, paused and starved, over all its incarnations."""
+"""One simulated host: the production node on ports that can be killed, paused and starved, over all its incarnations."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from kraftlite.config.server import ServerConfig
-from kraftlite.faults.clock import RoomClock
-from kraftlite.faults.disk import MemDisk
-from kraftlite.faults.network import RoomNetwork, RoomTransport
-from kraftlite.faults.rooms import RoomLoop, context_of
-from kraftlite.faults.tasks import RoomTasks
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.method import Method
 from kraftlite.node.build import Node, build_node
 from kraftlite.runtime.ports import Handler, Ports
 from kraftlite.runtime.trace import TraceEvent
+from kraftlite.simhost.clock import SimHostClock
+from kraftlite.simhost.disk import MemDisk
+from kraftlite.simhost.network import SimHostTransport, SimNetwork
+from kraftlite.simhost.process import ProcessLoop, context_of
+from kraftlite.simhost.tasks import SimHostTasks
 
-_ROOMS = itertools.count(1)
-OnEvent = Callable[["RoomNode", TraceEvent], None]
+_PIDS = itertools.count(1)
+OnEvent = Callable[["SimHost", TraceEvent], None]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -29,11 +29,11 @@ class Incarnation:
     """One run of a node, from boot to its end. `failure`: what it ended itself with."""
 
     number: int
-    room: int
+    pid: int
     node: Node
-    clock: RoomClock
-    tasks: RoomTasks
-    transport: RoomTransport
+    clock: SimHostClock
+    tasks: SimHostTasks
+    transport: SimHostTransport
     starting: asyncio.Task[None] | None = None
     stopping: asyncio.Task[None] | None = None
     closing: asyncio.Task[None] | None = None
@@ -48,15 +48,15 @@ class Incarnation:
 
 
 @dataclass(eq=False, kw_only=True)
-class RoomNode:
+class SimHost:
     """Disk and configuration stay; everything else is new at each `boot`.
 
     `on_event` gets every trace event of the running incarnation, `on_failure` is called when a node ends itself (a Fault, a
     failed assertion, a disk that cannot be written): as in production the process is gone then.
     """
 
-    loop: RoomLoop
-    network: RoomNetwork
+    loop: ProcessLoop
+    network: SimNetwork
     config: ServerConfig
     wall_ms: Callable[[], int]
     disk: MemDisk = field(default_factory=MemDisk)
@@ -64,8 +64,8 @@ class RoomNode:
     clients: Callable[[Node], Mapping[Method, Handler]] | None = None
     """What simulated clients may call at the node's first client listener once it has started."""
     on_event: OnEvent = lambda node, event: None
-    on_failure: Callable[[RoomNode, BaseException, str], None] = lambda node, error, where: None
-    on_built: Callable[[RoomNode], None] = lambda node: None
+    on_failure: Callable[[SimHost, BaseException, str], None] = lambda node, error, where: None
+    on_built: Callable[[SimHost], None] = lambda node: None
     """Before an incarnation starts."""
     blocking_wait: Callable[[], Awaitable[None]] | None = None
     """Awaited by each `Tasks.run_blocking`: how long the work takes."""
@@ -100,16 +100,16 @@ class RoomNode:
         """Start an incarnation. A directory that is refused (BL-14) counts as a node that ended itself."""
         assert self.now is None, f"node {self.node_id} runs already"
         self.boots += 1
-        room = next(_ROOMS)
-        context = context_of(room)
-        clock = RoomClock(self.loop, context, wall_ms=self.wall_ms(), rate_ppm=self.rate_ppm)
+        pid = next(_PIDS)
+        context = context_of(pid)
+        clock = SimHostClock(self.loop, context, wall_ms=self.wall_ms(), rate_ppm=self.rate_ppm)
         boot = self.boots
 
         def fault(error: BaseException, where: str) -> None:
             if self.boots == boot:  # what a dead incarnation says on its way out is not its successor's
                 self._fault(error, where)
 
-        tasks = RoomTasks(context, fault, self.blocking_wait)
+        tasks = SimHostTasks(context, fault, self.blocking_wait)
         transport = self.network.transport(self.node_id, context)
         transport.broken = fault
         ports = Ports(
@@ -128,7 +128,7 @@ class RoomNode:
         except Exception as error:  # noqa: BLE001 what production's `serve` reports before it exits
             self._fault_at_build(error)
             return
-        here = self.now = Incarnation(number=self.boots, room=room, node=node, clock=clock, tasks=tasks, transport=transport)
+        here = self.now = Incarnation(number=self.boots, pid=pid, node=node, clock=clock, tasks=tasks, transport=transport)
         self.on_built(self)
         here.starting = asyncio.get_running_loop().create_task(self._start(here), context=context)
 
@@ -164,12 +164,12 @@ class RoomNode:
         """Stop-the-world, as by SIGSTOP: its time goes on, nothing of it runs."""
         if self.now is not None and not self.now.paused:
             self.now.paused = True
-            self.loop.pause(self.now.room)
+            self.loop.pause(self.now.pid)
 
     def resume(self) -> None:
         if self.now is not None and self.now.paused:
             self.now.paused = False
-            self.loop.resume(self.now.room)
+            self.loop.resume(self.now.pid)
 
     def stop(self) -> Awaitable[None] | None:
         """SIGTERM: leaderships are handed over, logs closed. The task that does it; None when nothing runs."""
@@ -182,7 +182,7 @@ class RoomNode:
 
     async def _stop(self, here: Incarnation) -> None:
         loop = asyncio.get_running_loop()
-        here.closing = loop.create_task(here.node.stop(graceful=True), context=context_of(here.room))
+        here.closing = loop.create_task(here.node.stop(graceful=True), context=context_of(here.pid))
         try:
             await here.closing
         except Exception as error:  # noqa: BLE001 a stop that fails ends the process with an error, as in production
@@ -215,7 +215,7 @@ class RoomNode:
         assert here is not None
         self.now = None
         here.dead = True
-        self.resume_room(here)
+        self.resume_process(here)
         here.clock.stop()
         here.node.listeners.abort()
         here.transport.drop()
@@ -224,17 +224,17 @@ class RoomNode:
             if task is not None and not task.done():
                 task.cancel()
 
-    def resume_room(self, here: Incarnation) -> None:
+    def resume_process(self, here: Incarnation) -> None:
         """Let what a dead incarnation left behind run out: it reaches neither disk nor network nor trace."""
         if here.paused:
             here.paused = False
-            self.loop.resume(here.room)
+            self.loop.resume(here.pid)
 
 
 class _Tracer:
     """The `Tracer` port of one incarnation."""
 
-    def __init__(self, node: RoomNode, boot: int) -> None:
+    def __init__(self, node: SimHost, boot: int) -> None:
         self._node = node
         self._boot = boot
 

@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftlite.faults.rooms import Cancellable, RoomLoop
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import Method
 from kraftlite.rpc.codec import MessageCodec
 from kraftlite.runtime.ports import Handler, TransportError
+from kraftlite.simhost.process import Cancellable, ProcessLoop
 
 WIRED = frozenset({"Raft", "Controller", "Replica", "Introspection"})
 """Services whose messages have a codec; those of simulated clients have none."""
@@ -73,14 +73,14 @@ class NetworkStats:
 
 @dataclass(eq=False, slots=True)
 class _Listener:
-    owner: RoomTransport
+    owner: SimHostTransport
     handlers: Mapping[Method, Handler]
 
 
-class RoomNetwork:
-    """All links. `rng` draws delays and losses. `outside` is the context that messages travel in: no node's room."""
+class SimNetwork:
+    """All links. `rng` draws delays and losses. `outside` is the context that messages travel in: no node's."""
 
-    def __init__(self, loop: RoomLoop, rng: random.Random, outside: contextvars.Context, *, wire: bool = False) -> None:
+    def __init__(self, loop: ProcessLoop, rng: random.Random, outside: contextvars.Context, *, wire: bool = False) -> None:
         self.loop = loop
         self.rng = rng
         self.outside = outside
@@ -140,8 +140,8 @@ class RoomNetwork:
 
     # --- travelling
 
-    def transport(self, node_id: NodeId, context: contextvars.Context) -> RoomTransport:
-        return RoomTransport(self, node_id, context)
+    def transport(self, node_id: NodeId, context: contextvars.Context) -> SimHostTransport:
+        return SimHostTransport(self, node_id, context)
 
     def pick_port(self) -> int:
         self._next_port += 1
@@ -206,7 +206,7 @@ class RoomNetwork:
         exchange.handler = task
         task.add_done_callback(lambda it: self._answered(exchange, listener.owner, it), context=self.outside)
 
-    def _answered(self, exchange: Exchange, owner: RoomTransport, task: asyncio.Task[Any]) -> None:
+    def _answered(self, exchange: Exchange, owner: SimHostTransport, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             if not owner.closed:
                 self._break(exchange, "connection reset")
@@ -258,7 +258,7 @@ class RoomNetwork:
         if exchange.handler is not None:
             exchange.handler.cancel()
 
-    def node_died(self, transport: RoomTransport) -> None:
+    def node_died(self, transport: SimHostTransport) -> None:
         """Its listeners are gone, its callers are told by a reset; its own calls are nobody's business any more."""
         for endpoint in [endpoint for endpoint, it in self.listeners.items() if it.owner is transport]:
             del self.listeners[endpoint]
@@ -270,10 +270,10 @@ class RoomNetwork:
 
 
 @dataclass(eq=False)
-class RoomTransport:
+class SimHostTransport:
     """The `Transport` port of one incarnation of a node."""
 
-    network: RoomNetwork
+    network: SimNetwork
     node_id: NodeId
     context: contextvars.Context
     broken: Callable[[BaseException, str], None] = lambda error, where: None

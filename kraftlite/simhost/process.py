@@ -1,7 +1,8 @@
-"""Which node a callback belongs to, when many nodes share one event loop.
+"""The simulated process that a callback belongs to, when many nodes share one event loop.
 
-A *room* is what an operating system process is elsewhere: everything that a node started runs in its room, because asyncio hands
-the context of whoever schedules on to what is scheduled. A loop that knows rooms can stop one (a pause) without the others.
+A node's process id is in the context of everything that the node started, because asyncio hands the context of whoever schedules
+on to what is scheduled. A loop that reads it can stop one process (a pause) without the others. A host that starts its node again
+gets a new process id.
 """
 
 from __future__ import annotations
@@ -11,32 +12,32 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 OUTSIDE: Final = 0
-"""The room of everything that belongs to no node: network, workloads, checks."""
+"""The process id of everything that belongs to no node: network, workloads, checks."""
 
-ROOM: contextvars.ContextVar[int] = contextvars.ContextVar("kraftlite_room", default=OUTSIDE)
+PID: contextvars.ContextVar[int] = contextvars.ContextVar("kraftlite_pid", default=OUTSIDE)
 
 
-def context_of(room: int) -> contextvars.Context:
-    """A context whose callbacks and tasks run in `room`."""
+def context_of(pid: int) -> contextvars.Context:
+    """A context whose callbacks and tasks belong to the process `pid`."""
     context = contextvars.Context()
-    context.run(ROOM.set, room)
+    context.run(PID.set, pid)
     return context
 
 
-class RoomLoop(Protocol):
-    """What a loop with rooms offers beside asyncio. Times in integer microseconds of the loop's own time."""
+class ProcessLoop(Protocol):
+    """What an event loop offers beside asyncio when it can hold one process. Times in integer microseconds of the loop's time."""
 
     def now_us(self) -> int: ...
 
     def at_us(self, when_us: int, callback: Callable[[], object], context: contextvars.Context) -> Cancellable:
-        """Run `callback` in `context` at `when_us`, not before; later while its room is paused."""
+        """Run `callback` in `context` at `when_us`, not before; later while its process is paused."""
         ...
 
-    def pause(self, room: int) -> None:
-        """Nothing of the room runs until `resume`; what falls due meanwhile runs then, late and in order."""
+    def pause(self, pid: int) -> None:
+        """Nothing of the process runs until `resume`; what falls due meanwhile runs then, late and in order."""
         ...
 
-    def resume(self, room: int) -> None: ...
+    def resume(self, pid: int) -> None: ...
 
 
 class Cancellable(Protocol):

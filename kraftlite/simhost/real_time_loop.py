@@ -1,4 +1,4 @@
-"""An event loop on real time, with real sockets, that knows rooms: many nodes in one thread, each of which can be stopped alone.
+"""An event loop on real time, with real sockets: many nodes in one thread, each of whose processes can be paused alone.
 
 Its time stands still while it does not get to run. A test process is starved now and then (a busy machine, a long import, a
 collection of garbage); to nodes that share a loop it must look as if nothing had happened, not as if everybody had been silent.
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from kraftlite.faults.rooms import OUTSIDE, ROOM
+from kraftlite.simhost.process import OUTSIDE, PID
 
 MAX_TURN_S: Final = 0.01
 """By how much the loop's time may advance while one turn of callbacks runs, or beyond what a wait was meant to take."""
@@ -37,23 +37,23 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _Ready(deque[events.Handle]):
-    """asyncio's queue of what runs next, which every callback, timer and socket event passes; those of paused rooms wait."""
+    """asyncio's queue of what runs next, which every callback, timer and socket event passes; those of paused processes wait."""
 
     def __init__(self, held: dict[int, list[events.Handle]]) -> None:
         super().__init__()
         self._held = held
 
     def append(self, handle: events.Handle) -> None:
-        if self._held and (waiting := self._held.get(_room_of(handle))) is not None:
+        if self._held and (waiting := self._held.get(_pid_of(handle))) is not None:
             waiting.append(handle)
         else:
             super().append(handle)
 
 
-class HostLoop(asyncio.SelectorEventLoop):
-    """Implements `RoomLoop` beside asyncio. Its time starts at 0. All methods but `call_soon_threadsafe` run on its thread.
+class RealTimeLoop(asyncio.SelectorEventLoop):
+    """Implements `ProcessLoop` beside asyncio. Its time starts at 0. All methods but `call_soon_threadsafe` run on its thread.
 
-    A paused room is what SIGSTOP makes of a process: the kernel still accepts connections and bytes for it, its timers fall due,
+    A paused process is as SIGSTOP leaves it: the kernel still accepts connections and bytes for it, its timers fall due,
     and nothing runs; afterwards what was ready runs first, then its sockets, then its timers.
     """
 
@@ -86,29 +86,29 @@ class HostLoop(asyncio.SelectorEventLoop):
             return self.call_soon(callback, context=context)
         return self.call_at(when_us / 1e6, callback, context=context)
 
-    # --- rooms
+    # --- processes
 
-    def pause(self, room: int) -> None:
-        """Takes effect at once, for what is ready to run in this very turn too. The room's sockets are not polled meanwhile: they
+    def pause(self, pid: int) -> None:
+        """Takes effect at once, for what is ready to run in this very turn too. Its sockets are not polled meanwhile: they
         would be found readable for ever. Nothing else may close them before `resume`."""
-        if room in self._held:
+        if pid in self._held:
             return
         held, ready = [], self._ready
         for at in range(len(ready)):
-            if not ready[at].cancelled() and _room_of(ready[at]) == room:
+            if not ready[at].cancelled() and _pid_of(ready[at]) == pid:
                 held.append(ready[at])
                 ready[at] = self._nothing  # in place: the turn under way counts how many it has
-        self._held[room] = held
-        self._parked[room] = [
+        self._held[pid] = held
+        self._parked[pid] = [
             key
             for key in list(self._selector.get_map().values())
-            if any(handle is not None and _room_of(handle) == room for handle in key.data)
+            if any(handle is not None and _pid_of(handle) == pid for handle in key.data)
         ]
-        for key in self._parked[room]:
+        for key in self._parked[pid]:
             self._selector.unregister(key.fileobj)
 
-    def resume(self, room: int) -> None:
-        for handle in self._held.pop(room, ()):
+    def resume(self, pid: int) -> None:
+        for handle in self._held.pop(pid, ()):
             if handle.cancelled():
                 continue
             if isinstance(handle, events.TimerHandle):
@@ -116,11 +116,11 @@ class HostLoop(asyncio.SelectorEventLoop):
                 heapq.heappush(self._scheduled, handle)  # type: ignore[attr-defined]
             else:
                 self._ready.append(handle)
-        for key in self._parked.pop(room, ()):
+        for key in self._parked.pop(pid, ()):
             self._selector.register(key.fileobj, key.events, key.data)
 
 
-def _room_of(handle: events.Handle) -> int:
+def _pid_of(handle: events.Handle) -> int:
     context: contextvars.Context = handle._context  # type: ignore[attr-defined]
-    room: Any = context.get(ROOM, OUTSIDE)
-    return int(room)
+    pid: Any = context.get(PID, OUTSIDE)
+    return int(pid)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class RoomTasks:
-    """The `Tasks` port. Tasks run in the node's room, in the order of their making; `run_blocking` runs in line, after
+class SimHostTasks:
+    """The `Tasks` port. Tasks run in the node's process, in the order of their making; `run_blocking` runs in line, after
     `blocking_wait`: as long as a thread would need, the loop goes on.
 
     After `abandon` nothing is reported any more: the process that they stand for is dead.

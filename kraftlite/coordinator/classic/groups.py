@@ -18,11 +18,11 @@ from kraftlite.coordinator.api import (
     SyncRequest,
     SyncResult,
 )
+from kraftlite.coordinator.classic.group import Group, GroupState, Member
+from kraftlite.coordinator.classic.rebalance import DeadlineKey, Rebalances, Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.deadlines import Deadlines
 from kraftlite.coordinator.effects import Effects
-from kraftlite.coordinator.group import Group, GroupState, Member
-from kraftlite.coordinator.rebalance import DeadlineKey, Rebalances, Timer
 from kraftlite.coordinator.records import GroupValue, group_record
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.ports import Tracer

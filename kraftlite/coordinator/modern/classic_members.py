@@ -20,16 +20,16 @@ from kraftlite.coordinator.api import (
     SyncRequest,
     SyncResult,
 )
+from kraftlite.coordinator.classic.groups import client_error
+from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER, build_assignment
 from kraftlite.coordinator.effects import Effects
-from kraftlite.coordinator.groups import client_error
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Change
 from kraftlite.coordinator.modern.member import ClassicMetadata, Member, MemberState
 from kraftlite.coordinator.modern.migrate import by_name, can_downgrade, classic_subscription, parts_by_name
-from kraftlite.coordinator.rebalance import Timer
 from kraftlite.model.errors import ApiError, ErrorCode
 
 

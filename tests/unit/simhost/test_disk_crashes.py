@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from kraftlite.faults.disk import MemDisk, may_flip
+from kraftlite.simhost.disk import MemDisk, may_flip
 
 
 def written(disk: MemDisk, path: str = "/d/f", data: bytes = b"abcdef") -> None:

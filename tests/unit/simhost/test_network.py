@@ -1,4 +1,4 @@
-"""The network between rooms: loss, delay, cuts, resets, and who learns of them."""
+"""The network between processes: loss, delay, cuts, resets, and who learns of them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from kraftlite.faults.network import RoomNetwork, RoomTransport
-from kraftlite.faults.rooms import OUTSIDE, ROOM, context_of
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.introspection import NodeStatusRequest, NodeStatusResponse
 from kraftlite.model.messages.methods import NODE_STATUS
 from kraftlite.runtime.ports import TransportError
 from kraftlite.sim.loop import VirtualLoop
+from kraftlite.simhost.network import SimHostTransport, SimNetwork
+from kraftlite.simhost.process import OUTSIDE, PID, context_of
 
 ONE, TWO = NodeId(1), NodeId(2)
 PEER = Endpoint("n2", 9093)
 
 
-def scenario(body: Callable[[VirtualLoop, RoomNetwork, RoomTransport, RoomTransport], Awaitable[None]]) -> None:
+def scenario(body: Callable[[VirtualLoop, SimNetwork, SimHostTransport, SimHostTransport], Awaitable[None]]) -> None:
     loop = VirtualLoop(7)
-    network = RoomNetwork(loop, random.Random(7), context_of(OUTSIDE))
+    network = SimNetwork(loop, random.Random(7), context_of(OUTSIDE))
     one, two = network.transport(ONE, context_of(1)), network.transport(TWO, context_of(2))
     loop.run_until_complete(body(loop, network, one, two))
     loop.close()
@@ -54,11 +54,11 @@ class Echo:
         self.takes_s = takes_s
         self.served = 0
         self.cancelled = 0
-        self.rooms: set[int] = set()
+        self.pids: set[int] = set()
 
     async def __call__(self, request: Any) -> Any:
         self.served += 1
-        self.rooms.add(ROOM.get())
+        self.pids.add(PID.get())
         try:
             await asyncio.sleep(self.takes_s)
         except asyncio.CancelledError:
@@ -67,19 +67,19 @@ class Echo:
         return answer()
 
 
-def test_a_call_takes_two_delays_and_runs_in_the_rooms_of_both() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+def test_a_call_takes_two_delays_and_runs_in_the_processes_of_both() -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         echo = Echo()
         await two.serve(PEER, {NODE_STATUS: echo})
         await one.call(PEER, NODE_STATUS, NodeStatusRequest(), 1000)
         assert 100 <= loop.now_us() <= 1_000
-        assert echo.rooms == {2}
+        assert echo.pids == {2}
 
     scenario(body)
 
 
 def test_a_cut_is_silence_until_the_timeout_and_one_way_is_one_way() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         echo = Echo()
         await two.serve(PEER, {NODE_STATUS: echo})
         network.cut(TWO, ONE, one_way=True)
@@ -94,7 +94,7 @@ def test_a_cut_is_silence_until_the_timeout_and_one_way_is_one_way() -> None:
 
 
 def test_a_refused_link_fails_at_once_and_so_does_a_port_nobody_serves() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         with pytest.raises(TransportError, match="refused"):
             await one.call(PEER, NODE_STATUS, NodeStatusRequest(), 1000)
         await two.serve(PEER, {NODE_STATUS: Echo()})
@@ -107,7 +107,7 @@ def test_a_refused_link_fails_at_once_and_so_does_a_port_nobody_serves() -> None
 
 
 def test_a_reset_is_seen_by_both_ends() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         echo = Echo(takes_s=10)
         await two.serve(PEER, {NODE_STATUS: echo})
         calling = asyncio.ensure_future(one.call(PEER, NODE_STATUS, NodeStatusRequest(), 5000))
@@ -122,7 +122,7 @@ def test_a_reset_is_seen_by_both_ends() -> None:
 
 
 def test_a_callers_timeout_cancels_the_handler() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         echo = Echo(takes_s=10)
         await two.serve(PEER, {NODE_STATUS: echo})
         with pytest.raises(TransportError, match="timed out"):
@@ -134,7 +134,7 @@ def test_a_callers_timeout_cancels_the_handler() -> None:
 
 
 def test_a_dead_node_resets_its_callers_and_its_port_is_free() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         await two.serve(PEER, {NODE_STATUS: Echo(takes_s=10)})
         calling = asyncio.ensure_future(one.call(PEER, NODE_STATUS, NodeStatusRequest(), 5000))
         await asyncio.sleep(0.1)
@@ -149,7 +149,7 @@ def test_a_dead_node_resets_its_callers_and_its_port_is_free() -> None:
 
 
 def test_loss_and_duplicates_come_as_often_as_asked() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         echo = Echo()
         await two.serve(PEER, {NODE_STATUS: echo})
         network.link(ONE, TWO).loss = 300_000
@@ -170,7 +170,7 @@ def test_loss_and_duplicates_come_as_often_as_asked() -> None:
 
 
 def test_a_refusal_arrives_as_the_same_refusal() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         async def refuse(request: Any) -> Any:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "not me")
 
@@ -182,7 +182,7 @@ def test_a_refusal_arrives_as_the_same_refusal() -> None:
 
 
 def test_a_paused_node_answers_late() -> None:
-    async def body(loop: VirtualLoop, network: RoomNetwork, one: RoomTransport, two: RoomTransport) -> None:
+    async def body(loop: VirtualLoop, network: SimNetwork, one: SimHostTransport, two: SimHostTransport) -> None:
         await two.serve(PEER, {NODE_STATUS: Echo()})
         loop.pause(2)
         calling = asyncio.ensure_future(one.call(PEER, NODE_STATUS, NodeStatusRequest(), 5000))

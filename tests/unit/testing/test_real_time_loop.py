@@ -1,4 +1,4 @@
-"""The loop of an embedded cluster: rooms that stand still, and time that does not run away."""
+"""The loop of an embedded cluster: processes that stand still, and time that does not run away."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from kraftlite.faults.host_loop import MAX_TURN_S, HostLoop
-from kraftlite.faults.rooms import OUTSIDE, context_of
+from kraftlite.simhost.process import OUTSIDE, context_of
+from kraftlite.simhost.real_time_loop import MAX_TURN_S, RealTimeLoop
 
 
 @pytest.fixture
-def loop() -> Iterator[HostLoop]:
-    loop = HostLoop()
+def loop() -> Iterator[RealTimeLoop]:
+    loop = RealTimeLoop()
     yield loop
     loop.close()
 
 
-def run(loop: HostLoop, main: Callable[[], Any]) -> None:
+def run(loop: RealTimeLoop, main: Callable[[], Any]) -> None:
     loop.run_until_complete(asyncio.wait_for(main(), 10))
 
 
@@ -32,7 +32,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_paused_room_stands_still_and_catches_up_in_order(loop: HostLoop) -> None:
+def test_a_paused_process_stands_still_and_catches_up_in_order(loop: RealTimeLoop) -> None:
     seen: list[str] = []
     one, two = context_of(1), context_of(2)
 
@@ -54,13 +54,13 @@ def test_a_paused_room_stands_still_and_catches_up_in_order(loop: HostLoop) -> N
     assert seen == ["2", "1 ready before the pause", "1 ready during the pause", "1 timer a", "1 timer b"]
 
 
-def test_a_room_that_pauses_itself_runs_no_further_callback_of_the_same_turn(loop: HostLoop) -> None:
+def test_a_process_that_pauses_itself_runs_no_further_callback_of_the_same_turn(loop: RealTimeLoop) -> None:
     seen: list[str] = []
-    room = context_of(1)
+    context = context_of(1)
 
     async def main() -> None:
-        loop.call_soon(lambda: (seen.append("pauses"), loop.pause(1)), context=room)
-        loop.call_soon(seen.append, "too late", context=room)
+        loop.call_soon(lambda: (seen.append("pauses"), loop.pause(1)), context=context)
+        loop.call_soon(seen.append, "too late", context=context)
         await turns()
         assert seen == ["pauses"]
         loop.pause(1)  # twice is as once
@@ -72,16 +72,16 @@ def test_a_room_that_pauses_itself_runs_no_further_callback_of_the_same_turn(loo
     assert seen == ["pauses", "too late"]
 
 
-def test_tasks_of_a_paused_room_wait_and_those_of_others_do_not(loop: HostLoop) -> None:
+def test_tasks_of_a_paused_process_wait_and_those_of_others_do_not(loop: RealTimeLoop) -> None:
     steps = {1: 0, 2: 0}
 
-    async def count(room: int) -> None:
-        while steps[room] < 1000:
-            steps[room] += 1
+    async def count(pid: int) -> None:
+        while steps[pid] < 1000:
+            steps[pid] += 1
             await asyncio.sleep(0)
 
     async def main() -> None:
-        tasks = [loop.create_task(count(room), context=context_of(room)) for room in steps]
+        tasks = [loop.create_task(count(pid), context=context_of(pid)) for pid in steps]
         await turns()
         loop.pause(1)
         before = dict(steps)
@@ -94,19 +94,19 @@ def test_tasks_of_a_paused_room_wait_and_those_of_others_do_not(loop: HostLoop) 
     assert steps == {1: 1000, 2: 1000}
 
 
-def test_sockets_of_a_paused_room_are_read_after_it_and_do_not_keep_the_loop_busy(loop: HostLoop) -> None:
+def test_sockets_of_a_paused_process_are_read_after_it_and_do_not_keep_the_loop_busy(loop: RealTimeLoop) -> None:
     ours, theirs = socket.socketpair()
     seen: list[bytes] = []
     with ours, theirs:
         ours.setblocking(False)
 
         async def main() -> None:
-            room = context_of(1)
-            room.run(loop.add_reader, ours, lambda: seen.append(ours.recv(10)))
+            context = context_of(1)
+            context.run(loop.add_reader, ours, lambda: seen.append(ours.recv(10)))
             loop.pause(1)
             theirs.sendall(b"ping")
-            loop.call_soon(seen.append, b"held", context=room)
-            loop.call_later(0.001, seen.append, b"timer", context=room)
+            loop.call_soon(seen.append, b"held", context=context)
+            loop.call_later(0.001, seen.append, b"timer", context=context)
             busy_from = time.thread_time()
             await asyncio.sleep(0.2)
             assert time.thread_time() - busy_from < 0.1, "the loop polled a socket that nobody reads"
@@ -119,7 +119,7 @@ def test_sockets_of_a_paused_room_are_read_after_it_and_do_not_keep_the_loop_bus
         run(loop, main)
 
 
-def test_time_stands_still_while_the_loop_does_not_run(loop: HostLoop) -> None:
+def test_time_stands_still_while_the_loop_does_not_run(loop: RealTimeLoop) -> None:
     """Starvation must not look like silence: of a second in one turn, the nodes' clocks see a hundredth."""
 
     async def main() -> None:
@@ -132,7 +132,7 @@ def test_time_stands_still_while_the_loop_does_not_run(loop: HostLoop) -> None:
     run(loop, main)
 
 
-def test_time_runs_as_elsewhere_while_the_loop_waits(loop: HostLoop) -> None:
+def test_time_runs_as_elsewhere_while_the_loop_waits(loop: RealTimeLoop) -> None:
     async def main() -> None:
         before, real = loop.time(), time.monotonic()
         await asyncio.sleep(0.05)
@@ -141,7 +141,7 @@ def test_time_runs_as_elsewhere_while_the_loop_waits(loop: HostLoop) -> None:
     run(loop, main)
 
 
-def test_a_timer_never_finds_that_it_came_too_early(loop: HostLoop) -> None:
+def test_a_timer_never_finds_that_it_came_too_early(loop: RealTimeLoop) -> None:
     early: list[int] = []
 
     async def main() -> None:
@@ -166,7 +166,7 @@ def test_a_timer_never_finds_that_it_came_too_early(loop: HostLoop) -> None:
     assert early == []
 
 
-def test_what_is_due_now_keeps_its_order_and_can_be_cancelled(loop: HostLoop) -> None:
+def test_what_is_due_now_keeps_its_order_and_can_be_cancelled(loop: RealTimeLoop) -> None:
     seen: list[int] = []
 
     async def main() -> None:
@@ -178,7 +178,7 @@ def test_what_is_due_now_keeps_its_order_and_can_be_cancelled(loop: HostLoop) ->
     assert seen == [it for it in range(20) if it != 7]
 
 
-def test_other_threads_reach_the_loop_while_a_room_is_paused(loop: HostLoop) -> None:
+def test_other_threads_reach_the_loop_while_a_process_is_paused(loop: RealTimeLoop) -> None:
     called = asyncio.Event()
 
     async def main() -> None:
