@@ -1,1 +1,4 @@
-"""Whether all replicas of a cluster hold what they must: checks of segment files, of replicas against each other, and of a history against the log."""
+"""The audit: what segment files, replicas beside each other and a history of acknowledged records say about what a cluster holds.
+
+It needs no Spark and no broker. `partition` runs all checks of one partition, `findings` names what they find.
+"""

@@ -18,15 +18,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from kraftlite.audit.findings import MAX_FINDINGS_PER_REPLICA, Finding
+from kraftlite.audit.index import index_problems
+from kraftlite.audit.order import OffsetOrder, epoch_regressions, next_offsets
+from kraftlite.audit.scan import SegmentScan, read_again
+from kraftlite.columns.scan import HEADERS
 from kraftlite.log.checkpoints import HW_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kraftlite.model.ids import uuid_to_str
-from kraftlite.spark.audit_findings import MAX_FINDINGS_PER_REPLICA, Finding
-from kraftlite.spark.audit_index import index_problems
-from kraftlite.spark.audit_order import OffsetOrder, epoch_regressions, next_offsets
-from kraftlite.spark.audit_scan import SegmentScan, read_again
-from kraftlite.spark.scan import HEADERS
-from kraftlite.spark.segment_files import Headers
-from kraftlite.spark.segments import LogDir, Replica
+from kraftlite.segments.directories import LogDir, Replica
+from kraftlite.segments.files import Headers
 
 STRUCTURAL: Final = frozenset(
     ("bad_crc", "bad_header", "misnumbered_batch", "duplicate_batch", "swapped_batches", "offset_gap", "offset_regression")

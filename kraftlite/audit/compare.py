@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kraftlite.audit.checks import STRUCTURAL, ReplicaScan
 from kraftlite.log.batch import Record, iter_records
 from kraftlite.model.errors import ApiError
 from kraftlite.model.limits import MIB
-from kraftlite.spark.audit_checks import STRUCTURAL, ReplicaScan
-from kraftlite.spark.segment_files import Headers
+from kraftlite.segments.files import Headers
 
 COMPARE_BYTES: Final = 1 * MIB
 _EPOCH_AT: Final = 12

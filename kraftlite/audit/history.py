@@ -16,14 +16,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from kraftlite.audit.checks import ReplicaScan
+from kraftlite.audit.findings import MAX_FINDINGS_PER_REPLICA
+from kraftlite.audit.scan import read_again
+from kraftlite.local.history import Sent, proofs_of
 from kraftlite.log.batch import CONTROL_BIT, iter_records
 from kraftlite.model.errors import ApiError
 from kraftlite.model.limits import MIB
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.spark.audit_checks import ReplicaScan
-from kraftlite.spark.audit_findings import MAX_FINDINGS_PER_REPLICA
-from kraftlite.spark.audit_scan import read_again
-from kraftlite.spark.history import Sent, proofs_of
 
 PARSE_BYTES: Final = 4 * MIB
 _NAMES: Final = {"kv": "checksum of key and value", "v": "CRC-32 of the value"}
@@ -98,7 +98,7 @@ def _add_conflicts(found: ReplicaScan, acked: Sequence[Sent]) -> None:
 
 def _records(found: ReplicaScan) -> Iterator[tuple[list[int], list[bytes | None], list[bytes | None]]]:
     """Offsets, keys and values of all records in intact data batches; adds `bad_records` and `swapped_records` on the way."""
-    from kraftlite.spark.records import parse_records
+    from kraftlite.columns.records import parse_records
 
     tp = TopicPartition(found.replica.topic, found.replica.partition)
     for scan in found.scans:

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kraftlite.spark.audit_order import next_offsets
-from kraftlite.spark.audit_scan import SegmentScan
+from kraftlite.audit.order import next_offsets
+from kraftlite.audit.scan import SegmentScan
 
 _OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY: Final = np.dtype([("time", ">i8"), ("offset", ">i4")])

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kraftlite.spark.segment_files import Headers
+from kraftlite.segments.files import Headers
 
 I64 = npt.NDArray[np.int64]
 MAX_ANOMALIES: Final = 50

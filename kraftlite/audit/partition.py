@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kraftlite.spark.audit_checks import ReplicaScan, check_claims, check_replica, check_topic_ids
-from kraftlite.spark.audit_compare import compare_partition, reference_of
-from kraftlite.spark.audit_findings import VIOLATION, Finding, PartitionResult, ReplicaSummary
-from kraftlite.spark.audit_history import HistoryCounts, check_history
-from kraftlite.spark.audit_scan import SegmentScan, scan_segment
-from kraftlite.spark.history import Sent
-from kraftlite.spark.segments import METADATA_TOPIC, Replica, list_again
+from kraftlite.audit.checks import ReplicaScan, check_claims, check_replica, check_topic_ids
+from kraftlite.audit.compare import compare_partition, reference_of
+from kraftlite.audit.findings import VIOLATION, Finding, PartitionResult, ReplicaSummary
+from kraftlite.audit.history import HistoryCounts, check_history
+from kraftlite.audit.scan import SegmentScan, scan_segment
+from kraftlite.local.history import Sent
+from kraftlite.segments.directories import METADATA_TOPIC, Replica, list_again
 
 ATTEMPTS: Final = 3
 _SAME_BATCH: Final = ("base_offset", "epoch", "size", "last_offset_delta", "max_timestamp")

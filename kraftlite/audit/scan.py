@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kraftlite.spark.scan import HEADERS
-from kraftlite.spark.segment_files import CHUNK_BYTES, Buffer, Headers, Hole, Stretch, open_log, pread, walk
-from kraftlite.spark.segments import SegmentFiles
+from kraftlite.columns.scan import HEADERS
+from kraftlite.segments.directories import SegmentFiles
+from kraftlite.segments.files import CHUNK_BYTES, Buffer, Headers, Hole, Stretch, open_log, pread, walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

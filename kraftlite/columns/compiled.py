@@ -1,6 +1,6 @@
 """Where records start, in machine code: the extra `fast` brings the compiler. The first use in a process takes about a second.
 
-Source: `kraftlite.spark.decoding`, which does the same without it.
+Source: `kraftlite.columns.decoding`, which does the same without it.
 """
 
 from __future__ import annotations

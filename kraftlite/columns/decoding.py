@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kraftlite.columns import varints
+from kraftlite.columns.varints import I64, U8, Malformed
 from kraftlite.log.batch import TIMESTAMP_TYPE_BIT, read_varint
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_INT32, MAX_INT64
-from kraftlite.spark import varints
-from kraftlite.spark.varints import I64, U8, Malformed
 
 ARROW_TYPES: Final[dict[str, Any]] = {
     "key": pa.binary(),
@@ -68,7 +68,7 @@ class CorruptBatch(Exception):
 class Run(NamedTuple):
     """Batches to decode together: their records, not compressed, start at `bases` of `data` and take `sizes` bytes.
 
-    `headers`: those of the batches (`kraftlite.spark.scan.HEADERS`); each has a record at least.
+    `headers`: those of the batches (`kraftlite.columns.scan.HEADERS`); each has a record at least.
     """
 
     data: bytes | memoryview
@@ -131,7 +131,7 @@ def starts_finder(parser: str) -> Finder:
     if parser == "numpy" or (parser == "auto" and find_spec("numba") is None):
         return _starts
     try:
-        from kraftlite.spark.compiled import starts
+        from kraftlite.columns.compiled import starts
     except ImportError as error:
         raise ValueError(f"parser 'numba' needs kraftlite[fast]: {error}") from error
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
+from kraftlite.columns import varints
+from kraftlite.columns.varints import I64, U64
 from kraftlite.log import codecs
 from kraftlite.log.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_BIT
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MIB
-from kraftlite.spark import varints
-from kraftlite.spark.varints import I64, U64
 
 JOINED_BYTES: Final = 4 * MIB
 """About so many bytes of batches are made at once."""

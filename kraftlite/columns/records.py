@@ -1,6 +1,6 @@
 """Record batches to Arrow: the columns that Spark's own Kafka source has, without one Python object per record.
 
-Batches are decoded many at once, as far as rows and bytes allow (`kraftlite.spark.decoding`), whatever their size.
+Batches are decoded many at once, as far as rows and bytes allow (`kraftlite.columns.decoding`), whatever their size.
 
 Source: LG-01, LG-02, KIP-98 (aborted transactions); Spark's KafkaRecordToRowConverter (columns, types, null headers).
 """
@@ -14,13 +14,13 @@ from typing import Any, Final, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kraftlite.columns.decoding import ARROW_TYPES, CorruptBatch, Run, decode, starts_finder
+from kraftlite.columns.scan import BAD_LENGTH, BAD_MAGIC, Scan, next_offsets, scan_batches
 from kraftlite.log import codecs
 from kraftlite.log.batch import CODEC_MASK, CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT, iter_records
 from kraftlite.log.control import ControlType, control_type
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_INT64, MIB
-from kraftlite.spark.decoding import ARROW_TYPES, CorruptBatch, Run, decode, starts_finder
-from kraftlite.spark.scan import BAD_LENGTH, BAD_MAGIC, Scan, next_offsets, scan_batches
 
 COLUMNS: Final = tuple(ARROW_TYPES)
 

@@ -1,1 +1,1 @@
-"""How long failures lasted: what a run recorded (metadata log, traces, histories), and what follows from it."""
+"""How long failures lasted: `inputs` reads what a run recorded, `analysis` times it, `page` shows it. It needs no Spark."""

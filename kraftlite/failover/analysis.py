@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kraftlite.spark.failover_inputs import Move, NodeChange, RunData
-from kraftlite.spark.history import FAILURES
+from kraftlite.failover.inputs import Move, NodeChange, RunData
+from kraftlite.local.history import FAILURES
 
 FLAP_MS: Final = 300_000
 """A member that leaves an ISR and is back within this time has flapped."""

@@ -17,6 +17,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from kraftlite.local.history import Injected, Sent, read_history
 from kraftlite.local.state import STATE_NAME, LocalError, load
 from kraftlite.local.story import Entry, read_metadata_log
 from kraftlite.log.batch import iter_batches, iter_records
@@ -32,8 +33,7 @@ from kraftlite.metadata.records import (
 )
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ApiError
-from kraftlite.spark.history import Injected, Sent, read_history
-from kraftlite.spark.segments import METADATA_TOPIC, AuditInputError
+from kraftlite.segments.directories import METADATA_TOPIC, AuditInputError
 
 I64 = npt.NDArray[np.int64]
 TRACE_NAME: Final = "trace.jsonl"

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from kraftlite.spark.failover_analysis import Failure, RunReport, Span
+from kraftlite.failover.analysis import Failure, RunReport, Span
 
 MAX_RUNS: Final = 12
 MAX_LANES: Final = 40

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kraftlite.columns.scan import TORN, next_offsets, scan_batches
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader, check_crc, parse_header
 from kraftlite.model.limits import MAX_INT64, MIB
-from kraftlite.spark.scan import TORN, next_offsets, scan_batches
-from kraftlite.spark.segments import SegmentFiles
+from kraftlite.segments.directories import SegmentFiles
 
 CHUNK_BYTES: Final = 4 * MIB
 """Larger ones are slower: they do not stay in the processor's cache between reading, CRC and parsing."""

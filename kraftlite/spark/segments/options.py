@@ -88,7 +88,7 @@ def _dirs(path: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
             "directory of `kraftlite up`"
         )
     from kraftlite.local.state import STATE_NAME
-    from kraftlite.spark.segments import AuditInputError, local_data_dirs, parse_data_dirs
+    from kraftlite.segments.directories import AuditInputError, local_data_dirs, parse_data_dirs
 
     one = Path(path.strip()).expanduser().absolute()
     try:

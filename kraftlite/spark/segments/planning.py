@@ -17,14 +17,11 @@ from uuid import UUID
 
 import numpy as np
 
+from kraftlite.columns.scan import next_offsets
 from kraftlite.log.batch import CONTROL_BIT, iter_records, parse_header, record_timestamp
 from kraftlite.log.checkpoints import HW_CHECKPOINT
 from kraftlite.model.limits import MAX_INT64, MIB
-from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Range
-from kraftlite.spark.scan import next_offsets
-from kraftlite.spark.segment_files import Buffer, Stretch, boundaries, last_boundary, newest_ms, open_log, walk
-from kraftlite.spark.segment_options import Files
-from kraftlite.spark.segments import (
+from kraftlite.segments.directories import (
     COMPACTED_ALWAYS,
     METADATA_TOPIC,
     Replica,
@@ -32,6 +29,9 @@ from kraftlite.spark.segments import (
     discover,
     list_again,
 )
+from kraftlite.segments.files import Buffer, Stretch, boundaries, last_boundary, newest_ms, open_log, walk
+from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Range
+from kraftlite.spark.segments.options import Files
 
 TASK_BYTES: Final = 64 * MIB
 """Segments of a partition are read by one task up to this size, and larger ones cut: a task costs some ten milliseconds."""

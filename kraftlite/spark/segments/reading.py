@@ -17,14 +17,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kraftlite.columns.records import parse_records
+from kraftlite.columns.scan import Scan, next_offsets
 from kraftlite.log.batch import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from kraftlite.log.codecs import CODEC_NAMES
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_INT64
-from kraftlite.spark.offsets import Range, log, report_loss
-from kraftlite.spark.records import parse_records
-from kraftlite.spark.scan import Scan, next_offsets
-from kraftlite.spark.segment_files import (
+from kraftlite.segments.directories import Replica, SegmentFiles, list_again
+from kraftlite.segments.files import (
     Buffer,
     Headers,
     Hole,
@@ -34,8 +34,8 @@ from kraftlite.spark.segment_files import (
     position_of,
     walk,
 )
-from kraftlite.spark.segment_planning import ATTEMPTS, Piece
-from kraftlite.spark.segments import Replica, SegmentFiles, list_again
+from kraftlite.spark.offsets import Range, log, report_loss
+from kraftlite.spark.segments.planning import ATTEMPTS, Piece
 
 BROKER: Final = "broker"
 BATCH_TYPES: Final[dict[str, Any]] = {

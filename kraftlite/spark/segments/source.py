@@ -1,6 +1,6 @@
 """`scan=segments`: the readers of `format("kraftlite")` that need no broker, for batch queries. The options: docs/SPARK.md.
 
-Source: docs/ARCHITECTURE.md, "On disk"; `kraftlite.spark.segment_planning` says what is read.
+Source: docs/ARCHITECTURE.md, "On disk"; `kraftlite.spark.segments.planning` says what is read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from pyspark.sql.types import (
 )
 
 from kraftlite.spark.offsets import Range
-from kraftlite.spark.options import SourceOptions
-from kraftlite.spark.planning import Planner
-from kraftlite.spark.segment_planning import FileCluster, pieces_of
-from kraftlite.spark.segment_reading import (
+from kraftlite.spark.segments.planning import FileCluster, pieces_of
+from kraftlite.spark.segments.reading import (
     BATCH_TYPES,
     BROKER,
     BatchesTask,
@@ -32,7 +30,7 @@ from kraftlite.spark.segment_reading import (
     read_batches,
     read_segments,
 )
-from kraftlite.spark.source import (
+from kraftlite.spark.source.datasource import (
     COLUMNS,
     HEADERS,
     BatchReader,
@@ -43,6 +41,8 @@ from kraftlite.spark.source import (
     pause_ms,
     schema_of,
 )
+from kraftlite.spark.source.options import SourceOptions
+from kraftlite.spark.source.planning import Planner
 from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kraftlite.spark.client import client_for
-from kraftlite.spark.producing import KraftliteWriter, SinkSettings, Written, check_columns
 from kraftlite.spark.settings import ClientSettings
+from kraftlite.spark.sink.producing import KraftliteWriter, SinkSettings, Written, check_columns
 from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kraftlite.spark.varints import I64
+from kraftlite.columns.varints import I64
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995

@@ -26,16 +26,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraftlite.columns.encode import EncodedBatch, encode_records
 from kraftlite.log import codecs
 from kraftlite.log.batch import MAX_SEQUENCE, NO_SEQUENCE
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MIB
 from kraftlite.spark.client import KafkaClient
-from kraftlite.spark.encode import EncodedBatch, encode_records
 from kraftlite.spark.offsets import TP
-from kraftlite.spark.partitioner import murmur2_partition
 from kraftlite.spark.protocol import error_code
 from kraftlite.spark.settings import ClientSettings
+from kraftlite.spark.sink.partitioner import murmur2_partition
 
 GATHERED_BYTES: Final = 8 * MIB
 """Rows, in memory, that are encoded and sent together; as much is on its way meanwhile."""

@@ -34,20 +34,20 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kraftlite.spark import options as opts
 from kraftlite.spark.client import client_for
 from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, log, split, to_tree, together
-from kraftlite.spark.options import SourceOptions
-from kraftlite.spark.planning import Cluster, Planner
-from kraftlite.spark.progress import Progress, Publisher, publish
-from kraftlite.spark.pushdown import claim, narrow, understood
-from kraftlite.spark.reading import Task, read_range
+from kraftlite.spark.source import options as opts
+from kraftlite.spark.source.options import SourceOptions
+from kraftlite.spark.source.planning import Cluster, Planner
+from kraftlite.spark.source.progress import Progress, Publisher, publish
+from kraftlite.spark.source.pushdown import claim, narrow, understood
+from kraftlite.spark.source.reading import Task, read_range
 from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kraftlite.spark.segment_reading import SegmentTask
+    from kraftlite.spark.segments.reading import SegmentTask
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 COLUMNS: Final = (
@@ -82,7 +82,7 @@ class KraftliteDataSource(DataSource):
                 raise
             found = opts.parse(given, streaming=True) if _only_streaming(given) else opts.parse(given, streaming=False)
         if found.files is not None:
-            from kraftlite.spark.segment_source import files_schema
+            from kraftlite.spark.segments.source import files_schema
 
             return files_schema(found)
         return schema_of(found.include_headers)
@@ -90,7 +90,7 @@ class KraftliteDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         found = opts.parse(dict(self.options), streaming=False)
         if found.files is not None:
-            from kraftlite.spark.segment_source import files_reader
+            from kraftlite.spark.segments.source import files_reader
 
             return files_reader(found, schema)
         columns = columns_of(schema, found.include_headers)
@@ -101,7 +101,7 @@ class KraftliteDataSource(DataSource):
         return StreamReader(found, columns_of(schema, found.include_headers))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from kraftlite.spark.sink import sink_writer
+        from kraftlite.spark.sink.datasink import sink_writer
 
         if overwrite:
             raise ValueError('mode "overwrite" is not supported: records of a topic cannot be replaced; use "append"')
@@ -109,7 +109,7 @@ class KraftliteDataSource(DataSource):
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from kraftlite.spark.sink import sink_writer
+        from kraftlite.spark.sink.datasink import sink_writer
 
         writer: DataSourceStreamWriter = sink_writer(dict(self.options), schema, streaming=True)
         return writer

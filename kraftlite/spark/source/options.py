@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.spark import segment_options
 from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Offsets, from_json
-from kraftlite.spark.segment_options import Files
+from kraftlite.spark.segments import options as segment_options
+from kraftlite.spark.segments.options import Files
 from kraftlite.spark.settings import ClientSettings
 
 STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")

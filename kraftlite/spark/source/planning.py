@@ -13,7 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Offsets, Range, limit, report_loss, split
-from kraftlite.spark.options import At, SourceOptions
+from kraftlite.spark.source.options import At, SourceOptions
 
 
 class Found(Protocol):

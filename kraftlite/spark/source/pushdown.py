@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraftlite.spark.offsets import TP, Range
-from kraftlite.spark.planning import Cluster
+from kraftlite.spark.source.planning import Cluster
 
 CLAIMS_S: Final = 7 * 86_400
 """No query runs longer."""

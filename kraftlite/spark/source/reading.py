@@ -40,7 +40,7 @@ def read_range(task: Task) -> Iterator[pa.RecordBatch]:
 
     Raises DataLoss, ApiError(CORRUPT_MESSAGE), and the client's errors once its patience is over.
     """
-    from kraftlite.spark.records import parse_records  # with numpy and Arrow: not in the processes that only plan
+    from kraftlite.columns.records import parse_records  # with numpy and Arrow: not in the processes that only plan
 
     client = client_for(task.settings)
     tp, end = task.range.tp, task.range.end

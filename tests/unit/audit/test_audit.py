@@ -17,16 +17,17 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("numpy")
 
+from kraftlite.audit import findings as audit_findings
+from kraftlite.audit.findings import Finding
+from kraftlite.audit.partition import check_partition
+from kraftlite.audit.scan import scan_segment
 from kraftlite.cli.pipeline_audit import audit_command
 from kraftlite.local.chaos import Times
+from kraftlite.local.history import HistoryError, Injected, checksum, read_history
 from kraftlite.local.stream import Ledger
 from kraftlite.log import checkpoints
 from kraftlite.log.batch import HEADER_BYTES, Record, build_batch, iter_headers, iter_records, parse_header, retained_batch
-from kraftlite.spark import audit_findings, segments
-from kraftlite.spark.audit_findings import Finding
-from kraftlite.spark.audit_partition import check_partition
-from kraftlite.spark.audit_scan import scan_segment
-from kraftlite.spark.history import HistoryError, Injected, checksum, read_history
+from kraftlite.segments import directories
 from kraftlite.spark.jobs.audit import AuditInputError, AuditReport, audit, bundles_of
 from tests.harness.audit_cluster import END, START_MS, Broker, acked, flip, make_cluster, record_batch, with_crc
 
@@ -206,7 +207,7 @@ def test_any_flipped_bit_of_a_log_or_an_index_is_found_where_it_is(cluster: Clus
 
 def test_segments_that_a_running_broker_replaces_meanwhile_are_read_again(cluster: Cluster) -> None:
     """As compaction does: the first takes in the second, which goes, after both were listed and before they were read."""
-    (listed,) = [log_dir.replicas[0] for log_dir in segments.discover({"b1": [cluster["b1"].path]}, compacted=["orders"])]
+    (listed,) = [log_dir.replicas[0] for log_dir in directories.discover({"b1": [cluster["b1"].path]}, compacted=["orders"])]
     first, gone = cluster["b1"].segments[:2]
     first.write_bytes(first.read_bytes() + gone.read_bytes())
     for path in cluster["b1"].directory.glob(f"{40:020d}*"):
@@ -222,7 +223,7 @@ def test_segments_that_a_running_broker_replaces_meanwhile_are_read_again(cluste
 
 
 def test_a_segment_that_is_replaced_between_scan_and_comparison_is_read_again(cluster: Cluster) -> None:
-    listed = [replica for name, broker in cluster.items() for replica in segments.discover({name: [broker.path]})[0].replicas]
+    listed = [replica for name, broker in cluster.items() for replica in directories.discover({name: [broker.path]})[0].replicas]
     scans = [scan_segment(segment) for replica in listed for segment in replica.segments]
     for path in cluster["b1"].segments:  # other files, and other bytes where the old ones had batches
         other = path.with_suffix(".swap")
@@ -603,8 +604,8 @@ def test_topics_and_brokers_are_never_confused(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path / "orders-7" / "broker-0-1")
     report = run(cluster)
     assert [(p.topic, p.partition, len(p.replicas)) for p in report.partitions] == [("orders", 0, 3)]
-    assert segments.split_name("broker-0-12") == ("broker-0", 12)
-    assert segments.split_name("orders-x") is None and segments.split_name("-1") is None
+    assert directories.split_name("broker-0-12") == ("broker-0", 12)
+    assert directories.split_name("orders-x") is None and directories.split_name("-1") is None
 
 
 # What producers were told.
@@ -742,7 +743,7 @@ def test_a_line_that_is_none_is_refused_with_its_number(tmp_path: Path, line: st
 
 def test_every_class_is_in_the_table(cluster: Cluster) -> None:
     package = Path(audit_findings.__file__).parent
-    code = "".join(path.read_text() for path in [*package.glob("audit_*.py"), *package.glob("jobs/audit.py")])
+    code = "".join(path.read_text() for path in [*package.glob("*.py"), package.parent / "spark/jobs/audit.py"])
     assert len(set(audit_findings.KINDS)) == len(audit_findings.KINDS) >= 29
     unused = [kind for kind in audit_findings.KINDS if f'"{kind}"' not in code]
     assert unused == []
@@ -771,15 +772,15 @@ def test_what_cannot_be_audited_is_said(tmp_path: Path, cluster: Cluster) -> Non
 
 
 def test_data_dirs_are_parsed() -> None:
-    found = segments.parse_data_dirs(["b4=/x/4, b5=/x/5", "b4=/y/4"])
+    found = directories.parse_data_dirs(["b4=/x/4, b5=/x/5", "b4=/y/4"])
     assert found == {"b4": [Path("/x/4"), Path("/y/4")], "b5": [Path("/x/5")]}
     for wrong in ("b4", "=x", "b4=", ""):
         with pytest.raises(ValueError, match="allowed is NAME=DIR"):
-            segments.parse_data_dirs([wrong])
+            directories.parse_data_dirs([wrong])
 
 
 def test_segments_are_bundled_for_tasks(cluster: Cluster) -> None:
-    found = segments.discover({name: [broker.path] for name, broker in cluster.items()})
+    found = directories.discover({name: [broker.path] for name, broker in cluster.items()})
     listed = [segment for log_dir in found for replica in log_dir.replicas for segment in replica.segments]
     bundles = bundles_of(listed)
     assert sorted(s.log_path for bundle in bundles for s in bundle) == sorted(s.log_path for s in listed)

@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("numpy")
 
+from kraftlite.audit.findings import Finding
 from kraftlite.host.disk import HostDisk
 from kraftlite.log import checkpoints
-from kraftlite.spark.audit_findings import Finding
 from kraftlite.spark.jobs.audit import AuditReport, audit
 from tests.harness.audit_cluster import END, Broker, flip, make_cluster, record_batch
-from tests.unit.spark.test_audit import Cluster, epoch_at, only, run, second
+from tests.unit.audit.test_audit import Cluster, epoch_at, only, run, second
 
 ONE, TWO = UUID(int=1 << 70), UUID(int=1 << 71)
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraftlite.columns.decoding import ARROW_TYPES
+from kraftlite.columns.encode import EncodedBatch, encode_records
+from kraftlite.columns.records import parse_records
 from kraftlite.log import codecs
 from kraftlite.log.batch import HEADER_BYTES, Record, build_batch, check_crc, iter_records, parse_header, record_timestamp
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.spark.decoding import ARROW_TYPES
-from kraftlite.spark.encode import EncodedBatch, encode_records
-from kraftlite.spark.records import parse_records
 
 NOW_MS = 1_700_000_000_000
 HEADERS = ARROW_TYPES["headers"]

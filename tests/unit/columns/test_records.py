@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kraftlite.columns.decoding import ARROW_TYPES
+from kraftlite.columns.records import COLUMNS, Parsed, parse_records
 from kraftlite.log import codecs
 from kraftlite.log.batch import (
     HEADER_BYTES,
@@ -30,8 +32,6 @@ from kraftlite.log.batch import (
 )
 from kraftlite.log.control import EndTxnMarker, control_batch
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.spark.decoding import ARROW_TYPES
-from kraftlite.spark.records import COLUMNS, Parsed, parse_records
 
 NOW_MS = 1_700_000_000_000
 EVERYTHING = 2**62

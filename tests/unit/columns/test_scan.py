@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftlite.columns.scan import HEADERS, scan_batches
 from kraftlite.log.batch import Record, build_batch, check_crc, iter_headers, parse_header
-from kraftlite.spark.scan import HEADERS, scan_batches
 
 NOW_MS = 1_700_000_000_000
 
