@@ -118,9 +118,6 @@ class EventQueue:
         entry.done = True
         return True
 
-    def has_deferred(self, tag: str) -> bool:
-        return tag in self._by_tag
-
     def _push(self, heap: list[tuple[int, int, _Entry]], at_ms: int, entry: _Entry) -> None:
         self._sequence += 1
         heapq.heappush(heap, (at_ms, self._sequence, entry))

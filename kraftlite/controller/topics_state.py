@@ -73,9 +73,6 @@ class TopicsState:
     def imbalanced_partitions(self) -> list[PartitionRef]:
         return _in_order(self._imbalanced)
 
-    def leadership_count(self, broker_id: NodeId) -> int:
-        return len(self._led_by.get(broker_id, ()))
-
     def has_leaderships(self, broker_id: NodeId) -> bool:
         return bool(self._led_by.get(broker_id))
 

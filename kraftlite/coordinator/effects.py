@@ -60,11 +60,6 @@ class Effects:
     def written(self, token: int, error: ErrorCode) -> None:
         self._then.pop(token)(error)
 
-    @property
-    def unwritten(self) -> int:
-        """Appends whose fate is not known yet."""
-        return len(self._then)
-
     def take(self) -> Output:
         output = Output(self._answers, self._appends)
         self._answers, self._appends = [], []

@@ -120,10 +120,6 @@ class BatchHeader(NamedTuple):
     def timestamp_type(self) -> str:
         return "LogAppendTime" if self.is_log_append_time else "CreateTime"
 
-    @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
 
 def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
     """The header at `position`. ApiError(CORRUPT_MESSAGE) when fewer than 61 bytes are there; nothing else is checked."""

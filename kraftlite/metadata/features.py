@@ -111,10 +111,6 @@ def default_group_version(level: int) -> int:
     return 1 if level >= 22 else 0
 
 
-def supports_scram(level: int) -> bool:
-    return level >= 11
-
-
 def skips_leader_epoch_bump_on_isr_shrink(level: int) -> bool:
     """From 3.6-IV0 on a shrinking ISR no longer raises the leader epoch (CM-26)."""
     return level >= 12
@@ -125,10 +121,6 @@ def supports_transactions(level: int) -> bool:
     return level >= 13
 
 
-def supports_delegation_tokens(level: int) -> bool:
-    return level >= 14
-
-
 def supports_controller_registration(level: int) -> bool:
     """KIP-919, 3.7-IV0."""
     return level >= 15
@@ -137,8 +129,3 @@ def supports_controller_registration(level: int) -> bool:
 def supports_directories(level: int) -> bool:
     """Log directory assignment (KIP-858), 3.7-IV2."""
     return level >= 17
-
-
-def supports_elr(level: int) -> bool:
-    """Eligible leader replicas (KIP-966), 4.0-IV1."""
-    return level >= 23

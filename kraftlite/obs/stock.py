@@ -52,6 +52,8 @@ class ControllerNumbers(Protocol):
     def offline_partitions_count(self) -> int: ...
     @property
     def preferred_replica_imbalance_count(self) -> int: ...
+    @property
+    def unclean_elections_count(self) -> int: ...
 
 
 def register_controller(metrics: Metrics, numbers: ControllerNumbers) -> None:
@@ -91,6 +93,11 @@ def register_controller(metrics: Metrics, numbers: ControllerNumbers) -> None:
         ),
     ):
         metrics.gauge(f"{_CONTROLLER}{name}", doc, read)
+    metrics.counter(
+        "kafka_controller_controllerstats_uncleanleaderelections",
+        "Leaders elected from outside of the ISR, of those in the metadata log that this node has replayed since it started.",
+        lambda: numbers.unclean_elections_count,
+    )
     metrics.gauge(f"{_QUEUE}eventqueuesize", "Events that wait in the controller's queue.", lambda: numbers.event_queue_size)
     _register_durations(
         metrics,

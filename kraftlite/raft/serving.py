@@ -165,10 +165,6 @@ class Serving:
         for waiting in parked.values():
             self._ctx.reply(waiting.request_id, self._fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    @property
-    def parked_count(self) -> int:
-        return len(self._parked)
-
     def deadline_ms(self) -> int | None:
         return min((parked.deadline_ms for parked in self._parked.values()), default=None)
 

@@ -45,9 +45,6 @@ class Link:
     refused: bool = False
     """Messages fail at once, as with a closed port or a reset connection."""
 
-    def healthy(self) -> bool:
-        return self == Link(self.min_us, self.max_us)
-
 
 @dataclass(eq=False, slots=True)
 class Exchange:

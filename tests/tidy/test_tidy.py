@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +18,39 @@ FUNCTION_LINES = 70
 
 # Packages whose code also runs under virtual time: everything that touches the machine comes through a port.
 SIMULATED = ("model", "runtime", "timeline", "log", "raft", "metadata", "controller", "replication", "coordinator", "broker")
-# Modules with decisions only. A driver may await; these may not.
-CORE_FORBIDDEN_IMPORTS = {"asyncio", "time", "threading", "socket", "structlog", "logging", "grpc", "concurrent"}
+# What waits, reads the machine's clock or talks to it. A module of the simulated packages that decides may import none of it.
+WAITING_IMPORTS = {"asyncio", "time", "threading", "socket", "structlog", "logging", "grpc", "concurrent"}
+# The modules of the simulated packages that may wait. All others decide: rule 1 of docs/ARCHITECTURE.md.
+WAITS_BY_NAME = re.compile(r"(^|/)(driver|\w+_driver|service|server|ports)\.py$|^broker/handlers/")
+WAITS = {
+    "broker/controller_channel.py": "driver: asks the active controller, again and again",
+    "broker/introspection.py": "driver: answers other nodes' questions",
+    "broker/log_cleaner.py": "driver: the task that compacts logs",
+    "broker/log_dirs.py": "driver: directories that open, fail and close",
+    "broker/log_dirs_loading.py": "driver: logs that are opened beside each other",
+    "broker/producer_ids.py": "driver: producers wait for a block of ids",
+    "broker/publisher.py": "driver: applies a delta in steps",
+    "controller/registration.py": "driver: registers the controller, again and again",
+    "coordinator/coordinator.py": "driver: routes requests to the shard of their group",
+    "coordinator/loader.py": "driver: reads a partition of __consumer_offsets in turns",
+    "log/log.py": "flush is awaited, off the loop; nothing else is",
+    "log/segment.py": "sync is awaited, off the loop; nothing else is",
+    "metadata/loader.py": "driver: replays the log in turns, awaits publishers",
+    "metadata/snapshotter.py": "driver: writes a snapshot in turns",
+    "raft/client.py": "the interface of the driver to its listener",
+    "raft/snapshots.py": "syncs a snapshot off the loop",
+    "replication/alter_partition.py": "driver: sends what leaders propose",
+    "replication/checks.py": "driver: validates long batches on a thread",
+    "replication/consume.py": "driver: a fetch waits for bytes",
+    "replication/delete_records.py": "driver: a deletion waits for the followers",
+    "replication/manager.py": "driver: what clients and followers ask of partitions",
+    "replication/sessions.py": "a parked fetch of a follower is a Future here: to hand it to a driver costs each one a call",
+    "replication/waiting.py": "driver: what clients wait for",
+    "runtime/turns.py": "the turns that long work takes",
+}
+# Calls that race against another event. Who starts one reads its result and cancels it; for a task of `Ports.tasks` a refusal
+# by the peer would be a fault of this node.
+OWN_CALLS = {"broker/controller_channel.py", "replication/fetcher_driver.py"}
 
 
 def sources(*folders: str) -> Iterator[Path]:
@@ -68,21 +100,54 @@ def test_no_ambient_time_entropy_or_files_where_the_simulator_runs() -> None:
     assert not found, "go through a port:\n" + "\n".join(found)
 
 
-def test_cores_do_not_wait() -> None:
+def waits(path: Path) -> list[int]:
+    """Lines of a module that import what waits, define a coroutine or await."""
     found = []
+    for node in ast.walk(tree(path)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        waiting = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
+        if isinstance(node, waiting) or any(name.split(".")[0] in WAITING_IMPORTS for name in names):
+            found.append(node.lineno)  # type: ignore[attr-defined]
+    return found
+
+
+def test_modules_decide_without_waiting_unless_they_are_drivers() -> None:
+    found, listed = [], set()
     for path in sources(*SIMULATED):
-        if "core" not in path.stem:
-            continue
-        for node in ast.walk(tree(path)):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            found += [where(path, node.lineno) for name in names if name.split(".")[0] in CORE_FORBIDDEN_IMPORTS]  # type: ignore[attr-defined]
-            if isinstance(node, ast.AsyncFunctionDef | ast.Await):
-                found.append(where(path, node.lineno))
-    assert not found, "a core decides and never waits:\n" + "\n".join(found)
+        name = path.relative_to(PACKAGE).as_posix()
+        lines = waits(path)
+        if lines and name in WAITS:
+            listed.add(name)
+        elif lines and not WAITS_BY_NAME.search(name):
+            found += [where(path, line) for line in lines]
+    assert not found, "these decide, so they may not wait; a driver is called `*_driver` or listed in WAITS:\n" + "\n".join(found)
+    assert listed == set(WAITS), f"these wait no more, take them off the list: {sorted(set(WAITS) - listed)}"
+
+
+def test_tasks_are_started_through_their_owner() -> None:
+    """`Ports.tasks` knows whom a task belongs to, so that it ends with its node and its failure is the node's fault."""
+    found = [
+        where(path, number)
+        for path in sources(*SIMULATED)
+        if path.relative_to(PACKAGE).as_posix() not in OWN_CALLS
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"\b(ensure_future|create_task|TaskGroup|run_in_executor|to_thread)\b", line.split("#")[0])
+    ]
+    assert not found, "use Ports.tasks:\n" + "\n".join(found)
+
+
+def test_every_package_is_in_a_layer() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    layers = {name.strip() for layer in contract["layers"] for name in layer.split("|")}
+    packages = {f"kraftlite.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")}
+    assert layers == packages, f"in no layer: {sorted(packages - layers)}; no such package: {sorted(layers - packages)}"
+    rows = re.findall(r"^\| \d+ \| ([^|]+) \|", (ROOT / "docs/ARCHITECTURE.md").read_text(), re.MULTILINE)
+    described = re.findall(r"`(\w+)`", "".join(rows))
+    assert {f"kraftlite.{name}" for name in described} == packages - {"kraftlite._pb"}, "docs/ARCHITECTURE.md, Layout"
 
 
 def test_nothing_catches_everything() -> None:

@@ -289,9 +289,6 @@ class ConsumerGroup:
         votes = Counter(m.server_assignor for m in self.members.values() if m.server_assignor is not None and m.classic is None)
         return votes.most_common(1)[0][0] if votes else default
 
-    def classic_members(self) -> tuple[Member, ...]:
-        return tuple(member for member in self.members.values() if member.classic is not None)
-
     def waits_for_others(self, member: Member) -> bool:
         """Whether somebody still holds what this member is to get."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:

@@ -218,6 +218,7 @@ class Numbers:
     global_partition_count = 12
     offline_partitions_count = 0
     preferred_replica_imbalance_count = 4
+    unclean_elections_count = 7
 
 
 def test_ce_30_the_controllers_numbers_have_kafkas_names() -> None:
@@ -237,6 +238,7 @@ def test_ce_30_the_controllers_numbers_have_kafkas_names() -> None:
         "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 4.0",
         "kafka_controller_kafkacontroller_globaltopiccount 6.0",
         "kafka_controller_kafkacontroller_globalpartitioncount 12.0",
+        "kafka_controller_controllerstats_uncleanleaderelections_total 7.0",
         "# TYPE kafka_controller_controllereventmanager_eventqueuetimems summary",
         "kafka_controller_controllereventmanager_eventqueuetimems_count 5.0",
         "kafka_controller_controllereventmanager_eventqueuetimems_sum 30.5",
