@@ -130,7 +130,8 @@ def test_to_10_topics_are_listed_by_name_and_filtered(tool: Tools, topic: str) -
         tool.create(name)
     tool.run("kafka-console-consumer", "--topic", names[0], "--group", f"of-{topic}", "--from-beginning", "--timeout-ms", "1")
     listed = wait_for(
-        "the offsets topic", lambda: (found := tool.good("kafka-topics", "--list").splitlines()) and "__consumer_offsets" in found and found
+        "the offsets topic",
+        lambda: (found := tool.good("kafka-topics", "--list").splitlines()) and "__consumer_offsets" in found and found,
     )
     assert listed == sorted(listed) and set(names) <= set(listed)
     assert "__consumer_offsets" not in tool.good("kafka-topics", "--list", "--exclude-internal").splitlines()

@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tests.tidy import spec_tables
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "docs" / "spec"
 ID: Final = re.compile(r"(?<![\w-])([A-Z]{2}-\d\d)(?![\w-])")
@@ -52,12 +54,12 @@ def rows() -> tuple[Row, ...]:
     found = []
     for page in pages():
         for number, line in enumerate(page.read_text().splitlines(), 1):
-            if not line.startswith("- **"):
+            if not line.startswith("- **") or page.name == "invariants.md":
                 continue
             where = f"{page.relative_to(ROOT)}:{number}"
             row = _ROW.fullmatch(line)
             if row is None:
-                raise ValueError(f"{where}: a row is `- **AB-12** (M) Sentence. [source]`, not {line!r}")
+                raise ValueError(f"{where}: a row is `- **ID** (M) Sentence. [source]`, not {line!r}")
             found.append(Row(row["id"], row["weight"], row["missing"] is not None, row["text"], row["source"], where))
     return tuple(found)
 
@@ -66,24 +68,34 @@ def rows() -> tuple[Row, ...]:
 def tracked() -> tuple[str, ...]:
     """Files that a clone has, or will have with the next commit."""
     git = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return tuple(name for name in listed if (ROOT / name).is_file())
+    listed = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:  # an unpacked release
+        folders = ("kraftlite", "tests", "docs", "proto")
+        return tuple(sorted(p.relative_to(ROOT).as_posix() for folder in folders for p in (ROOT / folder).rglob("*.*")))
+    return tuple(name for name in listed.stdout.splitlines() if (ROOT / name).is_file())
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """Each tracked file that is text."""
+@cache
+def texts() -> tuple[tuple[str, str], ...]:
+    """Each tracked file that is text, with its name."""
+    found = []
     for name in tracked():
         try:
-            yield name, (ROOT / name).read_text()
-        except UnicodeDecodeError:
+            found.append((name, (ROOT / name).read_text()))
+        except (UnicodeDecodeError, IsADirectoryError):
             continue
+    return tuple(found)
 
 
 def ids_in_name(name: str) -> list[str]:
     """The ids in a test's name, of families that the specification has: `test_rf_02_…` has RF-02."""
-    families = {row.id[:2] for row in rows()}
     found = (match[1].upper().replace("_", "-") for match in _IN_NAME.finditer(name))
-    return [one for one in found if one[:2] in families]
+    return [one for one in found if one[:2] in _families()]
+
+
+@cache
+def _families() -> frozenset[str]:
+    return frozenset(row.id[:2] for row in rows())
 
 
 @cache
@@ -98,10 +110,10 @@ def bearers() -> dict[str, tuple[str, ...]]:
             head = "\n".join(line for line in text.splitlines() if line.startswith("#"))
             for one in ID.findall(head):
                 found.setdefault(one, []).append((rank, 1, name))
-        elif name.endswith(".py"):
-            for order, function in enumerate(_tests(ast.parse(text))):
-                for one in {*ids_in_name(function.name), *ID.findall(ast.get_docstring(function) or "")}:
-                    found.setdefault(one, []).append((rank, order, f"{name}::{function.name}"))
+        else:
+            for order, test in enumerate(_tests(name)):
+                for one in {*ids_in_name(test.name), *ID.findall(test.docstring)}:
+                    found.setdefault(one, []).append((rank, order, f"{name}::{test.name}"))
     return {one: tuple(dict.fromkeys(test for _, _, test in sorted(tests, key=_by_rank))) for one, tests in found.items()}
 
 
@@ -110,10 +122,31 @@ def _by_rank(test: tuple[int, int, str]) -> tuple[int, str, int]:
     return rank, name.partition("::")[0], order
 
 
-def _tests(module: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            yield node
+@dataclass(frozen=True, slots=True)
+class _Test:
+    name: str
+    line: int
+    docstring: str
+
+
+@cache
+def _all_tests() -> dict[str, tuple[_Test, ...]]:
+    found = {}
+    for name, text in texts():
+        if (
+            name.startswith("tests/")
+            and name.endswith(".py")
+            and "def test_" in text
+            and (ID.search(text) or _IN_NAME.search(text))
+        ):
+            functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+            tests = (_Test(it.name, it.lineno, ast.get_docstring(it) or "") for it in functions if it.name.startswith("test_"))
+            found[name] = tuple(sorted(tests, key=lambda test: test.line))
+    return found
+
+
+def _tests(name: str) -> tuple[_Test, ...]:
+    return _all_tests().get(name, ())
 
 
 def held(one: str) -> str:
@@ -128,16 +161,32 @@ def held(one: str) -> str:
 
 
 def written(page: str) -> str:
-    """The page with the tests of each row written anew."""
+    """The page with what is written from code and tests written anew."""
+    checkers = _checkers()
     lines = []
     for line in page.splitlines():
-        if line.startswith(HELD):
+        if line.startswith((HELD, spec_tables.CHECKED)):
             continue
-        lines.append(line)
+        lines.append(spec_tables.with_defaults(line))
         row = _ROW.fullmatch(line)
         if row is not None and not row["missing"] and bearers().get(row["id"]):
             lines.append(held(row["id"]))
+        number = spec_tables.invariant_of(line)
+        if number in checkers:
+            lines.append(spec_tables.CHECKED + ", ".join(f"`{name}`" for name in checkers[number]))
     return "\n".join(lines) + "\n"
+
+
+@cache
+def _checkers() -> dict[int, list[str]]:
+    return spec_tables.checkers(texts())
+
+
+def invariants() -> dict[int, list[str]]:
+    """The numbers of docs/spec/invariants.md, each with its checkers."""
+    lines = (FOLDER / "invariants.md").read_text().splitlines()
+    numbers = [number for line in lines if (number := spec_tables.invariant_of(line)) is not None]
+    return {number: _checkers().get(number, []) for number in numbers}
 
 
 def citations() -> Iterator[tuple[str, str]]:
@@ -148,10 +197,9 @@ def citations() -> Iterator[tuple[str, str]]:
         for number, line in enumerate(text.splitlines(), 1):
             for one in ID.findall(line):
                 yield one, f"{name}:{number}"
-        if name.startswith("tests/") and name.endswith(".py"):
-            for function in _tests(ast.parse(text)):
-                for one in ids_in_name(function.name):
-                    yield one, f"{name}:{function.lineno}"
+        for test in _tests(name):
+            for one in ids_in_name(test.name):
+                yield one, f"{name}:{test.line}"
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,7 @@
-"""Admin requests through a broker to the controller, in every version. CE-31, CM-15 to CM-25, CM-47 to CM-55, CP-12 to CP-15, CP-56 to CP-59."""
+"""Admin requests through a broker to the controller, in every version.
+
+CE-31, CM-15 to CM-25, CM-47 to CM-55, CP-12 to CP-15, CP-56 to CP-59.
+"""
 
 from __future__ import annotations
 

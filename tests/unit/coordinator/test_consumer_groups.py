@@ -143,7 +143,8 @@ def test_unsubscribing_gives_up_the_topic_in_the_same_epoch() -> None:
 
 
 def test_random_walks_never_let_two_use_a_partition() -> None:
-    """CG-01. Members join, leave, hold on to what they should give up, and say nothing; topics come, grow and go; coordinators die."""
+    """CG-01. Members join, leave, hold on to what they should give up, and say nothing; topics come, grow and go; coordinators
+    die."""
     for seed in range(25):
         _walk(seed)
 

@@ -53,7 +53,7 @@ async def test_rp_15_the_hw_reaches_an_idle_follower_within_one_fetch_wait() -> 
 
 
 async def test_rp_18_a_hw_that_moves_does_not_end_the_wait_of_a_fetch() -> None:
-    """The followers' next fetches are waiting when the HW moves. They hear of it when that wait is over, or with the next record."""
+    """The followers' next fetches wait when the HW moves. They learn of it when that wait is over, or with the next record."""
     async with LoopCluster() as c:
         c.create()
         await c.settle()
