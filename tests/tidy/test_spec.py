@@ -54,9 +54,8 @@ def test_numbers_are_the_defaults_of_their_keys() -> None:
 def test_every_invariant_is_checked_and_every_checked_one_is_told() -> None:
     told = spec.invariants()
     assert not [number for number, checkers in told.items() if not checkers], "no checker"
-    cited = {
-        int(number) for name, text in spec.texts() if name.endswith(".py") for number in re.findall(r"[Ii]nvariant (\d+)\b", text)
-    }
+    texts = [text for name, text in spec.texts() if name.endswith((".py", ".md"))]
+    cited = {int(number) for text in texts for number in re.findall(r"[Ii]nvariant (\d+)\b", text)}
     assert cited | set(spec_tables.checkers(spec.texts())) <= set(told)
 
 
