@@ -1,6 +1,6 @@
 """The broker's lifecycle at the controller: registration, heartbeats, fencing, controlled shutdown. No I/O.
 
-Source: seeds/broker-lifecycle.txt; seeds/metadata-propagation-and-broker-lifecycle.txt "Broker lifecycle & heartbeats"; KIP-631;
+Source: KIP-631; Kafka's BrokerLifecycleManager;
 BL-01 to BL-11, BL-16, BL-17.
 """
 

@@ -1,6 +1,6 @@
 """Partitions whose files have lost records: refused, or set aside to be fetched anew.
 
-Source: docs/adr/0007-replicas-that-lost-data.md.
+Source: docs/adr/0007-replicas-that-lost-data.md; LG-53, LG-54.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a broker tells clients about the cluster: reads on the current metadata image.
 
-Source: seeds/metadata-propagation, "MetadataCache"; ML-01, ML-24, CP-08 to CP-12.
+Source: Kafka's KRaftMetadataCache; ML-01, ML-24, CP-08 to CP-12.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class BrokerMetadataPublisher:
     The first update loads and recovers every log before anything else is applied, so it is always done by a task.
     `wait_first_publish` returns when it is applied in full, and raises Fault when the publisher was closed before.
     `guard(call)` calls `call` and reports its error like one of `on_metadata_update` (ML-07).
-    Source: ML-07, ML-21, ML-23, ML-25, CM-52; seeds/metadata-propagation.
+    Source: ML-07, ML-21, ML-23, ML-25, CM-52; Kafka's BrokerMetadataPublisher.
     """
 
     name = "BrokerMetadataPublisher"

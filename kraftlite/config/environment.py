@@ -1,6 +1,6 @@
 """Configuration by environment variables, as the official container image does it, and Bitnami's prefix as an alias.
 
-Source: the official image's rule: `.` becomes `_`, `_` becomes `__`, `-` becomes `___`, under `KAFKA_`; DESIGN "config".
+Source: the official image's rule: `.` becomes `_`, `_` becomes `__`, `-` becomes `___`, under `KAFKA_`.
 """
 
 from __future__ import annotations

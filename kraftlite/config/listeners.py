@@ -3,7 +3,7 @@
 Clients speak Kafka's protocol on listeners with Kafka's security protocols, nodes speak gRPC among themselves on listeners
 with `GRPC`. A pasted Kafka configuration names Kafka listeners for both; then a controller listener is taken to be gRPC, and a
 gRPC listener for replication is added next to the named one.
-Source: BL-25, RF-58; DESIGN "config".
+Source: BL-25, RF-58.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From typed keys to roles, listeners, voters and directories, and the rules that they must obey together.
 
-Source: BL-25, RF-58; behaviours, "Cross-checks enforced at start".
+Source: BL-25, RF-58; docs/spec/defaults.md, "Checked against each other".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The whole configuration of one node, from built-in defaults, a `server.properties` file, the environment and flags.
 
 Precedence: defaults < file < environment < flags. An unknown key is a warning, a bad value a problem; all problems are
-reported at once. Source: DESIGN "config"; BL-25, RF-58, CM-49; behaviours, defaults table and its cross-checks.
+reported at once. Source: BL-25, RF-58, CM-49; docs/spec/defaults.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Registration and heartbeats: what moves a broker from one control state to the next.
 
-Source: seeds/kraft-controller.txt, "The broker state machine"; CM-01, CM-02, CM-05 to CM-12, CE-25 to CE-27.
+Source: KIP-631; Kafka's BrokerHeartbeatManager; CM-01, CM-02, CM-05 to CM-12, CE-25 to CE-27.
 """
 
 from __future__ import annotations

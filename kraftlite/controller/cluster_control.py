@@ -1,6 +1,6 @@
 """Which brokers and controllers there are: registrations (in the log) and, while active, their heartbeats (not in the log).
 
-Source: seeds/kraft-controller.txt, "ClusterControlManager & broker liveness"; CM-01 to CM-05, CM-12 to CM-14.
+Source: Kafka's ClusterControlManager; CM-01 to CM-05, CM-12 to CM-14.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Dynamic configuration in the metadata log.
 
-Source: seeds/kraft-controller.txt, "ConfigurationControlManager"; CM-47 to CM-52.
+Source: Kafka's ConfigurationControlManager; CM-47 to CM-52.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The controller: a deterministic state machine over the metadata log.
 
-Source: seeds/kraft-controller.txt; KIP-500, KIP-631, KIP-868; CE-01 to CE-31.
+Source: Kafka's QuorumController; KIP-500, KIP-631, KIP-868; CE-01 to CE-31.
 """
 
 from __future__ import annotations

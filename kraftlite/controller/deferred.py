@@ -1,4 +1,4 @@
-"""Answers that wait for their records to become stable. Source: seeds/kraft-controller.txt, "purgatory"; TL-12, CE-06."""
+"""Answers that wait for their records to become stable. Source: Kafka's DeferredEventQueue; TL-12, CE-06."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The controller's shell: RPC handlers, raft callbacks and timers become events of the core, and its answers become responses.
 
-Source: seeds/kraft-controller.txt, "The event loop and the asynchronous API"; CE-01, CE-06, CE-25, CE-31.
+Source: Kafka's QuorumController; CE-01, CE-06, CE-25, CE-31.
 """
 
 from __future__ import annotations

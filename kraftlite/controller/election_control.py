@@ -1,6 +1,6 @@
 """Who leads and who is in sync when brokers come and go, and elections on request.
 
-Source: seeds/kraft-controller.txt, "generateLeaderAndIsrUpdates: the fan-out primitive"; CM-06 to CM-12, CM-27 to CM-29,
+Source: Kafka's ReplicationControlManager.generateLeaderAndIsrUpdates; CM-06 to CM-12, CM-27 to CM-29,
 CM-38 to CM-40.
 """
 

@@ -1,6 +1,6 @@
 """The kinds of event on the controller's queue, and the one function that says what an error means.
 
-Source: seeds/kraft-controller.txt, "The event loop and the asynchronous API"; CE-05 to CE-10, CE-20.
+Source: Kafka's QuorumController; CE-05 to CE-10, CE-20.
 """
 
 from __future__ import annotations

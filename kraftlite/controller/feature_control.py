@@ -1,4 +1,4 @@
-"""Finalized feature levels. Source: KIP-584, KIP-778; seeds/kraft-controller.txt, "FeatureControlManager"; CM-13, CM-53."""
+"""Finalized feature levels. Source: KIP-584, KIP-778; Kafka's FeatureControlManager; CM-13, CM-53."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Broker liveness: soft state of the active controller, never in the metadata log.
 
-Source: seeds/kraft-controller.txt, "Heartbeats: soft state off the log"; CM-05 to CM-10, CE-25, CE-26.
+Source: Kafka's BrokerHeartbeatManager; CM-05 to CM-10, CE-25, CE-26.
 """
 
 from __future__ import annotations

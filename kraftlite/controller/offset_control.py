@@ -1,6 +1,6 @@
 """The controller's three offsets, and metadata transactions.
 
-Source: seeds/kraft-controller.txt, "The three offsets and metadata transactions"; KIP-868; CE-06, CE-08, CE-11, CE-12, CE-16.
+Source: Kafka's OffsetControlManager; KIP-868; CE-06, CE-08, CE-11, CE-12, CE-16.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The new state of one partition: who leads, who is in the ISR, and the record that says so.
 
-Source: seeds/kraft-controller.txt, "PartitionChangeBuilder: the leader/ISR algorithm"; CM-26 to CM-29, CM-33 to CM-35.
+Source: Kafka's PartitionChangeBuilder; CM-26 to CM-29, CM-33.
 """
 
 from __future__ import annotations

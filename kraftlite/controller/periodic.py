@@ -1,6 +1,6 @@
 """What the active controller does by the clock.
 
-Source: seeds/kraft-controller.txt, "Periodic background tasks"; CE-24, CE-27 to CE-29.
+Source: Kafka's PeriodicTaskControlManager; CE-24, CE-27 to CE-29.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the replicas of new partitions go: striped over racks and brokers.
 
-Source: seeds/kraft-controller.txt, "Replica placement: StripedReplicaPlacer"; CM-17, CM-20.
+Source: Kafka's StripedReplicaPlacer; CM-17, CM-20.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blocks of producer ids. Source: seeds/kraft-controller.txt, "ProducerIdControlManager"; KIP-730; CM-55."""
+"""Blocks of producer ids. Source: Kafka's ProducerIdControlManager; KIP-730; CM-55."""
 
 from __future__ import annotations
 

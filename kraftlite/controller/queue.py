@@ -1,6 +1,6 @@
 """The controller's event queue: one event at a time, in an order that is decided here.
 
-Source: seeds/kraft-controller.txt, "The event loop and the asynchronous API"; CE-01 to CE-04.
+Source: Kafka's KafkaEventQueue; CE-01 to CE-04.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The hard state of the controller: all control managers over one timeline registry, and the replay switch.
 
-Source: seeds/kraft-controller.txt, "The replay switch: applying records".
+Source: the replay of Kafka's QuorumController.
 """
 
 from __future__ import annotations

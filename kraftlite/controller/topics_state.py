@@ -1,6 +1,6 @@
 """Topics and partitions as the log has them, with the indexes that make fencing proportional to what it touches.
 
-Source: seeds/kraft-controller.txt, "ReplicationControlManager: topics, partitions, ISR, leadership".
+Source: Kafka's ReplicationControlManager.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class GroupCoordinator:
     Requests raise ApiError: INVALID_GROUP_ID; COORDINATOR_NOT_AVAILABLE while the topic does not exist; NOT_COORDINATOR where
     another broker leads; COORDINATOR_LOAD_IN_PROGRESS while the partition is read. Answers that need the log come when it has
     them, at the latest after `offsets.commit.timeout.ms`; a join or sync waits for the other members.
-    Source: seeds/metadata-propagation, "Classifying local replica changes"; ML-22, CP-25 to CP-41.
+    Source: Kafka's GroupCoordinatorService; ML-22, CP-25 to CP-41.
     """
 
     def __init__(self, ports: Ports, node_id: NodeId, config: GroupConfig, log: OffsetsLog) -> None:

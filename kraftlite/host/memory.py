@@ -1,7 +1,8 @@
 """The allocator of the C library, told to keep what it has, and Python's cycle collector, told to come less often.
 
 A node moves blocks of 16 KiB to 1 MiB all day. glibc maps blocks of 128 KiB and more anew each time and gives them back, so that
-every message pays for its page faults; with raised thresholds the same replication runs twice as fast. Source: performance.md §2.
+every message pays for its page faults; with raised thresholds the same replication runs twice as fast.
+Source: docs/PERFORMANCE.md, "Appends".
 """
 
 from __future__ import annotations

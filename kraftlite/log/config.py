@@ -1,6 +1,6 @@
 """What can be configured about one log.
 
-Source: Kafka topic configs and their defaults (behaviours, defaults table); names and numbers are interface facts.
+Source: Kafka topic configs and their defaults (docs/spec/defaults.md); names and numbers are interface facts.
 """
 
 from __future__ import annotations

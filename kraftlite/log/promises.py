@@ -1,6 +1,6 @@
 """What somebody else knows of a log that is about to be opened, and what follows when its files contradict that.
 
-Source: docs/adr/0007-replicas-that-lost-data.md.
+Source: docs/adr/0007-replicas-that-lost-data.md; LG-53, LG-54.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ active one. One line per change is appended, with a CRC of its own, and the file
 the page cache, and is synced before anything is unlinked that an older line speaks of. So a log costs one line when it gets its
 first record and one per segment, and no sync.
 
-Not a file of Kafka's; Kafka leaves it alone. See docs/adr/0007-replicas-that-lost-data.md.
+Not a file of Kafka's; Kafka leaves it alone. See docs/adr/0007-replicas-that-lost-data.md; LG-53.
 """
 
 from __future__ import annotations

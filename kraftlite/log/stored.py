@@ -2,7 +2,7 @@
 
 What a client fetched is sent as its socket takes it: an answer that nobody reads holds no records in memory.
 
-Source: performance.md, "Design recommendations"; LG-50.
+Source: docs/PERFORMANCE.md, "Fetches"; LG-50.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Folds committed batches into one delta, and knows about metadata transactions. Synchronous and deterministic.
 
-Source: seeds/metadata-propagation, "Batch folding & metadata transactions"; KIP-868; ML-08 to ML-11.
+Source: Kafka's MetadataBatchLoader; KIP-868; ML-08 to ML-11.
 """
 
 from __future__ import annotations

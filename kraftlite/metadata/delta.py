@@ -1,6 +1,6 @@
 """The metadata delta: records folded on top of an image, which then give the next image.
 
-Source: seeds/metadata-propagation, "Applying a delta to produce the next image"; ML-12, ML-14, ML-15, ML-26.
+Source: Kafka's MetadataDelta; ML-12, ML-14, ML-15, ML-26.
 """
 
 from __future__ import annotations

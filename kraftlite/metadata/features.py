@@ -1,6 +1,6 @@
 """Feature levels: what `metadata.version` each level is, what it allows, and what this software supports.
 
-Source: KIP-584, KIP-778; seeds/metadata-propagation, "Configuration reference"; ML-26, CM-51 to CM-54.
+Source: KIP-584, KIP-778; Kafka's MetadataVersion; ML-26, CM-53, CM-54.
 """
 
 from __future__ import annotations

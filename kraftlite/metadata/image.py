@@ -1,6 +1,6 @@
 """The metadata image: everything the committed metadata log says up to one offset, immutable.
 
-Source: seeds/metadata-propagation, "MetadataImage, the materialized view"; ML-01, ML-13, ML-15.
+Source: Kafka's MetadataImage; ML-01, ML-13, ML-15.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The metadata loader: committed records in, images out, publishers told.
 
-Source: seeds/metadata-propagation, "From RaftClient callbacks to a published image", "The catch-up gate"; ML-01 to ML-12.
+Source: Kafka's MetadataLoader; ML-01 to ML-12.
 """
 
 from __future__ import annotations

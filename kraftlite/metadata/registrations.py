@@ -18,7 +18,7 @@ from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """One broker incarnation. Source: seeds/metadata-propagation, "BrokerRegistration, liveness & placement"."""
+    """One broker incarnation. Source: Kafka's BrokerRegistration."""
 
     broker_id: NodeId
     broker_epoch: int

@@ -1,6 +1,6 @@
 """Metadata snapshots: when one is due, and writing it.
 
-Source: seeds/metadata-propagation; KIP-630; ML-10, ML-19, ML-20.
+Source: Kafka's SnapshotGenerator; KIP-630; ML-10, ML-19, ML-20.
 """
 
 from __future__ import annotations

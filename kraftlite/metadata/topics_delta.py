@@ -1,6 +1,6 @@
 """Changes to topics, and what they mean for one broker.
 
-Source: seeds/metadata-propagation, "Classifying local replica changes"; ML-12, ML-16, ML-17, ML-18.
+Source: Kafka's TopicsDelta and LocalReplicaChanges; ML-12, ML-16, ML-17, ML-18.
 """
 
 from __future__ import annotations

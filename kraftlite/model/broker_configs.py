@@ -1,7 +1,7 @@
 """Every key of a node's configuration: those of the defaults table, those that real `server.properties` files carry, and ours.
 
 A key that is only known, so that pasted files give no warning, has no effect and says so in its doc.
-Source: Kafka's broker configuration reference; behaviours, defaults table; CM-49, CM-51.
+Source: Kafka's broker configuration reference; docs/spec/defaults.md; CM-49, CM-51.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A key that closes, limits or protects and does nothing yet is refused when it is set to anything but its default: who sets it
 relies on it. A key that only tunes machinery that is not there is taken, with one warning that lists all of them. A key of
 `BROKER_CONFIGS` that no row here names is applied; tests hold that code reads it, and that each key of Kafka is in one class.
-Source: Kafka 4.3's broker configuration reference for names and defaults; docs/DIFFERENCES.md shows this table.
+Source: Kafka 4.3's broker configuration reference for names and defaults; docs/DIFFERENCES.md shows this table; BL-29.
 """
 
 from __future__ import annotations

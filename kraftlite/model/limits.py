@@ -1,6 +1,6 @@
 """Every bound of the house, by name. What Kafka configures is configured; these are the constants.
 
-Source: behaviours, defaults table, "(const)" rows, and Kafka's own limits.
+Source: docs/spec/defaults.md, and Kafka's own limits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every topic configuration key that Kafka has, and the check that guards changes of them.
 
-Source: Kafka's topic configuration reference; behaviours, defaults table; CM-49, CM-52.
+Source: Kafka's topic configuration reference; docs/spec/defaults.md; CM-49, CM-52.
 """
 
 from __future__ import annotations

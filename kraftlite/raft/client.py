@@ -1,6 +1,6 @@
 """What the metadata quorum offers to the state machines above it, and what it asks of them.
 
-Source: seeds/kraft-controller.txt "Write -> commit -> apply"; RF-28, RF-35 to RF-38, RF-42.
+Source: Kafka's RaftClient; RF-28, RF-35 to RF-38, RF-42.
 """
 
 from __future__ import annotations

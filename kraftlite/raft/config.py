@@ -1,6 +1,6 @@
 """Configuration of the metadata quorum on one node.
 
-Source: behaviours, defaults table, "KRaft / quorum"; RF-08, RF-17, RF-35, RF-47, RF-58.
+Source: docs/spec/defaults.md; RF-08, RF-17, RF-35, RF-47, RF-58.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The quorum's state machine: events in, output out. No waiting, no clock, no entropy of its own.
 
-Source: KIP-595, KIP-630, KIP-996; behaviours section 1.
+Source: KIP-595, KIP-630, KIP-996; RF-01 to RF-60.
 """
 
 from __future__ import annotations

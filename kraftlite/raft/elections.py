@@ -1,6 +1,6 @@
 """Elections: votes asked for and given, epochs begun and ended.
 
-Source: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch), KIP-996 (pre-vote); RF-01 to RF-11, RF-16, RF-19 to RF-24, RF-38.
+Source: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch), KIP-996 (pre-vote); RF-01 to RF-11, RF-16, RF-19 to RF-24, RF-38, RF-61.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Work of requests that is too long for the loop: done on other threads, a few at a time, in the order in which it came.
 
-Source: performance.md §1 (no request holds the loop).
+Source: docs/ROBUSTNESS.md (no request holds the loop).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The in-sync replicas of one partition as its leader sees them: committed, proposed, and the union that the HW obeys.
 
-Source: seeds/replication-deep-dive.txt, "Shrinking ISR", "Expanding ISR"; KIP-497, KIP-841,
+Source: Kafka's Partition; KIP-497, KIP-841,
 KIP-903; RP-12, RP-22 to RP-24, RP-26.
 """
 

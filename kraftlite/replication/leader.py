@@ -1,6 +1,6 @@
 """What a leader knows of its followers, and what follows from it: who is caught up, and how far the HW may go.
 
-Source: seeds/replication-deep-dive.txt, "Replicas vs In-Sync Replicas", "Consumer's message visibility";
+Source: Kafka's Partition and Replica;
 RP-11, RP-19 to RP-21, RP-25.
 """
 

@@ -1,6 +1,6 @@
 """The replicas of one broker: told by metadata who leads and who follows, used by clients and by other brokers.
 
-Source: seeds/replication-deep-dive.txt; RP-01 to RP-39, RP-41; ML-17, ML-21.
+Source: Kafka's ReplicaManager; RP-01 to RP-39, RP-41; ML-17, ML-21.
 """
 
 from __future__ import annotations

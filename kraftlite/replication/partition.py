@@ -1,6 +1,6 @@
 """One replica of one partition: leads, follows, or waits to be told. Decides; never waits.
 
-Source: seeds/replication-deep-dive.txt; RP-02 to RP-09, RP-11 to RP-14, RP-19 to RP-28; KIP-101, KIP-497, KIP-903, KIP-966.
+Source: Kafka's Partition; RP-02 to RP-09, RP-11 to RP-14, RP-19 to RP-28; KIP-101, KIP-497, KIP-903, KIP-966.
 """
 
 from __future__ import annotations

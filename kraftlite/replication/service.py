@@ -1,6 +1,6 @@
 """The replica service: what followers call. Waits for data on behalf of their fetches.
 
-Source: RP-15, RP-35, RP-39; performance.md, "Replica fetch over gRPC".
+Source: RP-15, RP-35, RP-39; docs/PERFORMANCE.md, "Between nodes".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Broker, topic and partition come from where a directory was found, never from a pattern over a path. Nothing is opened but
 checkpoints; segments are listed. Values are picklable and travel to Spark's tasks.
 
-Source: DESIGN §8 (Kafka's layout); LG-03, LG-07, LG-08, LG-29.
+Source: Kafka's layout; LG-03, LG-07, LG-08, LG-29.
 """
 
 from __future__ import annotations

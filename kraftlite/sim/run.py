@@ -1,4 +1,7 @@
-"""One run: a seed becomes a cluster, a workload and faults, and ends with a verdict."""
+"""One run: a seed becomes a cluster, a workload and faults, and ends with a verdict.
+
+Invariant 15, and with it 33: when the faults are over, the cluster converges and every call gets its verdict.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The registry of timeline snapshots that a family of collections shares.
 
-Source: seeds/kraft-controller.txt, "Timeline data structures"; TL-01 to TL-11.
+Source: Kafka's SnapshotRegistry; TL-01 to TL-11.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the connections of a node may hold in memory together: bytes that have come, and bytes that are to go."""
+"""What the connections of a node may hold in memory together: bytes that have come, and bytes that are to go (CP-69)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Cross-checked with kio and kafka-python in tests/unit/wire, for every version.
 
-Source: performance.md §3 and §5; CP-18 to CP-21, RP-10.
+Source: docs/PERFORMANCE.md, "Fetches" and "Codecs"; CP-18 to CP-21, RP-10.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The receive buffer is the connection's own: requests are parsed in place and record batches reach the log as views into it, so no
 view of a frame may be kept beyond the call that delivered it.
 
-Source: performance.md §1 and "Design recommendations" 1 and 3; CP-01, CP-02, CP-06.
+Source: docs/PERFORMANCE.md, "Sockets"; CP-01, CP-02, CP-06.
 """
 
 from __future__ import annotations

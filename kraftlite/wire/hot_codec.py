@@ -2,7 +2,7 @@
 
 Cross-checked byte for byte with kio and kafka-python in tests/unit/wire, for every version.
 
-Source: performance.md §5; CP-16, RP-10.
+Source: docs/PERFORMANCE.md, "Codecs"; CP-16, RP-10.
 """
 
 from __future__ import annotations

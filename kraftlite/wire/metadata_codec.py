@@ -1,6 +1,7 @@
 """Metadata by hand: the request, and a response whose topics are encoded once per image and then copied.
 
-Cross-checked with kio and kafka-python in tests/unit/wire, for every version. Source: performance.md §5; CP-08 to CP-11.
+Cross-checked with kio and kafka-python in tests/unit/wire, for every version.
+Source: docs/PERFORMANCE.md, "Codecs"; CP-08 to CP-11.
 """
 
 from __future__ import annotations

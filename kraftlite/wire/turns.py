@@ -5,7 +5,7 @@ that asks for more before it has its answers, or that has used more than its sha
 of it no more than a few milliseconds are worked off in a turn of the loop, in rounds, so that sockets, timers, the calls of other
 nodes and those who ask for one thing at a time come in between.
 
-Kafka takes one request of a connection at a time and one of each connection in turn; here the time that they take counts.
+Kafka takes one request of a connection at a time and one of each connection in turn; here the time that they take counts (CP-68).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -123,6 +124,47 @@ def test_to_13_wrong_options_are_named(tool: Tools, arguments: list[str], said: 
     assert said in tool.bad("kafka-topics", *arguments)
 
 
+def test_to_10_topics_are_listed_by_name_and_filtered(tool: Tools, topic: str) -> None:
+    names = [f"{topic}-b", f"{topic}-a", f"{topic}-c"]
+    for name in names:
+        tool.create(name)
+    tool.run("kafka-console-consumer", "--topic", names[0], "--group", f"of-{topic}", "--from-beginning", "--timeout-ms", "1")
+    listed = wait_for(
+        "the offsets topic",
+        lambda: (found := tool.good("kafka-topics", "--list").splitlines()) and "__consumer_offsets" in found and found,
+    )
+    assert listed == sorted(listed) and set(names) <= set(listed)
+    assert "__consumer_offsets" not in tool.good("kafka-topics", "--list", "--exclude-internal").splitlines()
+    assert tool.good("kafka-topics", "--list", "--topic", f"{topic}-[ab]").splitlines() == sorted(names)[:2]
+    assert tool.good("kafka-topics", "--list", "--topic", f"{topic}-c,{topic}").splitlines() == [f"{topic}-c"]
+
+
+def test_to_12_only_the_lines_that_match_a_filter(tool: Tools, three: Cluster, topic: str) -> None:
+    first, second, third = three.brokers
+    for name, replicas in (("a", f"{first}:{second}:{third}"), ("b", f"{second}:{third}"), ("c", f"{third}")):
+        create = ["--create", "--topic", f"{topic}-{name}", "--replica-assignment", replicas]
+        tool.good("kafka-topics", *create, "--config", "min.insync.replicas=2")
+
+    def matching(name: str) -> str:
+        lines = tool.good("kafka-topics", "--describe", f"--{name}", "--topic", f"{topic}-.*").splitlines()
+        assert all(line.startswith(f"\tTopic: {topic}-") and "\tPartition: 0\t" in line for line in lines), lines
+        return "".join(line.removeprefix(f"\tTopic: {topic}-")[0] for line in lines)
+
+    filters = ("under-replicated-partitions", "unavailable-partitions", "under-min-isr-partitions", "at-min-isr-partitions")
+    whole = ["", "", "c", "b"]
+
+    def all_of_them() -> list[str]:
+        return [matching(name) for name in filters]
+
+    wait_for("everybody is in sync", lambda: all_of_them() == whole)
+    three.kill(third)
+    try:
+        wait_for("the third is gone", lambda: all_of_them() == ["ab", "c", "bc", "a"])
+    finally:
+        three.restart(third)
+    wait_for("it is back", lambda: all_of_them() == whole)
+
+
 # --- configs, quotas, client metrics
 
 
@@ -146,7 +188,7 @@ def test_to_14_topic_configs(tool: Tools, topic: str) -> None:
     assert "INVALID_CONFIG" in tool.bad("kafka-configs", *entity, "--alter", "--add-config", "retention.ms=never")
 
 
-def test_to_14_brokers_groups_and_metrics(tool: Tools) -> None:
+def test_to_14_to_38_brokers_groups_and_metrics(tool: Tools) -> None:
     said = tool.good(
         "kafka-configs", "--entity-type", "brokers", "--entity-default", "--alter", "--add-config", "log.roll.ms=99999"
     )
@@ -207,7 +249,7 @@ def test_to_15_scram(tool: Tools) -> None:
 # --- records
 
 
-def test_to_31_to_34_to_35_records(tool: Tools, topic: str, tmp_path: Path) -> None:
+def test_to_26_to_31_to_34_to_35_records(tool: Tools, topic: str, tmp_path: Path) -> None:
     tool.create(topic, 1, 3)
     keyed = ["--topic", topic, "--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
     tool.good("kafka-console-producer", *keyed, "--compression-codec", "zstd", stdin="a:1\nb:2\nc:3\n")
@@ -240,7 +282,7 @@ def test_to_31_to_34_to_35_records(tool: Tools, topic: str, tmp_path: Path) -> N
     assert topic in tool.own("log-dirs", "describe", "--topic", topic)
 
 
-def test_to_29_to_30_to_32_verifiable_and_perf(tool: Tools, topic: str) -> None:
+def test_to_29_to_30_to_32_to_33_verifiable_and_perf(tool: Tools, topic: str) -> None:
     tool.create(topic)
     lines = tool.good("kafka-verifiable-producer", "--topic", topic, "--max-messages", "5", "--repeating-keys", "2")
     events = [json.loads(line) for line in lines.splitlines()]
@@ -305,7 +347,7 @@ def test_to_27_to_28_consumer_groups(tool: Tools, topic: str) -> None:
 # --- the cluster
 
 
-def test_to_17_to_19_reassignment(tool: Tools, three: Cluster, topic: str, tmp_path: Path) -> None:
+def test_to_17_to_18_to_19_reassignment(tool: Tools, three: Cluster, topic: str, tmp_path: Path) -> None:
     first, second, third = three.brokers
     tool.good("kafka-topics", "--create", "--topic", topic, "--replica-assignment", f"{first}:{second}")
     tool.good("kafka-console-producer", "--topic", topic, stdin="kept\n")
@@ -353,6 +395,75 @@ def test_to_19_a_move_that_cannot_finish_is_listed_and_cancelled(tool: Tools, th
     finally:
         three.restart(third)
     wait_for("it is back", lambda: str(third) in _live(tool))
+
+
+def test_to_18_what_is_not_executed(tool: Tools, three: Cluster, topic: str, tmp_path: Path) -> None:
+    first, second, third = three.brokers
+    tool.good("kafka-topics", "--create", "--topic", topic, "--replica-assignment", f"{first}:{second}")
+    file = tmp_path / "move.json"
+
+    def refused(replicas: list[int], of: str = topic) -> str:
+        file.write_text(json.dumps({"version": 1, "partitions": [{"topic": of, "partition": 0, "replicas": replicas}]}))
+        return tool.bad("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(file))
+
+    assert "Unknown broker id 99" in refused([99])
+    assert "may not contain duplicate entries" in refused([first, first])
+    assert "replica list cannot be empty" in refused([])
+    assert "Topic nope not found" in refused([first], of="nope")
+    file.write_text(json.dumps({"version": 1, "partitions": []}))
+    execute = ["--execute", "--reassignment-json-file", str(file)]
+    assert "cannot be empty" in tool.bad("kafka-reassign-partitions", *execute)
+    three.kill(third)
+    try:
+        tool.own("reassign", "start", f"{topic}-0={third},{first}")
+        assert "there is an existing partition assignment" in refused([second, first])
+        tool.good("kafka-reassign-partitions", *execute, "--additional")
+        wait_for("the other one", lambda: tool.own("reassign", "list") == "No partition is being moved.\n")
+    finally:
+        three.restart(third)
+    line = tool.good("kafka-topics", "--describe", "--topic", topic).splitlines()[1]
+    assert f"Replicas: {second},{first}\t" in line
+    wait_for("the third is back", lambda: str(third) in _live(tool))
+
+
+def test_to_40_to_do_it_again_does_no_harm(tool: Tools, three: Cluster, topic: str, tmp_path: Path) -> None:
+    first, second, _third = three.brokers
+    tool.good("kafka-topics", "--create", "--topic", topic, "--replica-assignment", f"{first}:{second}")
+    tool.good("kafka-console-producer", "--topic", topic, stdin="kept\n")
+    file = tmp_path / "move.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [second, first]}]}))
+    which = ["--reassignment-json-file", str(file)]
+    for _ in range(2):
+        tool.good("kafka-reassign-partitions", "--execute", *which, "--throttle", "1000000")
+        wait_for("it is done", lambda: "is completed." in tool.good("kafka-reassign-partitions", "--verify", *which))
+        assert "is completed." in tool.good("kafka-reassign-partitions", "--verify", *which)
+    assert "throttled" not in tool.good("kafka-configs", "--topic", topic, "--describe")
+    assert three.consume(topic, at_least=1) == ["kept"]
+
+
+def test_to_40_an_interrupted_consumer_leaves_its_group(tool: Tools, topic: str) -> None:
+    tool.create(topic)
+    tool.good("kafka-console-producer", "--topic", topic, stdin="1\n")
+    group = f"of-{topic}"
+    command = [sys.executable, "-m", "kraftlite", "compat", "kafka-console-consumer", "--bootstrap-server", tool.bootstrap]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    consumer = subprocess.Popen(
+        [*command, "--topic", topic, "--group", group, "--from-beginning"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert consumer.stdout is not None and consumer.stdout.readline() == "1\n"
+        consumer.send_signal(signal.SIGINT)
+        _rest, complaints = consumer.communicate(timeout=60)
+    finally:
+        consumer.kill()
+        consumer.wait()
+    assert "Traceback" not in complaints and "Processed a total of 1 messages" in complaints
+    row = tool.good("kafka-consumer-groups", "--describe", "--group", group).split()[-9:]
+    assert row == [group, topic, "0", "1", "1", "0", "-", "-", "-"], "it has committed and left"
 
 
 def _live(tool: Tools) -> list[str]:

@@ -158,7 +158,7 @@ def test_two_consumers_share_rebalance_and_restart_from_the_commit(cluster: Embe
 
 
 def test_a_group_survives_its_coordinator(cluster: Embedded, topic: str) -> None:
-    """SIGKILL in the middle of a rebalance: epochs go on where they were, nobody is fenced, nothing committed is lost."""
+    """CG-04. SIGKILL in the middle of a rebalance: epochs go on where they were, nobody is fenced, nothing committed is lost."""
     filled(cluster, topic)
     with Group(cluster, f"g-{topic}") as group:
         first = group.join(topic)
@@ -220,6 +220,7 @@ def test_a_static_member_restarts_without_a_rebalance(cluster: Embedded, topic: 
 
 
 def test_classic_consumers_are_upgraded_and_downgraded_in_place(cluster: Embedded, topic: str) -> None:
+    """CG-08."""
     filled(cluster, topic)
     with Group(cluster, f"g-{topic}") as group:
         old = group.join(topic, protocol="classic")

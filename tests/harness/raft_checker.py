@@ -1,4 +1,4 @@
-"""The raft invariants of a cluster, checked after every step. Numbers are those of behaviours, "Invariants"."""
+"""The raft invariants of a cluster, checked after every step. Numbers are those of docs/spec/invariants.md."""
 
 from __future__ import annotations
 

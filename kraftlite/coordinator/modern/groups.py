@@ -1,7 +1,7 @@
 """Groups of the new protocol: joining, heartbeats, leaving, and who is dropped. One instance per partition of
 `__consumer_offsets`.
 
-Source: KIP-848; `GroupMetadataManager` of Kafka 4.
+Source: KIP-848; `GroupMetadataManager` of Kafka 4; CG-01 to CG-07, CG-09.
 """
 
 from __future__ import annotations

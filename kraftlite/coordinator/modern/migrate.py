@@ -1,6 +1,7 @@
 """Turning a classic group of consumers into a group of the new protocol and back, while its members go on.
 
-Source: KIP-848, "Consumer Groups Migration"; `ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup` of Kafka 4.
+Source: KIP-848, "Consumer Groups Migration"; `ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup` of Kafka 4;
+CG-08.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is wrong with a ConsumerGroupHeartbeat before anybody looks at its group.
 
-Source: `GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid` of Kafka 4.
+Source: `GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid` of Kafka 4; CP-42.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The invariants of behaviours, "Invariants", one file each; stepped after every event of a simulated run."""
+"""The invariants of docs/spec/invariants.md, one file each; stepped after every event of a simulated run."""

@@ -72,7 +72,7 @@ class Checker:
     """
 
     numbers: ClassVar[tuple[int, ...]] = ()
-    """Of behaviours, "Invariants"."""
+    """Those of docs/spec/invariants.md."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -1,6 +1,6 @@
 """The cluster's metadata as the checkers replay it: a second opinion on what every record means.
 
-Written against the behaviours and not against `metadata` or `controller`: it shares with them the record and registration
+Written against docs/spec and not against `metadata` or `controller`: it shares with them the record and registration
 dataclasses, and none of their code that merges or applies. Every state is kept, by the offset from which it holds.
 """
 

@@ -192,7 +192,7 @@ def untouched(disk: MemDisk) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("name", [*LOSES, *CLEAN_ONLY])
-async def test_m2_the_only_copy_is_refused_in_words_and_nothing_of_it_is_deleted(name: str, clean: bool) -> None:
+async def test_lg_54_the_only_copy_is_refused_in_words_and_nothing_of_it_is_deleted(name: str, clean: bool) -> None:
     if name in CLEAN_ONLY and not clean:
         pytest.skip("a power cut may have left it so")
     logs = await filled(clean=clean)
@@ -216,7 +216,7 @@ async def test_m2_the_only_copy_is_refused_in_words_and_nothing_of_it_is_deleted
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("name", [*LOSES, *CLEAN_ONLY])
-async def test_h4_a_replica_that_lost_records_is_fetched_anew_from_others(name: str, clean: bool) -> None:
+async def test_lg_53_a_replica_that_lost_records_is_fetched_anew_from_others(name: str, clean: bool) -> None:
     if name in CLEAN_ONLY and not clean:
         pytest.skip("a power cut may have left it so")
     logs = await filled(clean=clean)
@@ -241,7 +241,7 @@ async def test_h4_a_replica_that_lost_records_is_fetched_anew_from_others(name: 
 @pytest.mark.parametrize("sole", [True, False])
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("name", HARMLESS)
-async def test_m3_l_what_can_be_made_again_is_made_again_and_nothing_is_lost(name: str, clean: bool, sole: bool) -> None:
+async def test_lg_55_what_can_be_made_again_is_made_again_and_nothing_is_lost(name: str, clean: bool, sole: bool) -> None:
     logs = await filled(clean=clean)
     HARMLESS[name](logs.bed.disk)
     for _ in range(2):
@@ -257,7 +257,7 @@ async def test_m3_l_what_can_be_made_again_is_made_again_and_nothing_is_lost(nam
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ELOOP, errno.ENOENT])
 @pytest.mark.parametrize("op", ["open", "listdir", "read_file"])
-async def test_l_one_file_that_cannot_be_opened_refuses_one_partition(op: str, code: int) -> None:
+async def test_lg_55_one_file_that_cannot_be_opened_refuses_one_partition(op: str, code: int) -> None:
     logs = await filled(clean=True)
     logs.bed.disk.inject(op, path=HERE, code=code, times=None)
     logs = again(logs)
@@ -282,7 +282,7 @@ async def test_lg_32_a_failing_disk_still_fails_its_directory(code: int) -> None
 
 
 @pytest.mark.parametrize("name", [*LOSES, *CLEAN_ONLY])
-async def test_m2_a_person_can_go_on_with_what_is_left(name: str) -> None:
+async def test_lg_54_a_person_can_go_on_with_what_is_left(name: str) -> None:
     """And no offset is given again that was given before."""
     logs = await filled(clean=True)
     disk = logs.bed.disk
@@ -323,7 +323,7 @@ async def test_lg_33_records_of_nobody_are_neither_adopted_nor_deleted(text: byt
         assert sorted(before) == sorted(disk.read_file(path) for path in disk.tree("/d1") if path.endswith(".log"))
 
 
-async def test_h4_what_retention_and_requests_deleted_is_not_missing() -> None:
+async def test_lg_53_what_retention_and_requests_deleted_is_not_missing() -> None:
     """Whether the process was killed before, or after the files went."""
     for wait_ms in (0, 70_000):
         logs = await filled(clean=False)
@@ -341,7 +341,7 @@ async def test_h4_what_retention_and_requests_deleted_is_not_missing() -> None:
             assert opened(logs, A0).log_start_offset == 20
 
 
-async def test_h4_segments_that_were_deleted_and_not_stated_yet_are_unlinked_when_they_are() -> None:
+async def test_lg_53_segments_that_were_deleted_and_not_stated_yet_are_unlinked_when_they_are() -> None:
     logs = await filled(clean=False)
     log = opened(logs, A0)
     log.update_hw(2 * COUNT)
@@ -355,7 +355,7 @@ async def test_h4_segments_that_were_deleted_and_not_stated_yet_are_unlinked_whe
     assert await logs.load_assigned(A0, A1, sole=True) == 2
 
 
-async def test_h4_truncations_and_a_new_start_are_stated() -> None:
+async def test_lg_53_truncations_and_a_new_start_are_stated() -> None:
     for offset in (0, 7, 20, 30):
         logs = await filled(clean=False)
         opened(logs, A0).truncate_to(offset, allow_below_hw=True)
@@ -369,7 +369,7 @@ async def test_h4_truncations_and_a_new_start_are_stated() -> None:
     assert opened(logs, A0).leo == 5_000
 
 
-async def test_h4_a_power_cut_takes_what_was_not_flushed_and_that_is_no_damage() -> None:
+async def test_lg_53_a_power_cut_takes_what_was_not_flushed_and_that_is_no_damage() -> None:
     logs = Logs()
     await logs.load()
     logs.create(A0, "x")
@@ -395,6 +395,7 @@ async def test_without_statements_a_log_start_beyond_the_end_is_not_believed() -
 
 
 async def test_copies_that_were_set_aside_are_bounded() -> None:
+    """LG-53."""
     logs = await filled(clean=True)
     for _ in range(12):
         logs.bed.disk.unlink(names(logs.bed.disk, ".log")[0])

@@ -97,6 +97,19 @@ def test_cm_02_epoch_counts_the_cleanup_records_before_it() -> None:
     check_invariants(world.active.core)
 
 
+def test_cm_36_a_new_incarnation_leaves_every_isr_that_has_others() -> None:
+    """It may have lost what it had not flushed. Where it is alone, nobody else has the records, and it stays (CM-28)."""
+    world = World(2)
+    world.start_brokers(1, 2)
+    world.create("shared", assignments=[[1, 2]])
+    world.create("alone", assignments=[[1]])
+    world.state.cluster.tracker.remove(NodeId(1), world.epochs[1])  # its session is over, its fencing not yet written
+    world.register(1, incarnation=2)
+    assert (world.partition("shared").leader, world.partition("shared").isr) == (2, (2,))
+    assert (world.partition("alone").leader, world.partition("alone").isr) == (None, (1,))
+    check_invariants(world.active.core)
+
+
 @pytest.mark.parametrize(
     ("features", "code"),
     [

@@ -205,6 +205,7 @@ async def streamed(channel: Any, method: Method, sent: list[bytes], rng: random.
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_no_message_ends_a_node_or_moves_its_epoch_out_of_bounds(tmp_path: Path, seed: int) -> None:
+    """RF-61."""
     from grpc import aio
 
     import kraftlite.rpc.options  # noqa: F401 - quiets gRPC, before it is imported

@@ -92,7 +92,7 @@ async def test_bl_07_clients_come_last_and_followers_before_unfencing(tmp_path: 
 
 @pytest.mark.parametrize("taken", ["REPLICATION", "PLAINTEXT", "PLAINTEXT while it started"])
 async def test_a_broker_whose_address_is_taken_never_leads(tmp_path: Path, taken: str) -> None:
-    """An address that is taken is found before the broker registers; one that is taken meanwhile, before it is unfenced."""
+    """BL-30. An address that is taken is found before the broker registers; one taken meanwhile, before it is unfenced."""
     cluster = MemCluster(tmp_path, controllers=1, brokers=1)
     broker = cluster.nodes[2]
     refused = OSError(98, f"cannot listen on {taken}: address already in use")
@@ -126,7 +126,7 @@ async def test_a_broker_whose_address_is_taken_never_leads(tmp_path: Path, taken
 
 
 async def test_all_addresses_of_a_node_are_its_own_before_it_says_anything(tmp_path: Path) -> None:
-    """On real sockets: a port that somebody listens on is refused by name, whichever listener it is of, and none is kept."""
+    """BL-30. On real sockets: a port that is taken is refused by name, whichever listener it is of, and none is kept."""
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3)]
     names = ("PLAINTEXT", "REPLICATION", "CONTROLLER")

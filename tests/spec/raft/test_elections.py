@@ -624,7 +624,7 @@ def test_rf_23_what_contradicts_what_is_known_is_refused_loudly_and_has_no_effec
 
 
 def test_epochs_beyond_the_trusted_ones_are_taken_a_step_at_a_time() -> None:
-    """So an old quorum goes on, a new node joins it, and no single message uses the epochs up."""
+    """RF-61. So an old quorum goes on, a new node joins it, and no single message uses the epochs up."""
     node = alone()
     epoch = 2**30 + 2**16
     for _ in range(3):
@@ -635,7 +635,7 @@ def test_epochs_beyond_the_trusted_ones_are_taken_a_step_at_a_time() -> None:
 
 
 def test_a_voter_that_was_left_behind_the_trusted_epochs_asks_and_is_told() -> None:
-    """Requests would be believed no more; the simulation found it. Answers come from where a voter is configured."""
+    """RF-61. Requests would be believed no more; the simulation found it. Answers come from where a voter is configured."""
     cluster = RaftCluster(start=False)
     for node_id in (1, 2):
         node = cluster[node_id]

@@ -1,4 +1,7 @@
-"""Admin requests through a broker to the controller, in every version. Source: behaviours 4.2, 4.5, 9.2, 9.6; CE-31."""
+"""Admin requests through a broker to the controller, in every version.
+
+CE-31, CM-15 to CM-25, CM-47 to CM-55, CP-12 to CP-15, CP-56 to CP-59.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,8 @@ async def test_cp_59_create_topics_reports_what_was_created(version: int) -> Non
         ("CM-25", E.INVALID_REQUEST),
     ],
 )
-async def test_cm_15_to_22_refusals_reach_the_client_per_topic(behaviour: str, error: ErrorCode) -> None:
+async def test_cm_15_refusals_reach_the_client_per_topic(behaviour: str, error: ErrorCode) -> None:
+    """So are those of CM-16, CM-17, CM-18 and CM-22."""
     async with Harness() as h:
         h.controller.answers[m.CREATE_TOPICS] = lambda _request: c.CreateTopicsResponse(
             topics=(

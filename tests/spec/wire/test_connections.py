@@ -1,4 +1,4 @@
-"""Frames, versions and connections over a real socket. Source: behaviours 9.1."""
+"""Frames, versions and connections over a real socket. CP-01 to CP-07."""
 
 from __future__ import annotations
 

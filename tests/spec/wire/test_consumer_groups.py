@@ -66,6 +66,7 @@ def assigned(answer: Any) -> list[tuple[Any, tuple[int, ...]]] | None:
 
 @pytest.mark.parametrize("version", range(2))
 async def test_join_beat_leave(version: int) -> None:
+    """CP-42."""
     async with Enabled() as h:
         client = await h.client()
         joined = await client.call(BEAT, version, beat())
@@ -109,6 +110,7 @@ async def test_the_coordinator_makes_the_id_in_version_0_alone() -> None:
     ],
 )
 async def test_requests_that_make_no_sense(said: dict[str, Any], message: str) -> None:
+    """CP-42."""
     async with Enabled() as h:
         refused = await (await h.client()).call(BEAT, 1, beat(**said))
         assert (code(refused), refused.error_message) == (E.INVALID_REQUEST, message)
@@ -116,6 +118,7 @@ async def test_requests_that_make_no_sense(said: dict[str, Any], message: str) -
 
 
 async def test_assignors_and_expressions_that_are_not_there() -> None:
+    """CP-42."""
     async with Enabled() as h:
         client = await h.client()
         refused = await client.call(BEAT, 1, beat(server_assignor="best"))
@@ -166,6 +169,7 @@ async def test_describe(version: int) -> None:
 
 
 async def test_offsets_are_for_members_in_their_epoch() -> None:
+    """CG-07."""
     async with Enabled() as h:
         client = await h.client()
         await client.call(BEAT, 1, beat())

@@ -32,6 +32,7 @@ def produce_values() -> dict[str, Any]:
 
 
 async def test_a_bug_costs_the_request_and_is_told_with_its_stack() -> None:
+    """CP-66."""
     async with Harness() as h:
         client = await h.client()
         h.context.producer_ids.next_id = broken  # type: ignore[method-assign]
@@ -49,6 +50,7 @@ async def test_a_bug_costs_the_request_and_is_told_with_its_stack() -> None:
 
 
 async def test_without_a_place_for_the_error_the_connection_is_closed_and_no_other() -> None:
+    """CP-66."""
     async with Harness() as h:
         client, other, third = await h.client(), await h.client(), await h.client()
         h.replicas.append = broken  # type: ignore[method-assign]
@@ -63,6 +65,7 @@ async def test_without_a_place_for_the_error_the_connection_is_closed_and_no_oth
 
 
 async def test_a_fault_in_a_request_stops_the_node() -> None:
+    """CP-66."""
     async with Harness() as h:
         client, other = await h.client(), await h.client()
 
@@ -102,6 +105,7 @@ async def test_a_bug_while_a_parked_produce_is_answered_does_not_reach_who_moved
     [(KeyError("x"), HalfChanged), (AssertionError(), HalfChanged), (Fault("x"), Fault), (OSError(5, "io"), OSError)],
 )
 def test_what_breaks_off_a_change_of_state_is_a_fault(error: Exception, kind: type[Exception]) -> None:
+    """CP-66."""
     with pytest.raises(kind) as found, changing("append to events-0"):
         raise error
     assert type(found.value) is kind
@@ -133,6 +137,7 @@ async def test_no_time_of_a_token_is_too_far_away_to_be_read(key: int, time: int
 
 
 async def test_a_bug_while_a_fetch_waits_costs_the_fetch() -> None:
+    """CP-66."""
     async with Harness() as h:
         client = await h.client()
         read = h.replicas.fetch_now

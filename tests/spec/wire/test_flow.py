@@ -1,4 +1,4 @@
-"""Greedy and slow connections: what they may hold of the node's memory, and of its time. Source: H3; CP-01, CP-06."""
+"""Greedy and slow connections: what they may hold of the node's memory, and of its time. CP-68, CP-69."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ async def settled(h: Harness) -> None:
 
 
 async def test_an_answer_that_nobody_reads_costs_a_slice() -> None:
+    """CP-69."""
     async with Harness(TOPICS) as h:
         big_file(h, 36 * MIB)
         clients = [await h.client() for _ in range(50)]
@@ -112,6 +113,7 @@ async def test_records_that_cannot_be_read_any_more_cost_the_connection(what: st
 
 
 async def test_an_idle_reader_is_closed_and_its_memory_freed_at_once() -> None:
+    """CP-69."""
     async with Harness(TOPICS, listener={"max_idle_ms": 60_000}) as h:
         big_file(h, 36 * MIB)
         client = await h.client()
@@ -147,7 +149,7 @@ async def test_announced_frames_cost_what_has_come_and_small_requests_go_on() ->
 
 
 async def test_large_frames_that_wait_for_memory_all_get_through() -> None:
-    """All are half here when the memory is used up: without an order they would wait for each other."""
+    """CP-69. All are half here when the memory is used up: without an order they would wait for each other."""
     async with Harness(TOPICS) as h:
         share = h.listener._share = NodeShare(h.clock.now_ms, queued_max_request_bytes=MIB)
         clients = [await h.client() for _ in range(20)]
@@ -164,7 +166,7 @@ async def test_large_frames_that_wait_for_memory_all_get_through() -> None:
 
 
 async def test_a_good_client_is_answered_beside_a_storm_of_pipelines() -> None:
-    """In order, not in time: of 100 x 100 requests only some are taken before the good client's, which comes last."""
+    """CP-68. In order, not in time: of 100 x 100 requests only some are taken before the good client's, which comes last."""
     async with Harness(TOPICS) as h:
         big_file(h, MIB)
         greedy = [await h.client() for _ in range(100)]

@@ -1,4 +1,4 @@
-"""Groups over the wire, in every version that is offered. Source: behaviours 9.4; CP-25 to CP-40."""
+"""Groups over the wire, in every version that is offered. CP-25 to CP-40."""
 
 from __future__ import annotations
 

@@ -110,6 +110,7 @@ async def longest(h: GroupHarness, turns: LongestTurn, *requests: bytes) -> floa
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown", "known"])
 async def test_the_longest_array_of_every_api_is_worked_on_in_turns(known: bool) -> None:
+    """CP-68."""
     async with greedy_harness() as (h, turns):
         slow: list[str] = []
         for one in h.apis.ranges:
@@ -150,6 +151,7 @@ async def test_a_request_in_front_of_a_large_one_and_one_behind_it_are_answered_
 
 
 async def test_all_topics_of_a_large_cluster_are_encoded_off_the_loop() -> None:
+    """CP-68."""
     topics = {f"t{n}": [partition([1])] * 4 for n in range(5_000)} | {"wide": [partition([1])] * 20_000}
     async with greedy_harness(topics=topics) as (h, turns):
         everything = struct.pack(">hhihi", METADATA, 7, 5, -1, -1) + b"\x00"
@@ -165,7 +167,7 @@ TAGGED = struct.pack(">hhih", METADATA, 9, 5, -1)
 
 
 async def test_a_section_of_tagged_fields_ends_somewhere() -> None:
-    """Three million took more than a second."""
+    """CP-67. Three million took more than a second."""
     fields = b"".join(uvarint(tag) + b"\x00" for tag in range(3_000_000))
     frame = TAGGED + b"\x00\x01\x00\x00\x00" + uvarint(3_000_000) + fields
     header = TAGGED + uvarint(3_000_000) + fields
@@ -178,6 +180,7 @@ async def test_a_section_of_tagged_fields_ends_somewhere() -> None:
 
 
 async def test_a_request_of_more_elements_than_anybody_means_closes_its_connection() -> None:
+    """CP-67."""
     async with greedy_harness() as (h, turns):
         request = metadata_of(MAX_REQUEST_ITEMS + 1)
         assert await longest(h, turns, request) < LIMIT_MS

@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster and DescribeTopicPartitions over a real socket. Source: behaviours 9.2, ML-24."""
+"""Metadata, DescribeCluster and DescribeTopicPartitions over a real socket. CP-08 to CP-12, ML-24."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets over a real socket. Source: behaviours 7.1, 9.3, 9.5."""
+"""Produce, Fetch and ListOffsets over a real socket. CP-16 to CP-23, CP-43, RP-01 to RP-10."""
 
 from __future__ import annotations
 

@@ -76,6 +76,7 @@ def sources() -> str:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_key_that_protects_and_does_nothing_is_refused_by_name(name: str) -> None:
+    """BL-29."""
     told = problem({name: another(name)})
     assert told.startswith(f"{name}=") and EFFECTS[name].rule.words in told
     assert re.search(r"; (remove it|set it)", told), "it says what to do"
@@ -87,6 +88,7 @@ def test_its_default_promises_nothing_and_is_taken(name: str) -> None:
 
 
 def test_keys_without_effect_are_told_in_one_line() -> None:
+    """BL-29."""
     found = configured({name: another(name) for name in IDLE}).warnings
     assert len(found) == 1 and f"{len(IDLE)} keys have no effect here" in found[0]
     assert all(name in found[0] for name in IDLE)
@@ -99,7 +101,7 @@ def test_a_key_with_an_effect_in_part_says_which() -> None:
 
 
 def test_what_is_applied_is_read_and_what_is_not_is_not(sources: str) -> None:
-    """Who makes a key effective takes it out of the table; who takes its effect away puts it in."""
+    """BL-29. Who makes a key effective takes it out of the table; who takes its effect away puts it in."""
     of_topics = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)}
     wrong = []
     for name, found in EFFECTS.items():
@@ -198,6 +200,7 @@ def test_many_unknown_keys_are_counted() -> None:
     ],
 )
 def test_what_is_refused_in_the_file_is_refused_while_the_node_runs(name: str, value: str, words: str) -> None:
+    """BL-29."""
     told = dynamic_refusal(name, value)
     assert told is not None and name in told and words in told
 

@@ -37,6 +37,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
 
 
 def test_a_second_member_waits_until_the_first_gave_up_its_share() -> None:
+    """CG-01."""
     w = ConsumerWorld()
     a = w.enter("a")
     b = w.enter("b")
@@ -72,6 +73,7 @@ def test_two_members_that_join_and_leave_share_what_there_is() -> None:
 
 
 def test_who_does_not_give_up_in_its_rebalance_timeout_is_fenced() -> None:
+    """CG-03."""
     w = ConsumerWorld()
     a = w.enter("a", rebalance_ms=8_000)
     b = w.enter("b")
@@ -100,6 +102,7 @@ def test_the_rebalance_timeout_ends_with_the_revocation() -> None:
 
 
 def test_who_is_silent_for_its_session_is_fenced() -> None:
+    """CG-03."""
     w = ConsumerWorld()
     w.enter("a")
     b = w.enter("b")
@@ -114,6 +117,7 @@ def test_who_is_silent_for_its_session_is_fenced() -> None:
 
 
 def test_a_group_sets_its_own_session_and_interval_within_limits() -> None:
+    """CG-03."""
     w = ConsumerWorld(consumer_min_session_timeout_ms=10_000, consumer_min_heartbeat_interval_ms=1_000)
     w.configure("g", consumer_session_timeout_ms="20000", consumer_heartbeat_interval_ms="2000")
     a = w.enter("a")
@@ -139,7 +143,8 @@ def test_unsubscribing_gives_up_the_topic_in_the_same_epoch() -> None:
 
 
 def test_random_walks_never_let_two_use_a_partition() -> None:
-    """Members join, leave, hold on to what they should give up, and say nothing; topics come, grow and go; coordinators die."""
+    """CG-01. Members join, leave, hold on to what they should give up, and say nothing; topics come, grow and go; coordinators
+    die."""
     for seed in range(25):
         _walk(seed)
 
@@ -207,6 +212,7 @@ def test_an_assignment_lasts_for_its_interval() -> None:
 
 
 def test_more_partitions_are_assigned_at_the_next_heartbeat() -> None:
+    """CG-06."""
     w = ConsumerWorld({"t": 1})
     a = w.enter("a")
     assert w.beat(a).member_epoch == 2
@@ -216,6 +222,7 @@ def test_more_partitions_are_assigned_at_the_next_heartbeat() -> None:
 
 
 def test_a_topic_that_appears_and_goes_is_followed() -> None:
+    """CG-06."""
     w = ConsumerWorld({"u": 1})
     a = w.enter("a", topics=("t",))
     assert (a.epoch, a.names) == (2, [])
@@ -247,6 +254,7 @@ def test_topics_that_changed_while_nobody_coordinated_are_found() -> None:
 
 
 def test_epochs_that_are_not_the_members_are_fenced() -> None:
+    """CG-02."""
     w = ConsumerWorld()
     a = w.enter("a")
     assert w.refused("a", 3, owned=a.owned) is ErrorCode.FENCED_MEMBER_EPOCH
@@ -264,6 +272,7 @@ def test_epochs_that_are_not_the_members_are_fenced() -> None:
 
 
 def test_an_answer_that_was_lost_may_be_asked_for_again_in_the_epoch_before() -> None:
+    """CG-02."""
     w = ConsumerWorld({"t": 2})
     a = w.enter("a")
     w.enter("b")
@@ -276,6 +285,7 @@ def test_an_answer_that_was_lost_may_be_asked_for_again_in_the_epoch_before() ->
 
 
 def test_a_fenced_member_rejoins_with_epoch_0() -> None:
+    """CG-02."""
     w = ConsumerWorld()
     a = w.enter("a")
     b = w.enter("b")
@@ -287,6 +297,7 @@ def test_a_fenced_member_rejoins_with_epoch_0() -> None:
 
 
 def test_a_group_has_a_largest_size() -> None:
+    """CG-09."""
     w = ConsumerWorld(consumer_max_size=2)
     a = w.enter("a")
     w.enter("b")
@@ -307,6 +318,7 @@ def test_a_member_may_be_given_its_id() -> None:
 
 
 def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance() -> None:
+    """CG-05."""
     w = ConsumerWorld()
     a = w.enter("a", instance_id="one")
     b = w.enter("b", instance_id="two")
@@ -326,6 +338,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance() -> N
 
 
 def test_a_static_member_that_stays_away_loses_its_partitions() -> None:
+    """CG-05."""
     w = ConsumerWorld()
     a = w.enter("a", instance_id="one")
     b = w.enter("b")
@@ -339,6 +352,7 @@ def test_a_static_member_that_stays_away_loses_its_partitions() -> None:
 
 
 def test_an_instance_id_that_is_in_use_is_not_released() -> None:
+    """CG-05."""
     w = ConsumerWorld()
     w.enter("a", instance_id="one")
     said = {"instance_id": "one", "rebalance_ms": 1, "owned": {}, "topics": ("t",)}
@@ -359,6 +373,7 @@ def test_a_static_member_may_leave_for_good() -> None:
 
 
 def test_nobody_is_told_what_is_not_committed() -> None:
+    """CG-04."""
     w = ConsumerWorld()
     w.hold = True
     joining = w.ask_beat("a", 0, rebalance_ms=1_000, owned={}, topics=("t",))
@@ -388,6 +403,7 @@ def test_what_could_not_be_written_is_written_with_the_next_change() -> None:
 
 
 def test_a_group_survives_its_coordinator() -> None:
+    """CG-04."""
     w = ConsumerWorld()
     a = w.enter("a")
     b = w.enter("b")
@@ -408,6 +424,7 @@ def test_a_group_survives_its_coordinator() -> None:
 
 
 def test_a_revocation_under_way_is_timed_by_the_next_coordinator_too() -> None:
+    """CG-04."""
     w = ConsumerWorld()
     a = w.enter("a", rebalance_ms=8_000)
     w.enter("b")
@@ -441,6 +458,7 @@ def test_a_member_in_a_state_of_newer_software_begins_anew() -> None:
 
 
 def test_members_commit_and_fetch_in_their_epoch() -> None:
+    """CG-07."""
     w = ConsumerWorld()
     a = w.enter("a")
     at = {("t", 0): 7}
@@ -528,6 +546,7 @@ def test_defaults_and_limits() -> None:
 
 
 def test_the_first_assignor_is_the_default_one() -> None:
+    """CG-09."""
     w = ConsumerWorld(consumer_assignors=("range",))
     w.enter("a")
     assert w.shard.describe_consumers("g").assignor == "range"

@@ -53,6 +53,7 @@ def classic_group(w: ConsumerWorld, *shares: tuple[int, ...], **said: object) ->
 
 
 def test_a_new_member_upgrades_the_group_and_the_others_keep_what_they_have() -> None:
+    """CG-08."""
     w = ConsumerWorld()
     (x,) = classic_group(w, (0, 1, 2, 3))
     w.commit({("t", 0): 5}, member_id=x, generation=1)
@@ -114,6 +115,7 @@ def test_an_empty_classic_group_is_replaced_and_its_offsets_stay() -> None:
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
 def test_the_policy_may_forbid_it(policy: str) -> None:
+    """CG-08."""
     w = ConsumerWorld(consumer_migration_policy=policy)
     classic_group(w, (0, 1, 2, 3))
     said = {"rebalance_ms": 1_000, "owned": {}, "topics": ("t",)}
@@ -205,6 +207,7 @@ def test_a_classic_member_that_does_not_sync_in_time_is_dropped() -> None:
 
 
 def test_the_group_is_classic_again_when_the_last_of_the_new_protocol_leaves() -> None:
+    """CG-08."""
     w = ConsumerWorld()
     a, x, epoch = mixed(w)
     w.commit({("t", 0): 5}, member_id="a", generation=a.epoch)  # type: ignore[attr-defined]
@@ -250,6 +253,7 @@ def test_a_downgrade_that_cannot_be_written_has_not_been() -> None:
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
 def test_the_policy_may_forbid_that_too(policy: str) -> None:
+    """CG-08."""
     w = ConsumerWorld(consumer_migration_policy=policy)
     a, x, epoch = mixed(w)
     w.quit(a)  # type: ignore[arg-type]

@@ -93,6 +93,7 @@ def test_anything_is_an_expression_or_is_refused(pattern: str) -> None:
 
 
 def test_a_member_reads_the_topics_that_match_and_those_that_come() -> None:
+    """CG-06."""
     w = ConsumerWorld({"a.1": 1, "a.2": 2, "b.1": 1})
     m = w.enter("m", regex=r"a\..*")
     assert m.names == ["a.10", "a.20", "a.21"]

@@ -52,6 +52,22 @@ async def test_rp_15_the_hw_reaches_an_idle_follower_within_one_fetch_wait() -> 
         assert await c.until(lambda: c[2].log().hw == 1 and c[3].log().hw == 1) <= 520
 
 
+async def test_rp_18_a_hw_that_moves_does_not_end_the_wait_of_a_fetch() -> None:
+    """The followers' next fetches wait when the HW moves. They learn of it when that wait is over, or with the next record."""
+    async with LoopCluster() as c:
+        c.create()
+        await c.settle()
+        done = c[1].produce(["a"], acks=-1)
+        await c.until(lambda: done, within_ms=1)
+        assert c[1].log().hw == 1 and c[2].log().hw == c[3].log().hw == 0
+        assert 400 <= await c.until(lambda: c[2].log().hw == 1 and c[3].log().hw == 1) <= 520
+        await c.settle()
+        for value in ("b", "c"):
+            done = c[1].produce([value], acks=-1)
+            await c.until(lambda: done, within_ms=1)  # noqa: B023
+        assert c[2].log().hw == c[3].log().hw == 2, "the HW of b came with c"
+
+
 async def test_a_new_partition_does_not_wait_for_a_long_poll() -> None:
     async with LoopCluster() as c:
         c.create()

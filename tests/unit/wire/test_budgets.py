@@ -37,6 +37,7 @@ class Receiver:
 
 
 def test_small_buffers_need_no_leave_and_large_ones_wait_in_order() -> None:
+    """CP-69."""
     budget = ReceiveBudget(4 * MIB, Clock())
     first, second, third, fourth, fifth = (Receiver() for _ in range(5))
     assert budget.may_hold(first, 4 * MIB, wait=True)
@@ -100,6 +101,7 @@ class Sender:
 
 
 def test_unread_answers_are_dropped_when_the_node_holds_too_many() -> None:
+    """CP-69."""
     clock = Clock()
     budget = ResponseBudget(10 * MIB, clock)
     senders = [Sender(budget) for _ in range(30)]

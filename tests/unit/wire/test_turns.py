@@ -49,7 +49,7 @@ async def test_one_that_asks_for_one_thing_is_served_at_once() -> None:
 
 
 async def test_a_pipeline_does_not_hold_up_others() -> None:
-    """Worked off in one go, as it was, this takes 50 s before the good client's turn."""
+    """CP-68. Worked off in one go, as it was, this takes 50 s before the good client's turn."""
     world = World()
     for at in range(500):
         world.turns.serve(Connection(world, f"greedy-{at}", 100, MS))
@@ -67,6 +67,7 @@ async def test_a_pipeline_does_not_hold_up_others() -> None:
 
 
 async def test_a_turn_of_the_loop_is_bounded_whoever_comes() -> None:
+    """CP-68."""
     world = World()
     light = [Connection(world, f"light-{at}", 1, MS // 2) for at in range(200)]
     for it in light:
