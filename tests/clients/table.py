@@ -42,6 +42,8 @@ TAIL = """
   `acks=all` to another partition first waits in that send until the dead broker leaves the ISR, and loses none. (With a
   `replica.lag.time.max.ms` of 0.3 s, as embedded clusters have, nobody waits, and both brokers see two to three sends lost.)
   The first also ends its consumer's stream after four attempts to fetch from the broker that is gone.
+- rskafka (Rust, 0.6.0) was tried by hand beside Apache Kafka: topics, records in every codec with headers, null keys and null
+  values, offsets by time, deleted records and its errors are the same with both, but for the words of one error.
 - Web UIs: none of them is to be had from a package registry. AKHQ, Kafbat UI and Kafdrop are not in Maven Central, and the Go
   module proxy does not hand out Redpanda Console (nor Kowl, its predecessor); they come as container images and from GitHub.
   What such a UI asks of a cluster with a node down (its brokers, all topics, all groups with their offsets, the records) is the
