@@ -159,20 +159,15 @@ class ConfigControl:
         if resources.count(resource) > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
-    def _check_resource(self, resource: Resource) -> None:
+    @staticmethod
+    def _check_name(resource: Resource) -> None:
         kind, name = resource
         if kind == _TOPIC:
             if name == "":
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-            if not self.topic_exists(name):
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         elif kind == _BROKER:
-            if name == "":
-                return
-            if not (name.isascii() and name.isdigit()):
+            if name != "" and not (name.isascii() and name.isdigit()):
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: expected a broker id.")
-            if not self.broker_exists(NodeId(int(name))):
-                raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
         elif kind == _GROUP:
             if name == "":
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -185,8 +180,16 @@ class ConfigControl:
                 f"Unknown resource type {kind}",
             )
 
+    def _check_exists(self, resource: Resource) -> None:
+        """Only who sends good values is told that there is no such topic or broker, as by Kafka."""
+        kind, name = resource
+        if kind == _TOPIC and not self.topic_exists(name):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        if kind == _BROKER and name != "" and not self.broker_exists(NodeId(int(name))):
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+
     def _changes(self, resource: Resource, changes: Sequence[ConfigChange]) -> list[MetadataRecord]:
-        self._check_resource(resource)
+        self._check_name(resource)
         names = [change.name for change in changes]
         duplicates = sorted({name for name in names if names.count(name) > 1})
         if duplicates:
@@ -196,7 +199,7 @@ class ConfigControl:
         return self._records(resource, current, wanted)
 
     def _replacement(self, resource: Resource, configs: Sequence[ConfigPair]) -> list[MetadataRecord]:
-        self._check_resource(resource)
+        self._check_name(resource)
         wanted: dict[str, str | None] = {}
         for pair in configs:
             if pair.name in wanted:
@@ -218,12 +221,7 @@ class ConfigControl:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
         if change.op == AlterConfigOp.SET:
             return change.value
-        key = self._key(resource, change.name)
-        if key is None or key.type is not ConfigType.LIST:
-            raise ApiError(
-                ErrorCode.INVALID_CONFIG,
-                f"Can't {AlterConfigOp(change.op).name} to key {change.name} because its type is not LIST.",
-            )
+        key = self._list_key(resource, change)
         text = current.get(change.name)
         if text is None:
             text = self.topic_default(change.name)[0] if resource[0] == _TOPIC else key.default or ""
@@ -234,6 +232,19 @@ class ConfigControl:
         else:
             items = [item for item in items if item not in named]
         return ",".join(items)
+
+    def _list_key(self, resource: Resource, change: ConfigChange) -> ConfigKey:
+        """The key of a list. Raises ApiError(INVALID_CONFIG); Kafka has words of their own for keys of brokers."""
+        key, operation = self._key(resource, change.name), AlterConfigOp(change.op).name
+        if key is not None and key.type is ConfigType.LIST:
+            return key
+        if resource[0] != _BROKER:
+            words = f"Can't {operation} to key {change.name} because its type is not LIST."
+        elif key is None:
+            words = f"Unknown config name: {change.name}"
+        else:
+            words = f"Config value {operation.lower()} is not allowed for config key: {change.name}"
+        raise ApiError(ErrorCode.INVALID_CONFIG, words)
 
     @staticmethod
     def _key(resource: Resource, name: str) -> ConfigKey | None:
@@ -252,6 +263,7 @@ class ConfigControl:
             validate_client_metrics_configs(after)
         else:
             self._validate_broker(resource, wanted)
+        self._check_exists(resource)
         rewrites = resource[0] == _BROKER
         records: list[MetadataRecord] = []
         for name in sorted(wanted):

@@ -83,7 +83,7 @@ def _check(filters: Sequence[QuotaFilter]) -> None:
         if one.type in seen:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Entity type {one.type} cannot appear more than once in the filter.")
         if one.type not in _TYPES:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {one.type}.")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {one.type}")
         seen.append(one.type)
         if one.match_type == EXACT:
             if one.match is None:
