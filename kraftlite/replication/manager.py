@@ -32,7 +32,6 @@ from kraftlite.replication.api import (
     ProduceEntry,
     ProduceResult,
 )
-from kraftlite.replication.checks import OffLoop
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.consume import ConsumePath, FetchRoom, FetchWait
 from kraftlite.replication.delete_records import DeleteRecordsPath
@@ -99,8 +98,7 @@ class ReplicaManager:
             trace_hot=trace_hot,
         )
         hot_tracer = ports.tracer if trace_hot else None
-        off_loop = OffLoop(ports.tasks)
-        self._produce = ProducePath(table, ports.clock, self._deadlines, hot_tracer, self.handle_io_error, off_loop)
+        self._produce = ProducePath(table, ports.clock, ports.tasks, self._deadlines, hot_tracer, self.handle_io_error)
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
         self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error)
