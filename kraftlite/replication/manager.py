@@ -310,10 +310,6 @@ class ReplicaManager:
         """For who has called `fetch_now` and may wait: `ready` is called when it is worth another look."""
         return self._consume.wait(params, ready)
 
-    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
-        """As `fetch_now`, but waits up to `max_wait_ms` for `min_bytes`; an error or a divergence ends the wait."""
-        return await self._consume.fetch(params, partitions)
-
     def list_offset(
         self,
         tp: TopicPartition,
