@@ -15,7 +15,7 @@ from kraftlite.log.config import LogConfig
 from kraftlite.log.log import ActiveProducer, AppendOrigin, Log
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
-from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
+from kraftlite.model.errors import ApiError, ErrorCode, StorageFault, changing
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.method import Method
@@ -265,11 +265,12 @@ class ReplicaManager:
 
     def handle_io_error(self, error: OSError, tp: TopicPartition) -> None:
         """The log directory of `tp` goes offline, and with it every replica in it."""
-        self._logs.handle_failure(error, tp)
-        partition = self._table.by_tp.get(tp)
-        if partition is not None:
-            self._take_offline(partition, str(error))
-        self.drop_failed_logs()
+        with changing(f"taking {tp} and its log directory offline"):
+            self._logs.handle_failure(error, tp)
+            partition = self._table.by_tp.get(tp)
+            if partition is not None:
+                self._take_offline(partition, str(error))
+            self.drop_failed_logs()
 
     def drop_failed_logs(self) -> None:
         """Take replicas offline whose directory failed, whoever noticed it."""
