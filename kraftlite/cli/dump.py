@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.common import output_option
+from kraftlite.cli.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.cli.render import control_as_json, record_as_json, text_of
 from kraftlite.log.batch import (
     HEADER_BYTES,
@@ -130,7 +131,12 @@ def dump_file(path: Path, report: Report, max_bytes: int | None) -> None:
         dump_index.dump(path, report)
     else:
         report.file(path)
-        for line in path.read_text(errors="backslashreplace").splitlines():
+        try:
+            data = read_bounded(path, MAX_TEXT_BYTES)
+        except ValueError as error:
+            report.problem(str(error))
+            return
+        for line in data.decode(errors="backslashreplace").splitlines():
             report.line(line, {"line": line})
 
 

@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kraftlite.cli.files import MAX_INDEX_BYTES, read_bounded
 from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.log.producer_snapshots import CorruptSnapshot, decode_snapshot
 
@@ -18,7 +19,11 @@ _TXN = struct.Struct(">hqqqq")
 
 
 def dump(path: Path, report: Report) -> None:
-    data = path.read_bytes()
+    try:
+        data = read_bounded(path, MAX_INDEX_BYTES)
+    except ValueError as error:
+        report.problem(str(error))
+        return
     if path.suffix == ".snapshot":
         _producers(path, data, report)
         return

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from kraftlite.controller.queue import QueueClosed, QueueFull, QueueTimeout
 from kraftlite.controller.results import ControllerResult
-from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, changing
 
 if TYPE_CHECKING:
     from kraftlite.controller.core import ControllerCore
 
 
 class NothingChanged(Exception):
-    """An operation broke, for `__cause__`, while its records were computed or staged: it costs its request (ADR 5)."""
+    """An operation broke, for `__cause__`, while its records were computed: it costs its request (ADR 5)."""
 
 
 OnDone = Callable[[ApiError | None, Any], None]
@@ -123,7 +123,8 @@ class ReadEvent:
 
 
 class InternalEvent:
-    """Work that nobody waits for: callbacks of raft, activation."""
+    """Work that nobody waits for: the callbacks of raft. One that breaks off leaves a controller, active or not, that knows only
+    a part of what is committed, or of who leads: a fault."""
 
     def __init__(self, core: ControllerCore, name: str, operation: Callable[[int], None]) -> None:
         self.name = name
@@ -131,7 +132,8 @@ class InternalEvent:
         self._operation = operation
 
     def run(self, now_ms: int) -> None:
-        self._operation(now_ms)
+        with changing(f"controller {self.name}"):
+            self._operation(now_ms)
 
     def fail(self, error: BaseException, now_ms: int) -> None:
         self._core.handle_failure(self.name, error)

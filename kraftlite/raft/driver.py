@@ -140,15 +140,13 @@ class RaftDriver:
         clock = self._ports.clock
         self._note_stall(clock.now_ms())
         try:
-            output = self.core.step(event, clock.now_ms(), clock.wall_ms())
-        except Exception as error:  # noqa: BLE001 the top of every path into the core: classify and stop
+            self._perform(self.core.step(event, clock.now_ms(), clock.wall_ms()))
+            self._arm_timer()
+        except Exception as error:  # noqa: BLE001 the top of every path into the core: what it asked for is a part of its step
             self._stopped = True
             self._handed_over.set()
             self._refuse_waiting(f"node {self._config.node_id} has failed")
             self._ports.fault(error, "raft")
-            return
-        self._perform(output)
-        self._arm_timer()
 
     def _refuse_waiting(self, message: str) -> None:
         """Answer the requests that still wait: the core will not."""

@@ -24,7 +24,7 @@ from kraftlite.metadata.records import (
     ProducerIdsRecord,
     TopicRecord,
 )
-from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.ids import NodeId, random_uuid
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.runtime.trace.controller import OperationFailed
@@ -420,6 +420,20 @@ def test_ce_20_an_internal_error_behind_that_answers_and_renounces() -> None:
     assert world.submit("op", lambda _now: write(config("1"))).code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert not node.core.active
     assert node.raft.calls[-1] == "resign 1"
+
+
+@pytest.mark.parametrize("node_id", [100, 101])
+def test_ce_20_a_commit_that_is_taken_in_part_ends_the_node(node_id: int) -> None:
+    """As it was, a standby told of it in its trace and went on, without the rest of what was committed."""
+    world = World(2)
+    node = world.nodes[node_id]
+
+    def broken(*_args: object) -> bool:
+        raise KeyError("a bug")
+
+    node.core.offsets.handle_commit = broken  # type: ignore[method-assign]
+    with pytest.raises(HalfChanged, match="controller handle_commit: KeyError: 'a bug'"):
+        world.submit("op", lambda _now: write(config("1")))
 
 
 def test_ce_20_one_function_classifies() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
@@ -172,6 +173,35 @@ async def test_describe_quorum_over_the_wire(quorum: Quorum) -> None:
             with pytest.raises(ApiError) as refused:
                 await call
             assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("part", ["step", "next_deadline_ms", "what the step asks for"])
+async def test_a_step_that_breaks_off_ends_the_node_though_a_peer_asked_for_it(quorum: Quorum, part: str) -> None:
+    """As it was, a bug in what follows a step (sending, flushing, the next timer) cost the peer's call, and the node went on
+    without: with no timer it never stood for election again."""
+    leader = quorum.leader()
+    assert leader is not None
+    core = leader.driver.core
+    step, bug = core.step, KeyError("a bug")
+
+    def broken(*_args: object) -> Any:
+        raise bug
+
+    class BrokenOutput:
+        def __init__(self, *_args: object) -> None: ...
+
+        requests = property(broken)
+
+    if part == "step":
+        core.step = broken  # type: ignore[method-assign]
+    elif part == "next_deadline_ms":
+        core.next_deadline_ms = broken  # type: ignore[method-assign]
+    else:
+        core.step = BrokenOutput  # type: ignore[method-assign,assignment]
+    with contextlib.suppress(ApiError):  # the answer may have been sent already
+        await asyncio.wait_for(leader.driver.handlers()[VOTE](vote(leader.driver.raft_epoch, to=leader.id)), 5)
+    assert leader.faults == [(bug, "raft")]
+    core.step = step  # type: ignore[method-assign]
 
 
 async def test_a_graceful_stop_hands_leadership_over_quickly(quorum: Quorum) -> None:
