@@ -73,9 +73,7 @@ class BrokerOperations:
             live.tracker.remove(broker_id, request.broker_epoch)
         if request.offline_log_dirs:
             cause += f" offline_log_dirs={len(request.offline_log_dirs)}"
-            offline = self._elections.directories_offline(
-                broker_id, request.broker_epoch, request.offline_log_dirs, records
-            )
+            offline = self._elections.directories_offline(broker_id, request.broker_epoch, request.offline_log_dirs, records)
             yield from offline
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= registration_offset,

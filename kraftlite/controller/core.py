@@ -35,7 +35,6 @@ from kraftlite.runtime.trace.controller import (
     StableAdvanced,
 )
 
-
 _REPLAYED_AT_ONCE: Final = 100
 """Committed records between two looks at whether the turn is over: replay is where a node that starts spends its time."""
 
@@ -297,7 +296,8 @@ class ControllerCore:
                     records = batch.records[start : start + _REPLAYED_AT_ONCE]
                     for offset, record in enumerate(records, batch.base_offset + start):
                         self._replay(record, offset)
-                    yield len(records)
+                    self.pace.note(len(records) - 1)
+                    yield
                 self.metrics.last_applied_record_offset = batch.last_offset
             self.metrics.last_applied_record_timestamp_ms = batch.append_timestamp_ms
             if self.offsets.handle_commit(batch.last_offset, batch.epoch):

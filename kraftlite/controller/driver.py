@@ -12,9 +12,9 @@ from typing import Any, Final
 from kraftlite.controller.activation import bootstrap_level
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.core import ControllerCore
+from kraftlite.controller.events import Operation
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.registration import ControllerRegistrar
-from kraftlite.controller.events import Operation
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord

@@ -72,9 +72,7 @@ class StripedPlacer:
     def place(self, count: int, replication_factor: int, brokers: Iterable[UsableBroker]) -> list[tuple[NodeId, ...]]:
         return at_once(self.placing(count, replication_factor, brokers))
 
-    def placing(
-        self, count: int, replication_factor: int, brokers: Iterable[UsableBroker]
-    ) -> Steps[list[tuple[NodeId, ...]]]:
+    def placing(self, count: int, replication_factor: int, brokers: Iterable[UsableBroker]) -> Steps[list[tuple[NodeId, ...]]]:
         """`place`, partition by partition."""
         usable = sorted(brokers, key=lambda broker: broker.broker_id)
         self._check(replication_factor, usable)

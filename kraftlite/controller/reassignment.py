@@ -48,9 +48,7 @@ class Reassignments:
 
     # --- start and cancel
 
-    def alter(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
+    def alter(self, request: AlterPartitionReassignmentsRequest) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
         """Each partition by itself: a refusal of one leaves the others."""
         records = BoundedRecords()
         results = []
@@ -153,9 +151,7 @@ class Reassignments:
 
     # --- list
 
-    def list(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> Steps[ControllerResult[ListPartitionReassignmentsResponse]]:
+    def list(self, request: ListPartitionReassignmentsRequest) -> Steps[ControllerResult[ListPartitionReassignmentsResponse]]:
         """What is under way, in the order of topic names; unknown partitions are left out (CM-46)."""
         if request.partitions is None:
             wanted = [(name, index) for name in sorted(self._state.topic_ids) for index in sorted(self._topic(name).partitions)]

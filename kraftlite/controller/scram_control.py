@@ -32,9 +32,7 @@ class ScramControl:
     def __init__(self, registry: TimelineRegistry) -> None:
         self.credentials: TimelineMap[tuple[str, int], UserScramCredentialRecord] = TimelineMap(registry)
 
-    def alter(
-        self, request: AlterUserScramCredentialsRequest
-    ) -> Steps[ControllerResult[AlterUserScramCredentialsResponse]]:
+    def alter(self, request: AlterUserScramCredentialsRequest) -> Steps[ControllerResult[AlterUserScramCredentialsResponse]]:
         """Each user by itself: an error in one of its changes refuses all of them."""
         errors: dict[str, ApiError | None] = {}
         changes: tuple[ScramDeletion | ScramUpsertion, ...] = (*request.deletions, *request.upsertions)

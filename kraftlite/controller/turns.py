@@ -7,14 +7,12 @@ would be if the work were done at once, and nothing that was staged leaves befor
 from __future__ import annotations
 
 from collections.abc import Generator
-from types import GeneratorType
 from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-Steps = Generator[int | None, None, T]
-"""Work that has dealt with one more element (a record, a partition, a resource) at each `yield`, or with as many as it yields, and
-returns its result."""
+Steps = Generator[None, None, T]
+"""Work that has dealt with one more element (a record, a partition, a resource) at each `yield`, and returns its result."""
 
 ELEMENTS_PER_TURN: Final = 1_000
 """Of all events that run in one turn together: at most some 20 ms, for elements cost one to twenty microseconds."""
@@ -35,13 +33,16 @@ class Pace:
     def is_over(self) -> bool:
         return self._done >= self.limit
 
-    def through(self, work: Steps[T] | T) -> Steps[T]:
+    def note(self, count: int) -> None:
+        """So many elements more than the one of the next `yield`."""
+        self._done += count
+
+    def through(self, work: Steps[T]) -> Steps[T]:
         """Do `work`, and yield only where the turn is over."""
-        if not isinstance(work, GeneratorType):
-            return work  # type: ignore[return-value]
         try:
             while True:
-                self._done += next(work) or 1
+                next(work)
+                self._done += 1
                 if self._done >= self.limit:
                     yield
         except StopIteration as end:

@@ -128,9 +128,7 @@ class Leadership:
 
     # appending
 
-    def prepare_append(
-        self, epoch: int, records: Sequence[Any], wall_ms: int, encoded: Sequence[bytes] | None = None
-    ) -> int:
+    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int, encoded: Sequence[bytes] | None = None) -> int:
         state = self._ctx.state
         if epoch > state.epoch:
             raise ValueError(f"append in epoch {epoch}, but the quorum is only in epoch {state.epoch}")
