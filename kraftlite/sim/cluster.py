@@ -29,7 +29,7 @@ CLEANING_INTERVAL_MS: Final = 1_500
 """How often a node looks for metadata that it may remove. Production does so once a minute, which is longer than most runs."""
 
 ELEMENTS_PER_TURN: Final = 3
-"""Of the controllers. Production's thousand is more than any operation of a run touches, and the turns between would never be seen."""
+"""Of the controllers. Production's thousand is more than any operation of a run touches: none would take a second turn."""
 
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump by hours, and clients have one of their own
