@@ -8,18 +8,19 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.controller.activation import activation_records
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.deferred import DeferredQueue
-from kraftlite.controller.events import InternalEvent, OnDone, ReadEvent, WriteEvent, classify
+from kraftlite.controller.events import InternalEvent, OnDone, Operation, ReadEvent, WriteEvent, classify
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.periodic import PeriodicTask, PeriodicTasks
 from kraftlite.controller.queue import Event, EventQueue, QueueClosed
 from kraftlite.controller.record_trace import RecordTrace
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.state import ControllerState
+from kraftlite.controller.turns import Pace, Steps
 from kraftlite.metadata.records import MetadataRecord, NoOpRecord
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
@@ -33,6 +34,9 @@ from kraftlite.runtime.trace.controller import (
     SnapshotLoaded,
     StableAdvanced,
 )
+
+_REPLAYED_AT_ONCE: Final = 100
+"""Committed records between two looks at whether the turn is over: replay is where a node that starts spends its time."""
 
 
 class ControllerCore:
@@ -57,6 +61,8 @@ class ControllerCore:
         self.state = ControllerState(config, rng, tracer)
         self.offsets = self.state.offsets
         self.queue = EventQueue()
+        self.pace = Pace()
+        self._took_us = 0
         self.deferred = DeferredQueue()
         self.claim_epoch: int | None = None
         self.activated = False
@@ -78,7 +84,7 @@ class ControllerCore:
     def submit(
         self,
         name: str,
-        operation: Callable[[int], ControllerResult[Any]],
+        operation: Operation,
         on_done: OnDone,
         now_ms: int,
         *,
@@ -96,15 +102,24 @@ class ControllerCore:
         self.queue.append(ReadEvent(self, name, operation, on_done), now_ms, deadline_ms=deadline_ms)
 
     def step(self, now_ms: int, limit: int = 1_000) -> bool:
-        """Run what is due, at most `limit` events; whether more is waiting. Raises Fault."""
+        """Run what is due, for one turn: at most `limit` events, and no more elements than a turn may have; whether more is
+        waiting. Raises Fault."""
         clock_us = self.metrics.clock_us
         started_us = began_us = clock_us()
+        self.pace.begin()
         for _ in range(limit):
             if not self.queue.run_one(now_ms):
                 return False
-            waited_ms, ended_us = self.queue.last_queue_time_ms, clock_us()
+            ended_us = clock_us()
+            self._took_us += ended_us - began_us
+            if self.queue.has_begun:
+                return True
+            waited_ms = self.queue.last_queue_time_ms
             waited_us = None if waited_ms is None else waited_ms * 1000 + began_us - started_us
-            self.metrics.note_event(waited_us, ended_us - began_us)
+            self.metrics.note_event(waited_us, self._took_us)
+            self._took_us = 0
+            if self.pace.is_over:
+                return True
             began_us = ended_us
         return True
 
@@ -129,7 +144,7 @@ class ControllerCore:
     def on_leader_change(self, leader: LeaderAndEpoch, now_ms: int) -> None:
         self._internal("handle_leader_change", lambda now: self._handle_leader_change(leader, now), now_ms)
 
-    def _internal(self, name: str, operation: Callable[[int], None], now_ms: int) -> None:
+    def _internal(self, name: str, operation: Callable[[int], Steps[None] | None], now_ms: int) -> None:
         if not self.queue.closed:
             self.queue.append(InternalEvent(self, name, operation), now_ms)
 
@@ -141,7 +156,7 @@ class ControllerCore:
             where = "none appears to be" if leader is None else f"node {leader} appears to be"
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller: {where}.")
 
-    def append(self, operation: str, result: ControllerResult[Any]) -> int:
+    def append(self, operation: str, result: ControllerResult[Any]) -> Steps[int]:
         """Apply the records, then give them to raft, batch by batch; the offset of the last one (CE-05, CE-17)."""
         records = result.records
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
@@ -149,20 +164,31 @@ class ControllerCore:
         first_offset, last_offset = None, -1
         for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
             batch = records[start : start + MAX_RECORDS_PER_BATCH]
-            first_offset, last_offset = self._append_batch(operation, result.cause, batch, first_offset)
+            first_offset, last_offset = yield from self._append_batch(operation, result.cause, batch, first_offset)
         return last_offset
 
-    def _append_batch(self, operation: str, cause: str, batch: list[MetadataRecord], first_offset: int | None) -> tuple[int, int]:
-        """The first offset of the operation and the last one so far."""
+    def _append_batch(
+        self, operation: str, cause: str, batch: list[MetadataRecord], first_offset: int | None
+    ) -> Steps[tuple[int, int]]:
+        """The first offset of the operation and the last one so far. Until all is replayed raft may neither write nor send any
+        of it; if it loses its leadership meanwhile, it forgets what is staged, and the news is an event behind this one."""
         assert self.claim_epoch is not None
-        last_offset = self._raft.prepare_append(self.claim_epoch, batch)
+        encode, encoded = self._raft.encode, []
+        for record in batch:
+            encoded.append(encode(record))
+            yield
+        last_offset = self._raft.prepare_append(self.claim_epoch, batch, encoded)
         base_offset = last_offset - len(batch) + 1
         first_offset = base_offset if first_offset is None else first_offset
         trace = RecordTrace(self.state, operation, cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
         for offset, record in enumerate(batch, base_offset):
-            trace.before(record, offset)
-            self._replay(record, offset)
-            trace.after(record, offset)
+            if trace.tells(offset):
+                trace.before(record, offset)
+                self._replay(record, offset)
+                trace.after(record, offset)
+            else:
+                self._replay(record, offset)
+            yield
         self._raft.schedule_prepared_append()
         self.offsets.handle_scheduled(last_offset)
         self.metrics.last_applied_record_offset = last_offset
@@ -261,13 +287,17 @@ class ControllerCore:
 
     # --- commits and snapshots
 
-    def _handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
+    def _handle_commit(self, batches: Sequence[CommittedBatch]) -> Steps[None]:
         for batch in batches:
             if batch.last_offset <= self.offsets.committed_offset:
                 continue
             if not self.active:
-                for offset, record in enumerate(batch.records, batch.base_offset):
-                    self._replay(record, offset)
+                for start in range(0, len(batch.records), _REPLAYED_AT_ONCE):
+                    records = batch.records[start : start + _REPLAYED_AT_ONCE]
+                    for offset, record in enumerate(records, batch.base_offset + start):
+                        self._replay(record, offset)
+                    self.pace.note(len(records) - 1)
+                    yield
                 self.metrics.last_applied_record_offset = batch.last_offset
             self.metrics.last_applied_record_timestamp_ms = batch.append_timestamp_ms
             if self.offsets.handle_commit(batch.last_offset, batch.epoch):
@@ -276,7 +306,7 @@ class ControllerCore:
                 )
         self.deferred.complete_up_to(self.offsets.stable_offset)
 
-    def _load_snapshot(self, end_offset: int, epoch: int, batches: Sequence[tuple[Any, ...]]) -> None:
+    def _load_snapshot(self, end_offset: int, epoch: int, batches: Sequence[tuple[Any, ...]]) -> Steps[None]:
         if self.active:
             raise Fault(f"asked to load the metadata snapshot {end_offset}-{epoch} while being the active controller")
         self.state.reset()
@@ -286,6 +316,7 @@ class ControllerCore:
             for record in batch:
                 self._replay(record, end_offset - 1)
                 count += 1
+                yield
         self.offsets.end_load_snapshot(end_offset, epoch)
         self.metrics.last_applied_record_offset = end_offset - 1
         self._tracer.emit(SnapshotLoaded(end_offset=end_offset, raft_epoch=epoch, records=count))
@@ -326,8 +357,9 @@ class ControllerCore:
             self.periodic.register(task)
 
     def _periodic_event(self, task: PeriodicTask) -> Event:
-        def operation(now_ms: int) -> ControllerResult[bool]:
-            result = task.run(now_ms)
+        def operation(now_ms: int) -> Steps[ControllerResult[bool]]:
+            found = task.run(now_ms)
+            result = found if isinstance(found, ControllerResult) else (yield from found)
             self.periodic.schedule(task, now_ms, again=result.response)
             return result
 

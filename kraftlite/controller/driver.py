@@ -12,9 +12,11 @@ from typing import Any, Final
 from kraftlite.controller.activation import bootstrap_level
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.core import ControllerCore
+from kraftlite.controller.events import Operation
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.registration import ControllerRegistrar
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages import controller as m
@@ -22,8 +24,6 @@ from kraftlite.model.messages import methods, security
 from kraftlite.model.method import Method
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
 from kraftlite.runtime.ports import Handler, Ports, TimerHandle
-
-Operation = Callable[[int], ControllerResult[Any]]
 
 STALL_MS: Final = 100
 """A timer that fires this much too late says that this node's loop stood still meanwhile."""
@@ -186,7 +186,7 @@ class ControllerDriver:
     async def _register_broker(self, request: m.BrokerRegistrationRequest) -> Any:
         state = self.core.state
 
-        def operation(now_ms: int) -> ControllerResult[Any]:
+        def operation(now_ms: int) -> Steps[ControllerResult[Any]]:
             return state.brokers.register(request, now_ms, self._raft.log_end_offset())
 
         def after(_last_offset: int, now_ms: int) -> None:

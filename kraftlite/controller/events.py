@@ -5,12 +5,13 @@ Source: Kafka's QuorumController; CE-05 to CE-10, CE-20.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kraftlite.controller.queue import QueueClosed, QueueFull, QueueTimeout
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import Steps
 from kraftlite.model.errors import ApiError, ErrorCode, Fault, changing
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 class NothingChanged(Exception):
     """An operation broke, for `__cause__`, while its records were computed: it costs its request (ADR 5)."""
 
+
+Operation = Callable[[int], ControllerResult[Any] | Steps[ControllerResult[Any]]]
+"""Computes records at a time in milliseconds: at once, or element by element."""
 
 OnDone = Callable[[ApiError | None, Any], None]
 """Called exactly once: with an error, or with the response once it is durable."""
@@ -54,7 +58,7 @@ class WriteEvent:
         self,
         core: ControllerCore,
         name: str,
-        operation: Callable[[int], ControllerResult[Any]],
+        operation: Operation,
         on_done: OnDone,
         *,
         after: Callable[[int, int], None] | None = None,
@@ -72,19 +76,23 @@ class WriteEvent:
         self._requested = requested
         self._response: Any = None
 
-    def run(self, now_ms: int) -> None:
+    def run(self, now_ms: int) -> Iterator[None]:
+        return self._core.pace.through(self._steps(now_ms))
+
+    def _steps(self, now_ms: int) -> Steps[None]:
         core = self._core
         core.check_active()
-        result = self._compute(now_ms)
+        result = yield from self._compute(now_ms)
         self._response = result.response
-        last_offset = core.append(self.name, result) if result.records else core.last_written_offset
+        last_offset = (yield from core.append(self.name, result)) if result.records else core.last_written_offset
         if self._after is not None:
             self._after(last_offset, now_ms)
         core.park(self, last_offset if result.records else None)
 
-    def _compute(self, now_ms: int) -> ControllerResult[Any]:
+    def _compute(self, now_ms: int) -> Steps[ControllerResult[Any]]:
         try:
-            return self._operation(now_ms)
+            found = self._operation(now_ms)
+            return found if isinstance(found, ControllerResult) else (yield from found)
         except (ApiError, Fault):
             raise
         except Exception as error:
@@ -126,14 +134,19 @@ class InternalEvent:
     """Work that nobody waits for: the callbacks of raft. One that breaks off leaves a controller, active or not, that knows only
     a part of what is committed, or of who leads: a fault."""
 
-    def __init__(self, core: ControllerCore, name: str, operation: Callable[[int], None]) -> None:
+    def __init__(self, core: ControllerCore, name: str, operation: Callable[[int], Steps[None] | None]) -> None:
         self.name = name
         self._core = core
         self._operation = operation
 
-    def run(self, now_ms: int) -> None:
+    def run(self, now_ms: int) -> Iterator[None] | None:
         with changing(f"controller {self.name}"):
-            self._operation(now_ms)
+            steps = self._operation(now_ms)
+        return None if steps is None else self._core.pace.through(self._guarded(steps))
+
+    def _guarded(self, steps: Steps[None]) -> Steps[None]:
+        with changing(f"controller {self.name}"):
+            yield from steps
 
     def fail(self, error: BaseException, now_ms: int) -> None:
         self._core.handle_failure(self.name, error)

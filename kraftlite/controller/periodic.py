@@ -11,6 +11,7 @@ from typing import Final
 
 from kraftlite.controller.queue import Event, EventQueue
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import Steps
 
 AGAIN_MS: Final = 10
 """Delay of a task that has more to do at once."""
@@ -22,7 +23,7 @@ class PeriodicTask:
 
     name: str
     period_ms: int
-    run: Callable[[int], ControllerResult[bool]]
+    run: Callable[[int], ControllerResult[bool] | Steps[ControllerResult[bool]]]
 
 
 class PeriodicTasks:

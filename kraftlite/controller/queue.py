@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from typing import Protocol
 
 from kraftlite.model.limits import MAX_CONTROLLER_QUEUE
@@ -30,7 +31,9 @@ class Event(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run(self, now_ms: int) -> None: ...
+    def run(self, now_ms: int) -> Iterator[None] | None:
+        """Do it; or return it as an iterator, each step of which is the work of one turn. No other event runs in between."""
+        ...
 
     def fail(self, error: BaseException, now_ms: int) -> None:
         """The event did not run (timeout, shutdown), or its body raised `error`."""
@@ -64,6 +67,7 @@ class EventQueue:
         self._sequence = 0
         self._limit = limit
         self._size = 0
+        self._begun: tuple[Event, Iterator[None]] | None = None
         self.closed = False
         self.last_queue_time_ms: int | None = None
         """How long the event that ran last had waited; None: it was deferred, and waited on purpose, or did not run."""
@@ -134,7 +138,10 @@ class EventQueue:
         return min(found) if found else None
 
     def run_one(self, now_ms: int) -> bool:
-        """Do the next due thing; False when nothing is due."""
+        """Do the next due thing, or one more turn of the event that has begun; False when nothing is due."""
+        if self._begun is not None:
+            self._go_on(now_ms)
+            return True
         self.last_queue_time_ms = None
         expiring = self._peek(self._deadlines)
         if expiring is not None and expiring.deadline_ms is not None and expiring.deadline_ms < now_ms:
@@ -163,11 +170,31 @@ class EventQueue:
             return True
         return False
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether an event has begun and not ended: the next turn is its."""
+        return self._begun is not None
+
     def _run(self, entry: _Entry, now_ms: int) -> None:
         try:
-            entry.event.run(now_ms)
+            turns = entry.event.run(now_ms)
         except Exception as error:  # noqa: BLE001 - each event answers and classifies its own errors (CE-04, CE-20)
             self.classify_by(entry.event, error, now_ms)
+            return
+        if turns is not None:
+            self._begun = entry.event, turns
+            self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
+        assert self._begun is not None
+        event, turns = self._begun
+        try:
+            next(turns)
+        except StopIteration:
+            self._begun = None
+        except Exception as error:  # noqa: BLE001 - as in `_run`
+            self._begun = None
+            self.classify_by(event, error, now_ms)
 
     @staticmethod
     def classify_by(event: Event, error: Exception, now_ms: int) -> None:
@@ -184,7 +211,10 @@ class EventQueue:
         self._by_tag.clear()
 
     def drain(self, now_ms: int) -> None:
-        """Fail what is still waiting: nothing will run it any more."""
+        """Fail what has begun and what is still waiting: nothing will run it any more."""
+        if self._begun is not None:
+            (event, _turns), self._begun = self._begun, None
+            event.fail(QueueClosed("the controller is shutting down"), now_ms)
         while self._ready:
             entry = self._ready.popleft()
             if not entry.done:

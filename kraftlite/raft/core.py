@@ -324,9 +324,9 @@ class RaftCore:
 
     # appends and snapshots: synchronous, because their result is an offset or a file
 
-    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int) -> int:
+    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int, encoded: Sequence[bytes] | None = None) -> int:
         """See `RaftClient.prepare_append`."""
-        return self._leadership.prepare_append(epoch, records, wall_ms)
+        return self._leadership.prepare_append(epoch, records, wall_ms, encoded)
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, last_contained_timestamp_ms: int) -> FileSnapshotWriter | None:
         """See `RaftClient.create_snapshot`."""

@@ -284,7 +284,7 @@ class Facts:
                 controller.claim_epoch, controller.activated, offsets.write_offset, offsets.committed_offset,
                 offsets.stable_offset, len(deferred), deferred.highest_pending_offset,
             )  # fmt: skip
-            if claim != view.controller_stamp:
+            if claim != view.controller_stamp and not controller.queue.has_begun:  # between the turns of an event: not yet
                 view.controller_stamp = claim
                 self._tell("on_controller", view)
         running = here.node

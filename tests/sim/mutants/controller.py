@@ -98,7 +98,7 @@ def election_ignores_fencing(patch: Patch) -> None:
 @mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19",))
 def fencing_leaves_the_isr(patch: Patch) -> None:
     """CM-10: who is fenced is in no ISR but as its last member."""
-    patch.edit(ElectionControl, "fence", ("self.broker_leaves(broker_id, records)", "pass"))
+    patch.edit(ElectionControl, "fence", ("yield from self.broker_leaves(broker_id, records)", "yield"))
 
 
 @mutant("unclean-election-unasked", "elections are unclean, whatever the topic says", expects=("20", "24"))

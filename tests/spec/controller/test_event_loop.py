@@ -11,6 +11,7 @@ from kraftlite.controller.events import InternalEvent, WriteEvent, classify
 from kraftlite.controller.metrics import DurationSummary
 from kraftlite.controller.queue import QueueClosed, QueueTimeout
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import at_once
 from kraftlite.metadata.features import METADATA_VERSION
 from kraftlite.metadata.records import (
     AbortTransactionRecord,
@@ -119,12 +120,11 @@ def test_ce_05_computing_records_does_not_mutate() -> None:
     world.create("t", 3, 2)
     before = world.active.core.state_hash()
     state = world.state
-    for compute in (
-        lambda: state.elections.unregister(NodeId(1)),
-        lambda: state.elections.fence(NodeId(1), []),
-        lambda: state.elections.enter_controlled_shutdown(NodeId(1), []),
-    ):
-        compute()
+    records: list[MetadataRecord] = []
+    records += at_once(state.elections.unregister(NodeId(1))).records
+    at_once(state.elections.fence(NodeId(1), records))
+    at_once(state.elections.enter_controlled_shutdown(NodeId(1), records))
+    assert sum(isinstance(record, PartitionChangeRecord) for record in records) >= 3
     assert world.active.core.state_hash() == before
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kraftlite.controller.queue import EventQueue, QueueClosed, QueueTimeout
 
 
@@ -99,3 +101,55 @@ def test_the_time_in_the_queue_is_that_of_the_event_that_ran() -> None:
     assert queue.run_one(60) and queue.last_queue_time_ms is None
     assert not queue.run_one(70) and queue.last_queue_time_ms is None
     assert log == ["run waited", "run later", "fail too late QueueTimeout"]
+
+
+class Long(Note):
+    """An event of several turns."""
+
+    def __init__(self, name: str, log: list[str], turns: int, *, error: Exception | None = None) -> None:
+        super().__init__(name, log, error=error)
+        self.turns = turns
+
+    def run(self, now_ms: int) -> Iterator[None]:  # type: ignore[override]
+        return self.work()
+
+    def work(self) -> Iterator[None]:
+        for turn in range(1, self.turns):
+            self.log.append(f"turn {turn} of {self.name}")
+            yield
+        self.log.append(f"turn {self.turns} of {self.name}")
+        if self.error is not None:
+            raise self.error
+
+
+def test_nothing_runs_between_the_turns_of_an_event() -> None:
+    queue, log = EventQueue(), list[str]()
+    queue.append(Long("long", log, 3), 0)
+    queue.append(Note("hasty", log), 0, deadline_ms=1)
+    queue.append(Note("tail", log), 0)
+    assert queue.run_one(0) and queue.has_begun
+    queue.prepend(Note("head", log), 0)
+    queue.schedule_deferred("t", Note("due", log), 1, 0)
+    drain(queue, 10)
+    long = ["turn 1 of long", "turn 2 of long", "turn 3 of long"]
+    assert log == [*long, f"fail hasty {QueueTimeout.__name__}", "run due", "run head", "run tail"]
+    assert not queue.has_begun
+
+
+def test_an_event_that_breaks_in_a_later_turn_fails_and_the_next_one_runs() -> None:
+    queue, log = EventQueue(), list[str]()
+    queue.append(Long("long", log, 2, error=ValueError("a bug")), 0)
+    queue.append(Note("next", log), 0)
+    drain(queue, 0)
+    assert log == ["turn 1 of long", "turn 2 of long", "fail long ValueError", "run next"]
+
+
+def test_what_has_begun_fails_when_the_queue_is_drained() -> None:
+    queue, log = EventQueue(), list[str]()
+    queue.append(Long("long", log, 2), 0)
+    queue.append(Note("next", log), 0)
+    assert queue.run_one(0)
+    queue.close(0)
+    queue.drain(0)
+    assert log[1:] == [f"fail long {QueueClosed.__name__}", f"fail next {QueueClosed.__name__}"]
+    assert not queue.run_one(1)

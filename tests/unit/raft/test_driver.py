@@ -284,3 +284,42 @@ async def test_before_start_and_after_stop() -> None:
     await driver.stop(graceful=True)
     with pytest.raises(ApiError):
         driver.prepare_append(1, ["x"])
+
+
+async def test_a_large_batch_is_decoded_in_turns_and_once_for_all_state_machines() -> None:
+    quorum = Quorum(voters=1)
+    node = quorum.nodes[0]
+    await node.start()
+    await quorum.until(lambda: quorum.leader() is not None)
+    await append(quorum, *(f"r{i}" for i in range(5_000)))
+    await node.driver.stop(graceful=True)
+    quorum.network.kill(str(node.id))
+    node.build()
+    other = Machine()
+    node.driver.register(other)
+    decoded = 0
+    at_each_turn: list[int] = []
+
+    class Counting(TextSerde):
+        def decode(self, data: bytes | memoryview) -> str:
+            nonlocal decoded
+            decoded += 1
+            return super().decode(data)
+
+    node.driver._serde = Counting()
+    await node.start()
+    assert node.driver._delivery is not None
+    pump = node.driver._delivery.pump
+
+    def counting_pump() -> bool:
+        before = decoded
+        more = pump()
+        at_each_turn.append(decoded - before)
+        return more
+
+    node.driver._delivery.pump = counting_pump  # type: ignore[method-assign]
+    await quorum.until(lambda: len(node.machine.records) == len(other.records) == 5_000)
+    assert node.machine.records == other.records
+    assert decoded == 5_000
+    assert max(at_each_turn) <= 2 * 1_000
+    await node.driver.stop(graceful=False)
