@@ -43,6 +43,7 @@ WAITS = {
     "replication/consume.py": "driver: a fetch waits for bytes",
     "replication/delete_records.py": "driver: a deletion waits for the followers",
     "replication/manager.py": "driver: what clients and followers ask of partitions",
+    "replication/produce.py": "driver: long batches are checked on another thread",
     "replication/sessions.py": "a parked fetch of a follower is a Future here: to hand it to a driver costs each one a call",
     "replication/waiting.py": "driver: what clients wait for",
     "runtime/turns.py": "the turns that long work takes",
