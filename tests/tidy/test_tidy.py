@@ -40,7 +40,6 @@ WAITS = {
     "raft/client.py": "the interface of the driver to its listener",
     "raft/snapshots.py": "syncs a snapshot off the loop",
     "replication/alter_partition.py": "driver: sends what leaders propose",
-    "replication/consume.py": "driver: a fetch waits for bytes",
     "replication/delete_records.py": "driver: a deletion waits for the followers",
     "replication/manager.py": "driver: what clients and followers ask of partitions",
     "replication/produce.py": "driver: long batches are checked on another thread",
