@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from kraftlite import __version__
 from kraftlite.cli.common import bootstrap_of
 from kraftlite.cli.files import read_text
 from kraftlite.model.errors import ErrorCode
@@ -59,12 +60,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def kafka_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"4.1.0 (kraftlite {version('kraftlite')})"
-    except PackageNotFoundError:
-        return "4.1.0 (kraftlite)"
+    return f"4.1.0 (kraftlite {__version__})"
 
 
 def bootstrap(options: argparse.Namespace, *, name: str = "--bootstrap-server") -> str:
