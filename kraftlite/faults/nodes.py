@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from kraftlite.config.server import ServerConfig
@@ -15,9 +15,8 @@ from kraftlite.faults.network import RoomNetwork, RoomTransport
 from kraftlite.faults.rooms import RoomLoop, context_of
 from kraftlite.faults.tasks import RoomTasks
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.method import Method
 from kraftlite.node.build import Node, build_node
-from kraftlite.runtime.ports import Handler, Ports
+from kraftlite.runtime.ports import Handlers, Ports
 from kraftlite.runtime.trace import TraceEvent
 
 _ROOMS = itertools.count(1)
@@ -61,7 +60,7 @@ class RoomNode:
     wall_ms: Callable[[], int]
     disk: MemDisk = field(default_factory=MemDisk)
     serve_clients: bool = False
-    clients: Callable[[Node], Mapping[Method, Handler]] | None = None
+    clients: Callable[[Node], Handlers] | None = None
     """What simulated clients may call at the node's first client listener once it has started."""
     on_event: OnEvent = lambda node, event: None
     on_failure: Callable[[RoomNode, BaseException, str], None] = lambda node, error, where: None

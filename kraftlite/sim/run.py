@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
-from kraftlite.faults.network import Exchange
+from kraftlite.faults.network import AnyExchange
 from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
@@ -212,16 +212,16 @@ class _Run:
     def _on_death(self, node: RoomNode, how: str) -> None:
         self._tell(lambda it: it.on_death(node, how), self.checkers)
 
-    def _on_call(self, source: NodeId, target: NodeId, method: Method, request: object) -> None:
+    def _on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         self._tell(lambda it: it.on_call(source, target, method, request), self._callers)
 
-    def _on_answer(self, source: NodeId, target: NodeId, method: Method, request: object, response: object) -> None:
+    def _on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         self._tell(lambda it: it.on_answer(source, target, method, request, response), self._answerers)
 
-    def _on_arrival(self, exchange: Exchange) -> None:
+    def _on_arrival(self, exchange: AnyExchange) -> None:
         self._tell(lambda it: it.on_arrival(exchange), self._arrivals)
 
-    def _on_served(self, exchange: Exchange, response: object) -> None:
+    def _on_served(self, exchange: AnyExchange, response: object) -> None:
         self._tell(lambda it: it.on_served(exchange, response), self._servers)
 
     def _on_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
