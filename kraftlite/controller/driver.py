@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from kraftlite.controller.activation import bootstrap_level
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.core import ControllerCore
+from kraftlite.controller.events import Operation, R
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.registration import ControllerRegistrar
 from kraftlite.controller.results import ControllerResult
@@ -21,9 +22,6 @@ from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import methods, security
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
 from kraftlite.runtime.ports import Handlers, Ports, TimerHandle, route
-
-R = TypeVar("R")
-"""The response of an operation."""
 
 STALL_MS: Final = 100
 """A timer that fires this much too late says that this node's loop stood still meanwhile."""
@@ -129,7 +127,7 @@ class ControllerDriver:
     async def _submit(
         self,
         name: str,
-        operation: Callable[[int], ControllerResult[R]],
+        operation: Operation[R],
         timeout_ms: int,
         *,
         after: Callable[[int, int], None] | None = None,
@@ -139,19 +137,16 @@ class ControllerDriver:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "The controller is shutting down.")
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-        def done(error: ApiError | None, response: R) -> None:
+        def done(outcome: R | ApiError) -> None:
             if future.done():
                 return
-            if error is not None:
-                future.set_exception(error)
+            if isinstance(outcome, ApiError):
+                future.set_exception(outcome)
             else:
-                future.set_result(response)
+                future.set_result(outcome)
 
         def expired() -> None:
-            if not future.done():
-                future.set_exception(
-                    ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} was not committed within {timeout_ms} ms.")
-                )
+            done(ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} was not committed within {timeout_ms} ms."))
 
         now_ms = self._ports.clock.now_ms()
         timer = self._ports.clock.call_later(timeout_ms, expired)
