@@ -321,7 +321,7 @@ class AppendingLog(LogState):
         old = self._segments.active
         self._settled = False
         if old.size == 0:
-            self._flights.retire(old)
+            self._in_flight.retire(old)
             old.unlink()
             self._segments.replace_active(self._new_segment(base_offset))
             return

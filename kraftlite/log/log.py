@@ -64,13 +64,13 @@ class Log(AppendingLog):
         wall_ms: int,
         entropy: random.Random | None = None,
         tracer: Tracer | None = None,
-        twin: str | None = None,
+        sibling: str | None = None,
         max_epoch: int | None = None,
         promise: Promise | None = None,
     ) -> Log:
         """Open or create a log. `clean`: the last owner closed it; else everything from `recovery_point` on is checked.
 
-        `twin`: the directory of another partition of that topic on the same disk, which makes a new one cheaper.
+        `sibling`: the directory of another partition of that topic on the same disk, which makes a new one cheaper.
         `max_epoch`: no batch can be of a later leader epoch, where the owner knows that. `topic_id` None takes what
         `partition.metadata` says. ApiError(INCONSISTENT_TOPIC_ID) when the directory belongs to another topic of that name;
         OSError when the directory or a file in it is unusable.
@@ -90,7 +90,7 @@ class Log(AppendingLog):
             wall_ms=wall_ms,
             entropy=entropy,
             tracer=tracer if tracer is not None else NullTracer(),
-            twin=twin,
+            sibling=sibling,
             max_epoch=max_epoch,
             promise=promise,
         )
@@ -112,7 +112,7 @@ class Log(AppendingLog):
             return True
         old_leo = self.leo
         self._settled = False
-        self._flights.lower(offset)
+        self._in_flight.lower(offset)
         unlinked = False
         while self._segments.active.base_offset >= offset:
             self._drop(self._segments.drop_last())
@@ -143,7 +143,7 @@ class Log(AppendingLog):
             return offset
         header = parse_header(segment.file.pread(HEADER_BYTES, position))
         leo = min(offset, header.base_offset)
-        self._flights.lower(leo)
+        self._in_flight.lower(leo)
         segment.truncate(position, leo)
         # Else a crash could keep the old tail here and what is appended next in a later segment: a log that never was.
         segment.file.sync()
@@ -153,7 +153,7 @@ class Log(AppendingLog):
         """Drop all data; the log is empty at `offset` then, with no epochs and no producers."""
         old_start, old_leo = self.log_start_offset, self.leo
         self._settled = False
-        self._flights.lower(-1)
+        self._in_flight.lower(-1)
         snapshots = producer_snapshots.list_snapshots(self._disk, self.directory)
         kept = not self._segments.size_bytes and self.segment_base_offsets == (offset,)
         if not kept:
@@ -180,7 +180,7 @@ class Log(AppendingLog):
             self._restated()
 
     def _drop(self, segment: Segment) -> None:
-        self._flights.retire(segment)
+        self._in_flight.retire(segment)
         segment.unlink()
 
     def _lower_recovery_point(self, offset: int) -> None:
@@ -279,7 +279,7 @@ class Log(AppendingLog):
             deleted._replace(paths=tuple(path for path in deleted.paths if path not in paths)) for deleted in self._deleted
         )
         self._deleted = [*(deleted for deleted in waiting if deleted.paths), DeletedSegment(paths, None)]
-        self._flights.retire(segment)
+        self._in_flight.retire(segment)
 
     def purge_deleted(self, now_ms: int, *, force: bool = False) -> int:
         """Unlink deleted files `file.delete.delay.ms` after the first call that saw them; how many segments still wait."""
@@ -328,7 +328,7 @@ class Log(AppendingLog):
         target = self.leo if up_to is None else min(up_to, self.leo)
         if target <= self.recovery_point:
             return self.recovery_point
-        flight = self._flights.begin(target)
+        flush = self._in_flight.begin(target)
         try:
             crossed = False
             for segment, file in [(segment, segment.file) for segment in self._unflushed(target)]:
@@ -339,8 +339,8 @@ class Log(AppendingLog):
                     crossed = True
             self._sync_small_files(crossed)
         finally:
-            self._flights.end(flight)
-        self.recovery_point = max(self.recovery_point, flight.target)
+            self._in_flight.end(flush)
+        self.recovery_point = max(self.recovery_point, flush.target)
         return self.recovery_point
 
     def flush_sync(self) -> int:
@@ -397,7 +397,7 @@ class Log(AppendingLog):
     def close_files(self) -> None:
         """Let go of the open files without writing anything: the directory failed, or is about to be deleted."""
         for segment in self._segments:
-            self._flights.retire(segment)
+            self._in_flight.retire(segment)
 
     def delete_files(self) -> None:
         """Remove the directory. The log is unusable afterwards."""

@@ -11,7 +11,7 @@ from uuid import UUID
 from kraftlite.log import checkpoints, reads
 from kraftlite.log.compaction import LastWord
 from kraftlite.log.config import LogConfig
-from kraftlite.log.durability import Flights
+from kraftlite.log.flushes import InFlightFlushes
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.promises import LogDamaged, Promise
 from kraftlite.log.reads import TimestampOffset
@@ -62,7 +62,7 @@ class LogState:
         wall_ms: int,
         entropy: random.Random | None,
         tracer: Tracer,
-        twin: str | None,
+        sibling: str | None,
         max_epoch: int | None,
         promise: Promise | None,
     ) -> None:
@@ -77,7 +77,7 @@ class LogState:
         self._tracer = tracer
         self._wall_ms = wall_ms
         self._new_directory = False
-        self.topic_id = self._claim_directory(topic_id, twin, promise)
+        self.topic_id = self._claim_directory(topic_id, sibling, promise)
         loader = Loader(
             disk=disk,
             directory=directory,
@@ -101,7 +101,7 @@ class LogState:
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
         self.hw = loaded.log_start_offset
-        self._flights = Flights()
+        self._in_flight = InFlightFlushes()
         self._deleted = [DeletedSegment(loaded.deleted, None)] if loaded.deleted else []
         self._sync_dir_due = True
         self._claimed = self.topic_id is None or self._segments.size_bytes > 0
@@ -127,14 +127,14 @@ class LogState:
             clean=clean,
         )
 
-    def _claim_directory(self, topic_id: UUID | None, twin: str | None, promise: Promise | None) -> UUID | None:
+    def _claim_directory(self, topic_id: UUID | None, sibling: str | None, promise: Promise | None) -> UUID | None:
         if topic_id == ZERO_UUID:
             topic_id = None
         if self._disk.stat(self.directory) is None:
             self._new_directory = True
             self._make_directory(durable=topic_id is None)
             if topic_id is not None:
-                checkpoints.write_partition_metadata(self._disk, self.directory, topic_id, twin=twin)
+                checkpoints.write_partition_metadata(self._disk, self.directory, topic_id, sibling=sibling)
             return topic_id
         try:
             found = checkpoints.read_partition_metadata(self._disk, self.directory)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-from kraftlite.faults.network import AnyExchange
 from kraftlite.metadata import records as r
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerRegistrationRequest
@@ -16,6 +15,7 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
+from kraftlite.simhost.network import AnyExchange
 
 
 class BrokerEpochs(MetadataChecker):
