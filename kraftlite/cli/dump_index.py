@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kraftlite.cli.dump_report import Report
 from kraftlite.cli.files import MAX_INDEX_BYTES, read_bounded
 from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.log.producer_snapshots import CorruptSnapshot, decode_snapshot
-
-if TYPE_CHECKING:
-    from kraftlite.cli.dump import Report
 
 _OFFSET = struct.Struct(">ii")
 _TIME = struct.Struct(">qi")

@@ -7,22 +7,33 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, assert_never
 
 from kraftlite.controller.activation import activation_records
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.deferred import DeferredQueue
-from kraftlite.controller.events import InternalEvent, OnDone, Operation, ReadEvent, WriteEvent, classify
+from kraftlite.controller.events import (
+    Answer,
+    Event,
+    Internal,
+    NothingChanged,
+    OnDone,
+    Operation,
+    R,
+    Read,
+    Write,
+    classify,
+)
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.periodic import PeriodicTask, PeriodicTasks
-from kraftlite.controller.queue import Event, EventQueue, QueueClosed
+from kraftlite.controller.queue import EventQueue, QueueClosed, QueueTimeout
 from kraftlite.controller.record_trace import RecordTrace
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.state import ControllerState
 from kraftlite.controller.turns import Pace, Steps
 from kraftlite.metadata.records import MetadataRecord, NoOpRecord
-from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, changing
 from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftClient
 from kraftlite.runtime.ports import Tracer
@@ -60,7 +71,7 @@ class ControllerCore:
         self._tracer = tracer
         self.state = ControllerState(config, rng, tracer)
         self.offsets = self.state.offsets
-        self.queue = EventQueue()
+        self.queue: EventQueue[Event] = EventQueue(self._run, self._failed)
         self.pace = Pace()
         self._took_us = 0
         self.deferred = DeferredQueue()
@@ -77,6 +88,11 @@ class ControllerCore:
         return self.claim_epoch is not None
 
     @property
+    def queue_size(self) -> int:
+        """Events that wait to run as soon as possible."""
+        return len(self.queue)
+
+    @property
     def last_written_offset(self) -> int:
         assert self.offsets.write_offset is not None
         return self.offsets.write_offset - 1
@@ -84,8 +100,8 @@ class ControllerCore:
     def submit(
         self,
         name: str,
-        operation: Operation,
-        on_done: OnDone,
+        operation: Operation[R],
+        on_done: OnDone[R],
         now_ms: int,
         *,
         deadline_ms: int | None = None,
@@ -93,13 +109,13 @@ class ControllerCore:
         on_timeout: Callable[[], None] | None = None,
     ) -> None:
         """Enqueue a write. `after(last_offset, now_ms)` runs once its records are applied, `on_timeout` if it never runs."""
-        event = WriteEvent(self, name, operation, on_done, after=after, on_timeout=on_timeout, requested=True)
+        event = Write(name, operation, on_done, after, on_timeout, requested=True)
         self.queue.append(event, now_ms, deadline_ms=deadline_ms)
 
     def read(
-        self, name: str, operation: Callable[[int], Any], on_done: OnDone, now_ms: int, *, deadline_ms: int | None = None
+        self, name: str, operation: Callable[[int], R], on_done: OnDone[R], now_ms: int, *, deadline_ms: int | None = None
     ) -> None:
-        self.queue.append(ReadEvent(self, name, operation, on_done), now_ms, deadline_ms=deadline_ms)
+        self.queue.append(Read(name, operation, on_done), now_ms, deadline_ms=deadline_ms)
 
     def step(self, now_ms: int, limit: int = 1_000) -> bool:
         """Run what is due, for one turn: at most `limit` events, and no more elements than a turn may have; whether more is
@@ -146,17 +162,63 @@ class ControllerCore:
 
     def _internal(self, name: str, operation: Callable[[int], Steps[None] | None], now_ms: int) -> None:
         if not self.queue.closed:
-            self.queue.append(InternalEvent(self, name, operation), now_ms)
+            self.queue.append(Internal(name, operation), now_ms)
 
-    # --- for the events
+    # --- running events
 
-    def check_active(self) -> None:
+    def _run(self, event: Event, now_ms: int) -> Iterator[None] | None:
+        """Do it; or return it as an iterator, each step of which is the work of one turn."""
+        match event:
+            case Write():
+                return self.pace.through(self._write(event, now_ms))
+            case Read():
+                event.on_done(event.operation(self.offsets.read_epoch))
+                return None
+            case Internal():
+                return self._internally(event, now_ms)
+            case _:
+                assert_never(event)
+
+    def _internally(self, event: Internal, now_ms: int) -> Iterator[None] | None:
+        with changing(f"controller {event.name}"):
+            steps = event.operation(now_ms)
+        return None if steps is None else self.pace.through(_changing(event.name, steps))
+
+    def _failed(self, event: Event, error: BaseException, now_ms: int) -> None:
+        """The event did not run (timeout, shutdown), or its body raised `error`."""
+        if isinstance(event, Write) and isinstance(error, QueueTimeout) and event.on_timeout is not None:
+            event.on_timeout()
+        if not isinstance(event, Internal):
+            event.on_done(classify(error).answer)
+        self._handle_failure(event.name, error)
+
+    def _write(self, event: Write[R], now_ms: int) -> Steps[None]:
+        self._check_active()
+        result = yield from self._compute(event, now_ms)
+        last_offset = (yield from self._append(event.name, result)) if result.records else self.last_written_offset
+        if event.after is not None:
+            event.after(last_offset, now_ms)
+        self._park(event.on_done, result.response, last_offset if result.records else None)
+
+    @staticmethod
+    def _compute(event: Write[R], now_ms: int) -> Steps[ControllerResult[R]]:
+        try:
+            found = event.operation(now_ms)
+            return found if isinstance(found, ControllerResult) else (yield from found)
+        except (ApiError, Fault):
+            raise
+        except Exception as error:
+            if event.requested:
+                raise NothingChanged from error
+            raise
+
+    def _check_active(self) -> None:
         if self.claim_epoch is None:
             leader = self._raft.leader_and_epoch().leader_id
             where = "none appears to be" if leader is None else f"node {leader} appears to be"
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller: {where}.")
 
-    def append(self, operation: str, result: ControllerResult[Any]) -> Steps[int]:
+    def _append(self, operation: str, result: ControllerResult[R]) -> Steps[int]:
         """Apply the records, then give them to raft, batch by batch; the offset of the last one (CE-05, CE-17)."""
         records = result.records
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
@@ -202,15 +264,15 @@ class ControllerCore:
             # A record that cannot be applied means that this node would differ from its log (CE-10, CE-21).
             raise Fault(f"cannot apply {type(record).__name__} at offset {offset}: {error}") from error
 
-    def park(self, event: WriteEvent, last_offset: int | None) -> None:
+    def _park(self, on_done: OnDone[R], response: R, last_offset: int | None) -> None:
         """Answer at `last_offset`; without records, when everything now pending is stable (CE-07)."""
         wait_for = self.deferred.highest_pending_offset if last_offset is None else last_offset
         if wait_for is None:
-            event.complete(None)
+            on_done(response)
         else:
-            self.deferred.add(wait_for, event)
+            self.deferred.add(wait_for, Answer(on_done, response))
 
-    def handle_failure(self, name: str, error: BaseException) -> None:
+    def _handle_failure(self, name: str, error: BaseException) -> None:
         """An event failed. Raises Fault if this node must stop; renounces if another one should take over."""
         verdict = classify(error)
         if verdict.fatal:
@@ -245,7 +307,7 @@ class ControllerCore:
                 raft_epoch=epoch, write_offset=self.last_written_offset + 1, stable_offset=self.offsets.stable_offset
             )
         )
-        event = WriteEvent(self, "activate", lambda _now: self._activation(), _nobody_waits, after=self._after_activation)
+        event = Write("activate", lambda _now: self._activation(), _nobody_waits, after=self._after_activation)
         self.queue.prepend(event, now_ms)
 
     def _activation(self) -> ControllerResult[str]:
@@ -363,12 +425,17 @@ class ControllerCore:
             self.periodic.schedule(task, now_ms, again=result.response)
             return result
 
-        return WriteEvent(self, task.name, operation, _nobody_waits)
+        return Write(task.name, operation, _nobody_waits)
 
     def state_hash(self) -> str:
         """Equal on any two controllers that have replayed to the same offset (CE-22)."""
         return self.state.hash()
 
 
-def _nobody_waits(_error: ApiError | None, _response: Any) -> None:
+def _changing(name: str, steps: Steps[None]) -> Steps[None]:
+    with changing(f"controller {name}"):
+        yield from steps
+
+
+def _nobody_waits(_outcome: object) -> None:
     return None

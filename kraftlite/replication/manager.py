@@ -18,7 +18,6 @@ from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegist
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault, changing
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.introspection import ReplicaState
-from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.alter_partition import AlterPartitionCore, AlterPartitionDriver
 from kraftlite.replication.api import (
@@ -43,7 +42,7 @@ from kraftlite.replication.produce import ProducePath
 from kraftlite.replication.purgatory import Deadlines
 from kraftlite.replication.service import ReplicaService
 from kraftlite.replication.table import PartitionTable
-from kraftlite.runtime.ports import Handler, Ports, TaskHandle
+from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 
 if TYPE_CHECKING:
     from kraftlite.metadata.delta import LocalPartition, TopicsDelta
@@ -349,7 +348,7 @@ class ReplicaManager:
 
     # --- other brokers ------------------------------------------------------------------------------------------------
 
-    def handlers(self) -> Mapping[Method, Handler]:
+    def handlers(self) -> Handlers:
         """For the inter-broker listener."""
         return self._service.handlers()
 

@@ -22,7 +22,7 @@ from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node
 from kraftlite.replication.api import FetchResult, OffsetResult, ProduceResult
-from kraftlite.runtime.ports import Handler
+from kraftlite.runtime.ports import Handlers, route
 
 CLIENT_LISTENER: Final = "PLAINTEXT"
 
@@ -100,18 +100,20 @@ METADATA: Final = Method("Client", "Metadata", MetadataAsk, MetadataAnswer)
 ADMIN: Final = Method("Client", "Admin", AdminAsk, AdminAnswer)
 
 
-def client_handlers(node: Node) -> Mapping[Method, Handler]:
+def client_handlers(node: Node) -> Handlers:
     """The handlers of a started broker. They raise ApiError as the production handlers do."""
     assert node.broker is not None
     service = _Service(node.broker.context)
-    return {
-        PRODUCE: service.produce,
-        FETCH: service.fetch,
-        OFFSETS: service.offsets,
-        PRODUCER_ID: service.producer_id,
-        METADATA: service.metadata,
-        ADMIN: service.admin,
-    }
+    return dict(
+        (
+            route(PRODUCE, service.produce),
+            route(FETCH, service.fetch),
+            route(OFFSETS, service.offsets),
+            route(PRODUCER_ID, service.producer_id),
+            route(METADATA, service.metadata),
+            route(ADMIN, service.admin),
+        )
+    )
 
 
 class _Service:

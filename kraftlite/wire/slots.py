@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
 from kraftlite.log.stored import StoredRecords
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION
 from kraftlite.wire.outbound import Part, memory_of
 from kraftlite.wire.share import NodeShare
 
-if TYPE_CHECKING:
-    from kraftlite.wire.frames import Connection
+C = TypeVar("C", contravariant=True)
+"""The connection, as those see it who answer its requests (`kraftlite.wire.frames`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,22 +29,22 @@ class Owned(Protocol):
     def done(self) -> bool: ...
 
 
-class RequestHandler(Protocol):
+class RequestHandler(Protocol[C]):
     """Who answers the requests of a connection."""
 
-    def __call__(self, connection: Connection, frame: memoryview) -> None:
+    def __call__(self, connection: C, frame: memoryview) -> None:
         """One request, without its size prefix. Raises ProtocolViolation to have the connection closed. Must not keep `frame`."""
         ...
 
 
-class ConnectionOwner(Protocol):
+class ConnectionOwner(Protocol[C]):
     """Who holds the connections of a listener."""
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: C) -> bool:
         """False: one connection too many, it is closed at once."""
         ...
 
-    def closed(self, connection: Connection, reason: str | None) -> None:
+    def closed(self, connection: C, reason: str | None) -> None:
         """`reason` is None when the peer went or the node is stopping."""
         ...
 
@@ -56,12 +56,22 @@ class ConnectionOwner(Protocol):
         ...
 
 
+class SlotOwner(Protocol):
+    """Who sends what is in the slots, in their order."""
+
+    def slot_filled(self, size: int) -> None:
+        """`size`: how many bytes of the answer are in memory."""
+        ...
+
+    def fail(self, reason: str) -> None: ...
+
+
 class ResponseSlot:
     """The place of one response in the order of its connection. Filled once: `send`, `skip`, or `fail`."""
 
     __slots__ = ("_connection", "done", "parts", "size", "stored")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SlotOwner) -> None:
         self._connection = connection
         self.parts: Sequence[Part] | None = None
         self.done = False

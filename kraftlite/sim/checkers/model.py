@@ -81,7 +81,7 @@ def changed_partition(before: PartitionRegistration, change: r.PartitionChangeRe
     return replace(before, **values)
 
 
-def apply(state: MetadataState, record: Any, offset: int) -> MetadataState:
+def apply(state: MetadataState, record: r.MetadataRecord, offset: int) -> MetadataState:
     """The state after `record`. Raises Misfit when it names what is not there, or makes what is there already."""
     handler = _HANDLERS.get(type(record))
     if handler is None:
@@ -277,7 +277,7 @@ class MetadataHistory:
         """With everything that was committed, an open transaction's records too."""
         return self._applied.latest
 
-    def replay(self, record: Any, offset: int) -> tuple[MetadataState, MetadataState]:
+    def replay(self, record: r.MetadataRecord, offset: int) -> tuple[MetadataState, MetadataState]:
         """Before and after. Raises Misfit."""
         before = self._applied.latest
         if isinstance(record, r.BeginTransactionRecord):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 
-from kraftlite.controller.events import InternalEvent, WriteEvent, classify
+from kraftlite.controller.events import Internal, Write, classify
 from kraftlite.controller.metrics import DurationSummary
 from kraftlite.controller.queue import QueueClosed, QueueTimeout
 from kraftlite.controller.results import ControllerResult
@@ -64,8 +65,8 @@ def test_ce_02_due_deferred_events_run_before_ordinary_ones() -> None:
     world = World()
     core, ran = world.active.core, list[str]()
 
-    def event(name: str) -> WriteEvent:
-        return WriteEvent(core, name, lambda _now: (ran.append(name), write())[1], Answer())
+    def event(name: str) -> Write[Any]:
+        return Write(name, lambda _now: (ran.append(name), write())[1], Answer())
 
     core.queue.append(event("ordinary"), world.now_ms)
     core.queue.schedule_deferred("tag", event("replaced"), world.now_ms + 5, world.now_ms)
@@ -636,7 +637,7 @@ def test_ce_30_each_event_is_measured_by_itself_in_microseconds() -> None:
     core.metrics.queue_time, core.metrics.processing_time = DurationSummary(), DurationSummary()
     for _ in range(4):
         core.read("look", lambda _now: None, lambda *_: None, world.now_ms - 3)
-    core.queue.schedule_deferred("t", InternalEvent(core, "nothing", lambda _now: None), world.now_ms, world.now_ms)
+    core.queue.schedule_deferred("t", Internal("nothing", lambda _now: None), world.now_ms, world.now_ms)
     core.step(world.now_ms, limit=5)
     assert core.metrics.processing_time == DurationSummary(count=5, total_us=5 * 250, max_us=250)
     assert core.metrics.queue_time == DurationSummary(count=4, total_us=4 * 3000 + 250 * (1 + 2 + 3 + 4), max_us=4000)
