@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlite.log.log import Log
+from kraftlite.log.truncation import Truncation
 from kraftlite.replication import produce
 from kraftlite.replication.consume import ConsumePath
 from kraftlite.replication.isr import IsrState
@@ -44,7 +44,7 @@ def hw_passes_pending_expansion(patch: Patch) -> None:
 @mutant("hw-above-leo-after-truncation", "a truncation leaves the HW where it was", expects=("28", "32", "crash"))
 def hw_above_leo_after_truncation(patch: Patch) -> None:
     """The HW points behind the end of a log that was cut, and comes true with the next records, whoever they are from."""
-    patch.edit(Log, "truncate_to", ("self.hw = min(self.hw, leo)", "pass"))
+    patch.edit(Truncation, "truncate_to", ("ctx.hw = min(ctx.hw, leo)", "pass"))
 
 
 @mutant("hw-assumed-at-restart", "a restarted replica takes all that it has for committed", expects=("26", "29", "32"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlite.log.log import Log
+from kraftlite.log.flushing import Flusher
 from kraftlite.raft import following, serving
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.following import Following
@@ -46,7 +46,7 @@ def follower_acks_before_flush(patch: Patch) -> None:
 @mutant("flush-without-fsync", "a flush reports success without one", expects=("6",))
 def flush_without_fsync(patch: Patch) -> None:
     """PostgreSQL's fsyncgate, disks that lie, and clusters that run with libeatmydata."""
-    patch.edit(Log, "flush", ("await file.flush()", "pass"))
+    patch.edit(Flusher, "flush", ("await file.flush()", "pass"))
 
 
 @mutant("quorum-divergence-by-offset", "logs are compared by their length, not by their epochs", expects=("4", "16"))

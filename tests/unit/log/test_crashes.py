@@ -102,7 +102,7 @@ class World:
     def drop_start(self, rng: random.Random) -> None:
         self.log.update_hw(self.log.leo)
         self.log.delete_segments_before(rng.randint(0, self.log.leo))
-        self.log.purge_deleted(0, force=rng.random() < 0.5)
+        self.log.deleted.purge(0, force=rng.random() < 0.5)
         # The owner checkpoints the log start before the data goes for good.
         self.start_checkpoint = self.log.log_start_offset
 

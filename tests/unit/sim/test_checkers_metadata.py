@@ -164,7 +164,7 @@ def followers_that_do_not_flush(cluster: WatchedCluster) -> None:
         log = cluster.core(node_id).metalog.log
 
         async def lie(up_to: int | None = None, log: Any = log) -> int:
-            log.recovery_point = log.leo
+            log._ctx.recovery_point = log.leo
             return int(log.leo)
 
         log.flush = lie  # type: ignore[method-assign]
@@ -268,7 +268,7 @@ def a_leader_that_nobody_hears(cluster: WatchedCluster) -> None:
 
 @breaks(SnapshotAtLogStart, "has only the snapshots")
 def a_log_start_without_a_snapshot(cluster: WatchedCluster) -> None:
-    cluster.core(cluster.follower_ids()[0]).metalog.log.log_start_offset = 2
+    cluster.core(cluster.follower_ids()[0]).metalog.log._ctx.log_start_offset = 2
     cluster.go(600)
 
 

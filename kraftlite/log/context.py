@@ -1,0 +1,164 @@
+"""What the parts of one log share: where it lies, what it holds, its offsets, and the owner's hooks.
+
+Source: LG-01, LG-21, LG-23, LG-31.
+"""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from kraftlite.log.config import LogConfig
+from kraftlite.log.durability import Flights
+from kraftlite.log.epochs import LeaderEpochCache
+from kraftlite.log.producers import ProducerState
+from kraftlite.log.promises import Promise
+from kraftlite.log.segments import SegmentList
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Disk, Tracer
+from kraftlite.runtime.trace import NullTracer
+from kraftlite.runtime.trace.log import ProducersExpired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLog:
+    """How to open or create a log."""
+
+    disk: Disk
+    directory: str
+    tp: TopicPartition
+    topic_id: UUID | None
+    """None takes what `partition.metadata` says."""
+    config: LogConfig
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    clean: bool = False
+    """The last owner closed it; else everything from `recovery_point` on is checked."""
+    wall_ms: int
+    entropy: random.Random | None = None
+    tracer: Tracer = field(default_factory=NullTracer)
+    twin: str | None = None
+    """The directory of another partition of that topic on the same disk, which makes a new one cheaper."""
+    max_epoch: int | None = None
+    """No batch can be of a later leader epoch, where the owner knows that."""
+    promise: Promise | None = None
+    """What the log must hold; without one, the log ends where the damage begins."""
+
+    def draw_jitter(self) -> int:
+        return draw_jitter(self.config, self.entropy)
+
+
+def draw_jitter(config: LogConfig, entropy: random.Random | None) -> int:
+    """By how many milliseconds a new segment rolls early, so that thousands do not roll at once."""
+    bound = min(config.segment_jitter_ms, config.max_segment_ms)
+    return entropy.randrange(bound) if entropy is not None and bound > 0 else 0
+
+
+class Hooked(Protocol):
+    """The log as its hooks know it."""
+
+    on_roll: Callable[[Any], None] | None
+    on_recovery_point_lowered: Callable[[Any], None] | None
+    on_restated: Callable[[Any], None] | None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LogContext:
+    """Mutable state of one `Log`; only its parts touch it."""
+
+    log: weakref.ref[Hooked]
+    """Whom the hooks are told of. Weak: the files of a log that was let go of are closed at once."""
+    disk: Disk
+    tracer: Tracer
+    entropy: random.Random | None
+    tp: TopicPartition
+    topic_id: UUID | None
+    directory: str
+    config: LogConfig
+    wall_ms: int
+    """The wall time of the latest append: what the age of a segment without timestamps is counted up to."""
+
+    segments: SegmentList
+    epochs: LeaderEpochCache
+    producers: ProducerState
+    log_start_offset: int
+    hw: int
+    leo: int
+    recovery_point: int
+    """Everything below it is durable."""
+    clean_offset: int | None = None
+    """Everything below it was compacted. None: nothing was. The owner keeps it over restarts."""
+
+    flights: Flights = field(default_factory=Flights)
+    settled: bool
+    """Nothing has changed since the files were last made durable."""
+    claimed: bool
+    """The directory and whose it is are durable: data without a `partition.metadata` would be nobody's after a crash."""
+    named: int = -1
+    """Base offset of a segment whose name is durable; -1: none is known."""
+    sync_dir_due: bool = True
+    """A segment may have come whose name is not durable yet."""
+
+    # taken from `config`, because every append asks for them
+    append_time: bool = field(init=False)
+    flush_every: int = field(init=False)
+    max_segment_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.adopt_config(self.config)
+
+    def adopt_config(self, config: LogConfig) -> None:
+        """Takes effect at once, but for index sizes and intervals: those at the next segment."""
+        self.config = config
+        self.append_time = config.log_append_time
+        self.flush_every = config.flush_messages
+        self.max_segment_ms = config.max_segment_ms
+
+    def draw_jitter(self) -> int:
+        return draw_jitter(self.config, self.entropy)
+
+    @property
+    def segment_base_offsets(self) -> tuple[int, ...]:
+        return tuple(segment.base_offset for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest transaction that is open or whose marker is not below the HW; the HW without one."""
+        unstable = self.producers.first_unstable_offset()
+        return self.hw if unstable is None or unstable >= self.hw else max(unstable, self.log_start_offset)
+
+    def set_hw(self, hw: int) -> None:
+        """Set the high watermark, bounded by [log_start_offset, leo]. The owner decides whether it may go back."""
+        hw = max(self.log_start_offset, min(hw, self.leo))
+        if hw != self.hw:
+            self.hw = hw
+            self.producers.on_hw_advanced(hw)
+
+    def remove_expired_producers(self, wall_ms: int) -> int:
+        """Forget idle producers (LG-21); how many."""
+        count = self.producers.remove_expired(wall_ms, self.config.producer_id_expiration_ms)
+        if count:
+            self.settled = False
+            self.tracer.emit(ProducersExpired(tp=self.tp, count=count))
+        return count
+
+    # telling the owner
+
+    def tell_roll(self) -> None:
+        log = self.log()
+        if log is not None and log.on_roll is not None:
+            log.on_roll(log)
+
+    def tell_restated(self) -> None:
+        log = self.log()
+        if log is not None and log.on_restated is not None:
+            log.on_restated(log)
+
+    def tell_recovery_point_lowered(self) -> None:
+        log = self.log()
+        if log is not None and log.on_recovery_point_lowered is not None:
+            log.on_recovery_point_lowered(log)
