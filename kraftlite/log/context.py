@@ -5,6 +5,7 @@ Source: LG-01, LG-21, LG-23, LG-31.
 
 from __future__ import annotations
 
+import itertools
 import random
 import weakref
 from collections.abc import Callable
@@ -130,6 +131,33 @@ class LogContext:
         """First offset of the earliest transaction that is open or whose marker is not below the HW; the HW without one."""
         unstable = self.producers.first_unstable_offset()
         return self.hw if unstable is None or unstable >= self.hw else max(unstable, self.log_start_offset)
+
+    def check(self, producers: bool) -> None:
+        """AssertionError when an invariant does not hold: this log must not be used any more.
+
+        `producers`: also of what is remembered of each producer, of whom there may be very many.
+        """
+        start, hw, leo = self.log_start_offset, self.hw, self.leo
+        assert 0 <= start <= hw <= leo, f"{self.tp}: not log start {start} <= HW {hw} <= LEO {leo}"
+        stable = self.last_stable_offset
+        assert start <= stable <= hw, f"{self.tp}: last stable offset {stable} outside [log start {start}, HW {hw}]"
+        assert 0 <= self.recovery_point <= leo, f"{self.tp}: recovery point {self.recovery_point} outside [0, LEO {leo}]"
+        bases = self.segment_base_offsets
+        assert all(one < other for one, other in itertools.pairwise(bases)), f"{self.tp}: segments {bases} do not ascend"
+        assert bases[0] <= start, f"{self.tp}: the first segment begins at {bases[0]}, the log at {start}"
+        assert bases[-1] <= leo, f"{self.tp}: the active segment begins at {bases[-1]}, the log ends at {leo}"
+        assert self.claimed or not self.segments.size_bytes, f"{self.tp}: records in a directory that is not durably its own"
+        epochs = self.epochs.entries
+        assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(epochs)), (
+            f"{self.tp}: epochs {epochs} do not ascend"
+        )
+        assert not epochs or epochs[-1][1] <= leo, f"{self.tp}: epoch {epochs[-1]} begins behind the log's end {leo}"
+        first, marker = self.producers.last_transaction_offsets()
+        assert first < leo, f"{self.tp}: an open transaction began at {first}, the log ends at {leo}"
+        assert marker < leo, f"{self.tp}: a transaction was ended at {marker}, the log ends at {leo}"
+        for producer_id, entry in self.producers.items() if producers else ():
+            last = entry.batches[-1].last_offset if entry.batches else -1
+            assert last < leo, f"{self.tp}: producer {producer_id} wrote offset {last}, the log ends at {leo}"
 
     def set_hw(self, hw: int) -> None:
         """Set the high watermark, bounded by [log_start_offset, leo]. The owner decides whether it may go back."""

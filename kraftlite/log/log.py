@@ -130,6 +130,9 @@ class Log:
     def has_records(self) -> bool:
         return self._ctx.claimed
 
+    def check(self, *, producers: bool = False) -> None:
+        self._ctx.check(producers)
+
     def statement(self, old: Statement | None = None, *, gaps_below: int = 0) -> Statement:
         return self._flusher.statement(old, gaps_below)
 

@@ -54,6 +54,7 @@ def open_files(opening: OpenLog, log: weakref.ref[Hooked]) -> tuple[LogContext, 
         settled=clean and not owner.new,
         claimed=owner.topic_id is None or found.segments.size_bytes > 0,
     )
+    ctx.check(producers=False)
     opened = LogOpened(
         tp=ctx.tp,
         log_start_offset=ctx.log_start_offset,

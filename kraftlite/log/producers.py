@@ -203,6 +203,10 @@ class ProducerState:
         undecided = min(self._undecided)
         return undecided if first_open is None else min(first_open, undecided)
 
+    def last_transaction_offsets(self) -> tuple[int, int]:
+        """Where the latest open transaction began, and the latest marker that is not below the HW; -1 for none."""
+        return max(self._open.values(), default=-1), max(self._undecided.values(), default=-1)
+
     def remove_expired(self, wall_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for so long and have no open transaction; how many (LG-21)."""
         expired = [

@@ -46,21 +46,22 @@ class QuorumStateStore:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{FILE_NAME}"
-        self._written: ElectionState | None = None
+        self.written: ElectionState | None = None
+        """What is on the disk, as far as this object has read or written it."""
 
     def read(self) -> ElectionState | None:
         """None when there is no file yet."""
         if self._disk.stat(self.path) is None:
             return None
-        self._written = parse(self._disk.read_file(self.path), self.path)
-        return self._written
+        self.written = parse(self._disk.read_file(self.path), self.path)
+        return self.written
 
     def write(self, state: ElectionState) -> None:
         """Durably replace the stored state; nothing to do when it is the same."""
-        if state == self._written:
+        if state == self.written:
             return
         self._disk.write_file_atomically(self.path, render(state))
-        self._written = state
+        self.written = state
 
 
 def render(state: ElectionState) -> bytes:

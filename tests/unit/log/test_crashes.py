@@ -57,8 +57,7 @@ class World:
         assert self.stored() == live
         expected = parse_header(self.batches[-1]).next_offset if self.batches else self.log.leo
         assert self.log.leo == expected
-        assert self.log.log_start_offset <= self.log.last_stable_offset <= self.log.hw <= self.log.leo
-        assert self.log.recovery_point <= self.log.leo
+        self.log.check(producers=True)
         for header in map(parse_header, live):
             assert self.log.epoch_at(header.last_offset) == header.partition_leader_epoch
 
