@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from kraftlite.broker.core import LifecycleConfig
+from kraftlite.broker.lifecycle_core import LifecycleConfig
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MIB

@@ -174,7 +174,7 @@ class LogDirs:
                 wall_ms=self._ports.clock.wall_ms(),
                 entropy=random.Random(self._ports.entropy.getrandbits(64)),
                 tracer=self._ports.tracer,
-                twin=newest[1] if newest is not None and newest[0] == topic_id else None,
+                sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
             )
         )
         state.newest = (topic_id, directory)

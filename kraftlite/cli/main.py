@@ -149,13 +149,13 @@ _QUOTA = LazyGroup(
 
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "up": ("locals", "up", "Start a local cluster of real processes."),
-    "ps": ("locals", "ps", "The nodes of the local cluster."),
-    "kill": ("locals", "kill", "Kill a node (SIGKILL) or tell it to stop (TERM)."),
-    "pause": ("locals", "pause", "Stop a node's clock (SIGSTOP)."),
-    "resume": ("locals", "resume", "Let a paused node go on."),
-    "restart": ("locals", "restart", "Start a node again, stopping it first if it runs."),
-    "down": ("locals", "down", "Stop the local cluster."),
+    "up": ("local_nodes", "up", "Start a local cluster of real processes."),
+    "ps": ("local_nodes", "ps", "The nodes of the local cluster."),
+    "kill": ("local_nodes", "kill", "Kill a node (SIGKILL) or tell it to stop (TERM)."),
+    "pause": ("local_nodes", "pause", "Stop a node's clock (SIGSTOP)."),
+    "resume": ("local_nodes", "resume", "Let a paused node go on."),
+    "restart": ("local_nodes", "restart", "Start a node again, stopping it first if it runs."),
+    "down": ("local_nodes", "down", "Stop the local cluster."),
     "create-topic": ("topics", "create_topic", "Create a topic."),
     "describe": ("topics", "describe", "Partitions, leaders, replicas and ISRs of topics."),
     "topic": ("main", "_TOPIC", "List, describe, alter and delete topics."),

@@ -14,7 +14,7 @@ import click
 from kraftlite.cli.common import data_dir_of, data_dir_option, output_option, print_json
 
 if TYPE_CHECKING:
-    from kraftlite.spark.audit_findings import PartitionResult
+    from kraftlite.audit.findings import PartitionResult
     from kraftlite.spark.jobs.audit import AuditReport
 
 OK, VIOLATION, COULD_NOT_RUN = 0, 1, 2
@@ -112,7 +112,7 @@ def spark_or_none(engine: str, master: str, app: str) -> Iterator[Any]:
 
 def _chosen(directories: Sequence[Path], data_dirs: Sequence[str], data_dir: Path | None) -> Callable[[], dict[str, list[Path]]]:
     """Where the replicas are, by broker, to be found out when the audit runs."""
-    from kraftlite.spark.segments import local_data_dirs, parse_data_dirs
+    from kraftlite.segments.directories import local_data_dirs, parse_data_dirs
 
     if (bool(directories) + bool(data_dirs) + (data_dir is not None)) > 1:
         raise click.UsageError("DIR, --data-dirs and --data-dir exclude each other")

@@ -12,12 +12,12 @@ import click
 from kraftlite.cli.common import output_option, print_json
 
 if TYPE_CHECKING:
-    from kraftlite.faults.nodes import RoomNode
     from kraftlite.runtime.trace import TraceEvent
     from kraftlite.sim.fault_plan import FaultPlan
     from kraftlite.sim.run import RunResult
     from kraftlite.sim.shape import Shape
     from kraftlite.sim.swarm import Summary, Totals
+    from kraftlite.simhost.host import SimHost
 
 QUIET_EVENTS = frozenset({"controller.stable_advanced", "raft.hw_advanced", "raft.batch_appended", "metadata.image_published"})
 """Left out of a trace that is printed; a trace file has everything."""
@@ -80,9 +80,9 @@ def sim(
     )
     out = _open(trace)
     limit_us = None if until is None else int(until * 1_000_000)
-    events: list[tuple[int, RoomNode, TraceEvent]] = []
+    events: list[tuple[int, SimHost, TraceEvent]] = []
 
-    def sink(now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def sink(now_us: int, node: SimHost, event: TraceEvent) -> None:
         if limit_us is not None and now_us > limit_us:
             return
         if out is not None and (out is not sys.stdout or event.event not in QUIET_EVENTS):
@@ -105,7 +105,7 @@ def sim(
     sys.exit(int(result.outcome))
 
 
-def render_event(now_us: int, node: RoomNode, event: TraceEvent) -> str:
+def render_event(now_us: int, node: SimHost, event: TraceEvent) -> str:
     facts = " ".join(f"{name}={value}" for name, value in event.facts().items())
     return f"{now_us / 1_000_000:12.6f}  n{node.node_id}.{node.boots}  {event.event:<32} {facts}"
 
@@ -148,7 +148,7 @@ def _open(path: Path | None) -> TextIO | None:
         raise click.ClickException(f"--trace {path}: {error.strerror}") from None
 
 
-def _explain(events: list[tuple[int, RoomNode, TraceEvent]], subject: tuple[str, str]) -> None:
+def _explain(events: list[tuple[int, SimHost, TraceEvent]], subject: tuple[str, str]) -> None:
     """The story as `kraftlite explain` tells it of a real cluster, in seconds since the start of the run."""
     from kraftlite.obs.explain import SecondsClock, Subject, UnknownSubject, explain, from_trace
 

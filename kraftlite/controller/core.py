@@ -17,9 +17,9 @@ from kraftlite.controller.events import InternalEvent, OnDone, ReadEvent, WriteE
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.periodic import PeriodicTask, PeriodicTasks
 from kraftlite.controller.queue import Event, EventQueue, QueueClosed
+from kraftlite.controller.record_trace import RecordTrace
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.state import ControllerState
-from kraftlite.controller.witness import BatchWitness
 from kraftlite.metadata.records import MetadataRecord, NoOpRecord
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
@@ -158,15 +158,15 @@ class ControllerCore:
         last_offset = self._raft.prepare_append(self.claim_epoch, batch)
         base_offset = last_offset - len(batch) + 1
         first_offset = base_offset if first_offset is None else first_offset
-        witness = BatchWitness(self.state, operation, cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
+        trace = RecordTrace(self.state, operation, cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
         for offset, record in enumerate(batch, base_offset):
-            witness.before(record, offset)
+            trace.before(record, offset)
             self._replay(record, offset)
-            witness.after(record, offset)
+            trace.after(record, offset)
         self._raft.schedule_prepared_append()
         self.offsets.handle_scheduled(last_offset)
         self.metrics.last_applied_record_offset = last_offset
-        witness.emit(self._tracer)
+        trace.emit(self._tracer)
         return first_offset, last_offset
 
     def _replay(self, record: MetadataRecord, offset: int) -> None:

@@ -11,20 +11,20 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from kraftlite.controller.broker_operations import BrokerOperations
+from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.feature_control import FeatureControl
+from kraftlite.controller.isr_control import IsrControl
 from kraftlite.controller.offset_control import OffsetControl
 from kraftlite.controller.producer_id_control import ProducerIdControl
 from kraftlite.controller.quota_control import QuotaControl
-from kraftlite.controller.reassignment import Reassignments
-from kraftlite.controller.replication_control import ReplicationState
-from kraftlite.controller.replication_control_elections import Elections
-from kraftlite.controller.replication_control_isr import IsrControl
-from kraftlite.controller.replication_control_topics import TopicControl
+from kraftlite.controller.reassignment_control import ReassignmentControl
 from kraftlite.controller.scram_control import ScramControl
+from kraftlite.controller.topic_control import TopicControl
+from kraftlite.controller.topics_state import TopicsState
 from kraftlite.metadata import records as r
 from kraftlite.model.ids import uuid_to_str
 from kraftlite.runtime.ports import Tracer
@@ -41,15 +41,17 @@ class ControllerState:
         self.features = FeatureControl(self.registry, config.supported_features, config.quorum_voters)
         self.cluster = ClusterControl(self.registry, config.cluster_id, config.session_timeout_ms, self.features)
         self.configs = ConfigControl(self.registry, config.node_id, config.static_broker_configs)
-        self.replication = ReplicationState(self.registry, self.configs)
+        self.replication = TopicsState(self.registry, self.configs)
         self.producer_ids = ProducerIdControl(self.registry, self.cluster)
-        self.elections = Elections(self.replication, self.cluster, self.configs, self.features, config.max_elections_per_run)
+        self.elections = ElectionControl(
+            self.replication, self.cluster, self.configs, self.features, config.max_elections_per_run
+        )
         self.quotas = QuotaControl(self.registry)
         self.scram = ScramControl(self.registry)
-        self.reassignments = Reassignments(self.replication, self.cluster, self.configs, self.elections)
+        self.reassignments = ReassignmentControl(self.replication, self.cluster, self.configs, self.elections)
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
-        self.brokers = BrokerOperations(self.cluster, self.replication, self.elections, tracer)
+        self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer)
         self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)
         self.features.brokers = lambda: [(b.broker_id, b.features) for b in self.cluster.brokers.values()]
         self.features.controllers = lambda: [(c.controller_id, c.features) for c in self.cluster.controllers.values()]

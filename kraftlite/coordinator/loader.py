@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.ports import OffsetsLog
-from kraftlite.coordinator.shard import GroupShard
+from kraftlite.coordinator.shard_core import GroupShard
 from kraftlite.log.batch import BatchHeader, iter_batches, iter_records
 from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.validation import marker_of

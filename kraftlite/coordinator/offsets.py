@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kraftlite.coordinator.api import CommitRequest, DeleteGroupRequest, DeleteOffsetsRequest, FetchedOffset, OffsetToCommit
+from kraftlite.coordinator.classic.group import Group, GroupState
+from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
 from kraftlite.coordinator.effects import Effects, Then
-from kraftlite.coordinator.group import Group, GroupState
-from kraftlite.coordinator.groups import Groups, client_error
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.records import record_of

@@ -118,8 +118,8 @@ def _run(data_dir: Path, cluster: LocalCluster, topic: str, source: Source, hist
 
 
 def _tell(data_dir: Path, bootstrap: str, topic: str, chaos: Chaos, streamer: Streamer) -> None:
+    from kraftlite.local.report import tell
     from kraftlite.local.story import History, read_metadata_log
-    from kraftlite.local.telling import tell
     from kraftlite.obs.timeline import merge_timelines
 
     cluster = load(data_dir)

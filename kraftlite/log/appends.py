@@ -19,7 +19,7 @@ from kraftlite.log.context import LogContext
 from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.directory import DirectoryClaim
 from kraftlite.log.epoch_file import EpochFile
-from kraftlite.log.flushing import Flusher
+from kraftlite.log.flusher import Flusher
 from kraftlite.log.rolling import Roller
 from kraftlite.log.segment import Appended, Segment
 from kraftlite.log.truncation import Truncation

@@ -128,18 +128,18 @@ def read_partition_metadata(disk: Disk, directory: str) -> UUID | None:
         raise MalformedCheckpoint(f"{path}: {error}") from error
 
 
-def write_partition_metadata(disk: Disk, directory: str, topic_id: UUID, *, twin: str | None = None) -> None:
+def write_partition_metadata(disk: Disk, directory: str, topic_id: UUID, *, sibling: str | None = None) -> None:
     """Into the page cache; `sync_partition_metadata` makes it durable.
 
-    `twin`: the directory of another partition of this topic. Its file, which says the same, gets a second name then, where that
-    is possible: the new inode would be most of what a new partition costs.
+    `sibling`: the directory of another partition of this topic. Its file, which says the same, gets a second name then, where
+    that is possible: the new inode would be most of what a new partition costs.
     """
     path = f"{directory}/{PARTITION_METADATA}"
-    if twin is not None:
+    if sibling is not None:
         try:
-            disk.link(f"{twin}/{PARTITION_METADATA}", path)
+            disk.link(f"{sibling}/{PARTITION_METADATA}", path)
         except OSError:
-            pass  # the twin is gone, has too many names, or the file system knows no links: a file of its own does as well
+            pass  # the sibling is gone, has too many names, or the file system knows no links: a file of its own does as well
         else:
             return
     replace_file(disk, path, f"version: 0\ntopic_id: {uuid_to_str(topic_id)}".encode())

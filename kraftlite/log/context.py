@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
-from kraftlite.log.durability import Flights
 from kraftlite.log.epochs import LeaderEpochCache
+from kraftlite.log.flushes import InFlightFlushes
 from kraftlite.log.producers import ProducerState
 from kraftlite.log.promises import Promise
 from kraftlite.log.segments import SegmentList
@@ -42,7 +42,7 @@ class OpenLog:
     wall_ms: int
     entropy: random.Random | None = None
     tracer: Tracer = field(default_factory=NullTracer)
-    twin: str | None = None
+    sibling: str | None = None
     """The directory of another partition of that topic on the same disk, which makes a new one cheaper."""
     max_epoch: int | None = None
     """No batch can be of a later leader epoch, where the owner knows that."""
@@ -94,7 +94,7 @@ class LogContext:
     clean_offset: int | None = None
     """Everything below it was compacted. None: nothing was. The owner keeps it over restarts."""
 
-    flights: Flights = field(default_factory=Flights)
+    in_flight: InFlightFlushes = field(default_factory=InFlightFlushes)
     settled: bool
     """Nothing has changed since the files were last made durable."""
     claimed: bool
@@ -139,8 +139,6 @@ class LogContext:
         """
         start, hw, leo = self.log_start_offset, self.hw, self.leo
         assert 0 <= start <= hw <= leo, f"{self.tp}: not log start {start} <= HW {hw} <= LEO {leo}"
-        stable = self.last_stable_offset
-        assert start <= stable <= hw, f"{self.tp}: last stable offset {stable} outside [log start {start}, HW {hw}]"
         assert 0 <= self.recovery_point <= leo, f"{self.tp}: recovery point {self.recovery_point} outside [0, LEO {leo}]"
         bases = self.segment_base_offsets
         assert all(one < other for one, other in itertools.pairwise(bases)), f"{self.tp}: segments {bases} do not ascend"

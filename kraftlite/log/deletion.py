@@ -45,7 +45,7 @@ class DeletedFiles:
             deleted._replace(paths=tuple(path for path in deleted.paths if path not in paths)) for deleted in self._waiting
         )
         self._waiting = [*(deleted for deleted in waiting if deleted.paths), DeletedSegment(paths, None)]
-        self._ctx.flights.retire(segment)
+        self._ctx.in_flight.retire(segment)
 
     def take(self, now_ms: int, *, force: bool = False) -> list[str]:
         """The files whose delay is over: the caller unlinks them, elsewhere if it takes long."""

@@ -32,7 +32,7 @@ def take_directory(opening: OpenLog) -> Owner:
     if disk.stat(directory) is None:
         _make(disk, directory, durable=topic_id is None)
         if topic_id is not None:
-            checkpoints.write_partition_metadata(disk, directory, topic_id, twin=opening.twin)
+            checkpoints.write_partition_metadata(disk, directory, topic_id, sibling=opening.sibling)
         return Owner(topic_id, new=True)
     try:
         found = checkpoints.read_partition_metadata(disk, directory)

@@ -16,7 +16,7 @@ from kraftlite.log.config import LogConfig
 from kraftlite.log.context import OpenLog
 from kraftlite.log.deletion import Deletion
 from kraftlite.log.directory import DirectoryClaim
-from kraftlite.log.flushing import Flusher
+from kraftlite.log.flusher import Flusher
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.opening import open_files
 from kraftlite.log.producers import ActiveProducer

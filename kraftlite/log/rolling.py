@@ -61,7 +61,7 @@ class Roller:
         old = ctx.segments.active
         ctx.settled = False
         if old.size == 0:
-            ctx.flights.retire(old)
+            ctx.in_flight.retire(old)
             old.unlink()
             ctx.segments.replace_active(self.new_segment(base_offset))
             return

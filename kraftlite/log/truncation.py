@@ -42,7 +42,7 @@ class Truncation:
             return True
         old_leo = ctx.leo
         ctx.settled = False
-        ctx.flights.lower(offset)
+        ctx.in_flight.lower(offset)
         unlinked = False
         while ctx.segments.active.base_offset >= offset:
             self._drop(ctx.segments.drop_last())
@@ -75,7 +75,7 @@ class Truncation:
             return offset
         header = parse_header(segment.file.pread(HEADER_BYTES, position))
         leo = min(offset, header.base_offset)
-        ctx.flights.lower(leo)
+        ctx.in_flight.lower(leo)
         segment.truncate(position, leo)
         # Else a crash could keep the old tail here and what is appended next in a later segment: a log that never was.
         segment.file.sync()
@@ -86,7 +86,7 @@ class Truncation:
         ctx = self._ctx
         old_start, old_leo = ctx.log_start_offset, ctx.leo
         ctx.settled = False
-        ctx.flights.lower(-1)
+        ctx.in_flight.lower(-1)
         snapshots = producer_snapshots.list_snapshots(ctx.disk, ctx.directory)
         kept = not ctx.segments.size_bytes and ctx.segment_base_offsets == (offset,)
         if not kept:
@@ -113,7 +113,7 @@ class Truncation:
             ctx.tell_restated()
 
     def _drop(self, segment: Segment) -> None:
-        self._ctx.flights.retire(segment)
+        self._ctx.in_flight.retire(segment)
         segment.unlink()
 
     def _reload_producers(self) -> None:

@@ -23,7 +23,7 @@ from kraftlite.runtime.ports import Ports
 from kraftlite.runtime.trace.node import NodeStarted, NodeStarting, NodeStopped, NodeStopping
 
 if TYPE_CHECKING:
-    from kraftlite.broker.driver import BrokerServer
+    from kraftlite.broker.server import BrokerServer
 
 
 def build_node(config: ServerConfig, ports: Ports, *, serve_clients: bool = True) -> Node:
@@ -71,7 +71,7 @@ class Node:
             self.controller = ControllerDriver(ports, controller_config(config, layout), self.raft, layout.bootstrap)
         self.broker: BrokerServer | None = None
         if config.is_broker:
-            from kraftlite.broker.driver import BrokerServer  # a mere controller does without the data plane
+            from kraftlite.broker.server import BrokerServer  # a mere controller does without the data plane
 
             self.broker = BrokerServer(
                 ports,

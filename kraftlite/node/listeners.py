@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def import_client_side() -> None:
     """Everything that is imported late for the sake of nodes without clients."""
     import kraftlite.wire.apis
-    import kraftlite.wire.cold_codec
+    import kraftlite.wire.kio_codec
     import kraftlite.wire.listener  # noqa: F401
 
 

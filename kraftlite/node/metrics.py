@@ -10,7 +10,7 @@ from kraftlite.obs.metrics import Metrics
 from kraftlite.obs.stock import register_controller
 
 if TYPE_CHECKING:
-    from kraftlite.broker.driver import BrokerServer
+    from kraftlite.broker.server import BrokerServer
     from kraftlite.wire.share import NodeShare
 
 

@@ -56,7 +56,7 @@ def preload() -> None:
     """Import everything that nodes import late, for a process that is about to fork into several of them."""
     import grpc.aio  # noqa: F401
 
-    import kraftlite.broker.driver
+    import kraftlite.broker.server
     import kraftlite.node.host
     import kraftlite.rpc.client
     import kraftlite.rpc.server  # noqa: F401

@@ -1,1 +1,1 @@
-"""Data replication: leaders that count, followers that pull. `core` modules decide, drivers wait and perform."""
+"""Data replication: leaders that count, followers that pull. `*_core` decides, `*_driver` waits and performs."""

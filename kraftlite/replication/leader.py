@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.isr import IsrState
-from kraftlite.replication.witness import EpochWitness
+from kraftlite.replication.partition_trace import PartitionTrace
 
 Eligible = Callable[[NodeId, int | None], bool]
 """(broker, broker epoch of its last fetch) -> may it be in an ISR: registered under that epoch, unfenced, not shutting down."""
@@ -72,13 +72,13 @@ class FollowerProgress:
 class LeaderState:
     """State that exists only while this broker leads the partition, for one leader epoch."""
 
-    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "witness")
+    __slots__ = ("epoch_start_offset", "followers", "isr", "leader_epoch", "trace")
 
-    def __init__(self, isr: IsrState, witness: EpochWitness) -> None:
-        self.leader_epoch = witness.leader_epoch
-        self.epoch_start_offset = witness.start_offset
+    def __init__(self, isr: IsrState, trace: PartitionTrace) -> None:
+        self.leader_epoch = trace.leader_epoch
+        self.epoch_start_offset = trace.start_offset
         self.isr = isr
-        self.witness = witness
+        self.trace = trace
         self.followers: dict[NodeId, FollowerProgress] = {}
 
     def assign(self, followers: Iterable[NodeId], now_ms: int) -> None:

@@ -36,7 +36,7 @@ from kraftlite.replication.checks import OffLoop
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.consume import ConsumePath, FetchRoom, FetchWait
 from kraftlite.replication.delete_records import DeleteRecordsPath
-from kraftlite.replication.fetchers import Fetchers
+from kraftlite.replication.fetcher_manager import FetcherManager
 from kraftlite.replication.follower_state import prepare_to_follow
 from kraftlite.replication.partition import Partition, PartitionEnv
 from kraftlite.replication.ports import ControllerChannel, LogProvider
@@ -104,7 +104,7 @@ class ReplicaManager:
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
         self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error)
-        self._fetchers = Fetchers(
+        self._fetchers = FetcherManager(
             ports, config, endpoint=table.endpoint, broker_epoch=broker_epoch, on_io_error=self.handle_io_error
         )
         self._tasks: list[TaskHandle] = []

@@ -21,8 +21,8 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.isr import KEEP_PENDING, REVERT, IsrState, PendingIsr, in_order
 from kraftlite.replication.leader import Eligible, LeaderState
+from kraftlite.replication.partition_trace import PartitionTrace, tell_isr, tell_shrink
 from kraftlite.replication.waiting import Observer, Parked, Waiter, wake_all
-from kraftlite.replication.witness import EpochWitness, tell_isr, tell_shrink
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import (
     FollowerStarted,
@@ -119,12 +119,12 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is led by {self.leader_id}")
         return leader, log
 
-    def check(self) -> None:
-        """AssertionError when an invariant does not hold: this replica must not be used any more."""
+    def check(self, *, producers: bool = False) -> None:
+        """AssertionError when an invariant does not hold: this replica must not be used any more. `producers`: see `Log`."""
         tp, log, leader, required = self.tp, self.log, self.leader, [it[0] for it in self.waiting]
         assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
         if log is not None:
-            log.check()
+            log.check(producers=producers)
         if leader is None:
             assert not required, f"{tp}: produces wait for the HWs {required}, and nobody leads"
             return
@@ -170,8 +170,8 @@ class Partition:
         self.committed_isr = isr
         if not same_epoch:
             start = log.leo
-            witness = EpochWitness(self._env.tracer, self.tp, registration.leader_epoch, start, now_ms)
-            self.leader = LeaderState(IsrState(isr, registration.recovering), witness)
+            trace = PartitionTrace(self._env.tracer, self.tp, registration.leader_epoch, start, now_ms)
+            self.leader = LeaderState(IsrState(isr, registration.recovering), trace)
             log.assign_epoch_start(registration.leader_epoch, start)
         leader = self.leader
         assert leader is not None
@@ -298,12 +298,12 @@ class Partition:
         old_leo = log.leo
         info = log.append_as_leader(records, leader_epoch=leader.leader_epoch, wall_ms=wall_ms, origin=origin, verdict=verdict)
         if log.leo != old_leo:
-            witness = leader.witness
+            trace = leader.trace
             nothing_waited = log.hw == old_leo
-            if nothing_waited or witness.first_append_ms is None:
-                witness.appended(nothing_waited, now_ms)
-            if not witness.acknowledged and not all_acks:
-                witness.acknowledge(log.hw, now_ms)
+            if nothing_waited or trace.first_append_ms is None:
+                trace.appended(nothing_waited, now_ms)
+            if not trace.acknowledged and not all_acks:
+                trace.acknowledge(log.hw, now_ms)
             for observer in self.observers:
                 observer.on_append(old_leo)
             if self.leo_waiters:
@@ -346,7 +346,7 @@ class Partition:
         if new <= old:
             return False
         log.update_hw(new)
-        leader.witness.hw_moved(old, new, log.leo, now_ms, cause, by)
+        leader.trace.hw_moved(old, new, log.leo, now_ms, cause, by)
         if self._env.trace_hot:
             self._env.tracer.emit(HwAdvanced(tp=self.tp, old=old, new=new))
         self.hw_changed(new)
@@ -395,7 +395,7 @@ class Partition:
         leader, log = self.leader, self.log
         if leader is None or log is None:
             return
-        leader.witness.look(log.hw, log.leo, leader, self.min_isr, now_ms)
+        leader.trace.look(log.hw, log.leo, leader, self.min_isr, now_ms)
         if len(leader.isr.committed) < len(self.replicas):
             # A fetch names only what is new, and a late one may have said less than is so: have the followers say it again.
             for observer in self.observers:

@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.config.server import load
-from kraftlite.faults.disk import MemDisk
-from kraftlite.faults.network import Link, RoomNetwork
-from kraftlite.faults.nodes import RoomNode
-from kraftlite.faults.rooms import OUTSIDE, context_of
 from kraftlite.model.ids import NodeId
 from kraftlite.node.storage import format_directories
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.service import client_handlers
 from kraftlite.sim.shape import Shape
+from kraftlite.simhost.disk import MemDisk
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import Link, SimNetwork
+from kraftlite.simhost.process import OUTSIDE, context_of
 
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 EPOCH_WALL_MS: Final = 1_700_000_000_000
@@ -44,15 +44,15 @@ class SimCluster:
         self.shape = shape
         self.seed = seed
         self.outside = context_of(OUTSIDE)
-        self.network = RoomNetwork(loop, random.Random(f"network/{seed}"), self.outside, wire=shape.wire)
+        self.network = SimNetwork(loop, random.Random(f"network/{seed}"), self.outside, wire=shape.wire)
         self.network.default = Link(shape.min_delay_us, shape.max_delay_us)
         self._clock_rng = random.Random(f"clocks/{seed}")
         self.disk_rng = random.Random(f"disk/{seed}")
         self.flush_us: dict[NodeId, tuple[int, int]] = {}
-        self.on_event: list[Callable[[int, RoomNode, TraceEvent], None]] = []
-        self.on_failure: list[Callable[[RoomNode, BaseException, str], None]] = []
+        self.on_event: list[Callable[[int, SimHost, TraceEvent], None]] = []
+        self.on_failure: list[Callable[[SimHost, BaseException, str], None]] = []
         self.wall_offset_ms: dict[NodeId, int] = {}
-        self.nodes: dict[NodeId, RoomNode] = {}
+        self.nodes: dict[NodeId, SimHost] = {}
         roles = shape.roles
         voters = ",".join(f"{n}@n{n}:9093" for n, it in enumerate(roles, 1) if "controller" in it)
         for number, role in enumerate(roles, 1):
@@ -76,7 +76,7 @@ class SimCluster:
             **self.shape.config,
         }
         node_id = NodeId(number)
-        node = RoomNode(
+        node = SimHost(
             loop=self.loop,
             network=self.network,
             config=load(None, {}, values, hostname=lambda: f"n{number}"),
@@ -94,7 +94,7 @@ class SimCluster:
         self.nodes[node_id] = node
         self.format(node_id)
 
-    def tune(self, node: RoomNode) -> None:
+    def tune(self, node: SimHost) -> None:
         """Before an incarnation starts: what is no configuration, and too slow for a run of seconds."""
         assert node.node is not None
         raft = node.node.raft
@@ -122,23 +122,23 @@ class SimCluster:
 
     # --- events
 
-    def _event(self, node: RoomNode, event: TraceEvent) -> None:
+    def _event(self, node: SimHost, event: TraceEvent) -> None:
         now = self.loop.now_us()
         for see in self.on_event:
             see(now, node, event)
 
-    def _failed(self, node: RoomNode, error: BaseException, where: str) -> None:
+    def _failed(self, node: SimHost, error: BaseException, where: str) -> None:
         for tell in self.on_failure:
             tell(node, error, where)
 
     # --- views
 
     @property
-    def brokers(self) -> list[RoomNode]:
+    def brokers(self) -> list[SimHost]:
         return [node for node in self.nodes.values() if node.config.is_broker]
 
     @property
-    def controllers(self) -> list[RoomNode]:
+    def controllers(self) -> list[SimHost]:
         return [node for node in self.nodes.values() if node.config.is_controller]
 
     def boot(self) -> None:

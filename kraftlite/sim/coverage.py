@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.raft import StateChanged
+from kraftlite.simhost.host import SimHost
 
 
 @dataclass(eq=False, slots=True)
@@ -19,7 +19,7 @@ class Coverage:
     faults: Counter[str] = field(default_factory=Counter)
     _states: dict[tuple[int, int], str] = field(default_factory=dict)
 
-    def event(self, node: RoomNode, event: TraceEvent) -> None:
+    def event(self, node: SimHost, event: TraceEvent) -> None:
         key = (node.node_id, node.boots)
         state = self._states.get(key, "booting")
         if isinstance(event, StateChanged):

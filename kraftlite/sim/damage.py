@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kraftlite.faults.disk import MemDisk
 from kraftlite.log import checkpoints
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.simhost.disk import MemDisk
 
 Damage = Callable[[MemDisk, str, TopicPartition], None]
 

@@ -7,14 +7,14 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kraftlite.faults.nodes import Incarnation, RoomNode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.damage import damage_files, has_records
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
+from kraftlite.simhost.host import Incarnation, SimHost
 
-DeathCallback = Callable[[RoomNode, str], None]
+DeathCallback = Callable[[SimHost, str], None]
 DAMAGE_WAIT_MS: Final = 15_000
 """How long a damaged broker waits for being out of an ISR."""
 
@@ -40,7 +40,7 @@ class Injector:
         self.log: list[tuple[int, str]] = []
         self.disk_victims: set[NodeId] = set()
         """Nodes whose disk failed at some time: they may end themselves."""
-        self.stopping: dict[Incarnation, RoomNode] = {}
+        self.stopping: dict[Incarnation, SimHost] = {}
         """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
         self.over = False
 
@@ -66,7 +66,7 @@ class Injector:
 
     # --- whom
 
-    def resolve(self, target: str) -> RoomNode | None:
+    def resolve(self, target: str) -> SimHost | None:
         nodes = self.cluster.nodes
         if target.isdecimal():
             return nodes.get(NodeId(int(target)))
@@ -77,7 +77,7 @@ class Injector:
             return self.leader(TopicPartition(topic, int(partition)))
         raise ValueError(f"unknown target {target!r}: expected a node id, 'controller' or 'leader TOPIC-PARTITION'")
 
-    def active_controller(self) -> RoomNode | None:
+    def active_controller(self) -> SimHost | None:
         """The one of the highest epoch: an older one may not know yet that it is deposed."""
         found, highest = None, -1
         for node in self.cluster.controllers:
@@ -87,7 +87,7 @@ class Injector:
                 found, highest = node, epoch
         return found
 
-    def leader(self, tp: TopicPartition) -> RoomNode | None:
+    def leader(self, tp: TopicPartition) -> SimHost | None:
         for node in self.cluster.brokers:
             broker = None if node.node is None or not node.started else node.node.broker
             partition = None if broker is None else broker.replicas.partition(tp)
@@ -103,14 +103,14 @@ class Injector:
     def _end_of(self, plan: FaultPlan, undo: Callable[[], Any]) -> None:
         self._at(plan.for_ms, undo)
 
-    def _one(self, plan: FaultPlan) -> RoomNode | None:
+    def _one(self, plan: FaultPlan) -> SimHost | None:
         node = self.resolve(plan.target)
         if node is None:
             return None
         self._note(f"{plan.kind} {node.node_id}" + (f" for {plan.for_ms} ms" if plan.for_ms else ""))
         return node
 
-    def _boot_later(self, node: RoomNode, delay_ms: int) -> None:
+    def _boot_later(self, node: SimHost, delay_ms: int) -> None:
         def boot() -> None:
             if not node.running and node not in self.stopping.values():
                 self._note(f"boot {node.node_id}")
@@ -124,7 +124,7 @@ class Injector:
             self.kill(node)
             self._boot_later(node, plan.for_ms)
 
-    def kill(self, node: RoomNode) -> None:
+    def kill(self, node: SimHost) -> None:
         if node.running:
             node.kill()
             self.on_death(node, "killed")
@@ -135,7 +135,7 @@ class Injector:
             self.power_cut(node)
             self._boot_later(node, plan.for_ms)
 
-    def power_cut(self, node: RoomNode) -> None:
+    def power_cut(self, node: SimHost) -> None:
         lost = node.power_cut(self.rng)
         self.power_losses[node.node_id] = lost
         self.on_death(node, "power")
@@ -175,7 +175,7 @@ class Injector:
 
         self._at(200, attempt)
 
-    def _damage_what_others_have(self, node: RoomNode) -> bool:
+    def _damage_what_others_have(self, node: SimHost) -> bool:
         """Whether there was anything to damage yet."""
         images = [it.node.broker.cache.image for it in self.cluster.brokers if it.started and it.node and it.node.broker]
         image = max(images, key=lambda it: it.offset, default=None)
@@ -388,7 +388,7 @@ class Injector:
     def _power_all(self, plan: FaultPlan) -> None:
         self._all(plan, self.power_cut)
 
-    def _all(self, plan: FaultPlan, end: Callable[[RoomNode], None]) -> None:
+    def _all(self, plan: FaultPlan, end: Callable[[SimHost], None]) -> None:
         """`amount` decides: all controllers, all brokers, or everything."""
         cluster = self.cluster
         nodes = (cluster.controllers, cluster.brokers, list(cluster.nodes.values()))[plan.amount % 3]

@@ -1,7 +1,7 @@
 """An asyncio event loop on virtual time whose scheduling is decided by a seed.
 
-Time stands still while anything can run and then jumps to the next timer. Within a room (a node) callbacks run first in, first
-out, as asyncio promises; which room runs next is drawn from the seed. No file descriptors, no threads, no signals.
+Time stands still while anything can run and then jumps to the next timer. Within the process of a node callbacks run first in,
+first out, as asyncio promises; which process runs next is drawn from the seed. No file descriptors, no threads, no signals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kraftlite.faults.rooms import OUTSIDE, ROOM
+from kraftlite.simhost.process import OUTSIDE, PID
 
 
 class SimulationIdle(Exception):
@@ -27,7 +27,7 @@ class _Timer(events.TimerHandle):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`random.Random(seed)` decides the order of rooms. `steps` counts the callbacks that ran."""
+    """`random.Random(seed)` decides the order of processes. `steps` counts the callbacks that ran."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -35,14 +35,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now_us = 0
         self._timers: list[tuple[int, int, events.Handle]] = []
         self._made = 0
-        self._rooms: dict[int, deque[events.Handle]] = {}
+        self._queues: dict[int, deque[events.Handle]] = {}
         self._runnable: list[int] = []
-        """Rooms with something to run that are not paused, in order of becoming so."""
+        """Processes with something to run that are not paused, in order of becoming so."""
         self._paused: set[int] = set()
         self.steps = 0
-        self.room_now = OUTSIDE
+        self.pid_now = OUTSIDE
         self.after_step: Callable[[int], None] | None = None
-        """Called with the room after each callback."""
+        """Called with the process id after each callback."""
 
     # --- time
 
@@ -92,25 +92,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return None
 
     def _enqueue(self, handle: events.Handle) -> None:
-        room = handle._context.get(ROOM, OUTSIDE)  # type: ignore[attr-defined]
-        queue = self._rooms.get(room)
+        pid = handle._context.get(PID, OUTSIDE)  # type: ignore[attr-defined]
+        queue = self._queues.get(pid)
         if queue is None:
-            queue = self._rooms[room] = deque()
-        if not queue and room not in self._paused:
-            self._runnable.append(room)
+            queue = self._queues[pid] = deque()
+        if not queue and pid not in self._paused:
+            self._runnable.append(pid)
         queue.append(handle)
 
-    # --- rooms
+    # --- processes
 
-    def pause(self, room: int) -> None:
-        self._paused.add(room)
-        if room in self._runnable:
-            self._runnable.remove(room)
+    def pause(self, pid: int) -> None:
+        self._paused.add(pid)
+        if pid in self._runnable:
+            self._runnable.remove(pid)
 
-    def resume(self, room: int) -> None:
-        self._paused.discard(room)
-        if self._rooms.get(room) and room not in self._runnable:
-            self._runnable.append(room)
+    def resume(self, pid: int) -> None:
+        self._paused.discard(pid)
+        if self._queues.get(pid) and pid not in self._runnable:
+            self._runnable.append(pid)
 
     # --- running
 
@@ -128,18 +128,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._now_us = timers[0][0]
             return
         at = self._random.randrange(len(runnable)) if len(runnable) > 1 else 0
-        room = runnable[at]
-        queue = self._rooms[room]
+        pid = runnable[at]
+        queue = self._queues[pid]
         handle = queue.popleft()
         if not queue:
             del runnable[at]
         if handle._cancelled:
             return
         self.steps += 1
-        self.room_now = room
+        self.pid_now = pid
         handle._run()
         if self.after_step is not None:
-            self.after_step(room)
+            self.after_step(pid)
 
     def _process_events(self, event_list: object) -> None:
         return None

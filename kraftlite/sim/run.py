@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
-from kraftlite.faults.network import Exchange
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.model.method import Method
@@ -32,6 +30,8 @@ from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.workload import Workload
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import Exchange
 
 START_LIMIT_MS: Final = 60_000
 CONVERGE_LIMIT_MS: Final = 120_000
@@ -86,7 +86,7 @@ class RunResult:
     history: History = field(default_factory=History)
 
 
-TraceSink = Callable[[int, RoomNode, TraceEvent], None]
+TraceSink = Callable[[int, SimHost, TraceEvent], None]
 
 
 def run(
@@ -140,7 +140,7 @@ class _Run:
         self._digest = hashlib.sha256()
         self._sink = sink
         self._found: BaseException | None = None
-        self._by_room: dict[int, RoomNode] = {}
+        self._by_pid: dict[int, SimHost] = {}
         self._over = False
         self._wire_up()
 
@@ -181,7 +181,7 @@ class _Run:
         except Exception as error:  # noqa: BLE001 a violation, or a bug in a checker
             self._take_fault(error)
 
-    def _on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def _on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if self._over:
             return
         self.result.events += 1
@@ -193,8 +193,8 @@ class _Run:
         if self._hearers:
             self._tell(lambda it: it.on_event(now_us, node, event), self._hearers)
 
-    def _after_step(self, room: int) -> None:
-        node = self._by_room.get(room)
+    def _after_step(self, pid: int) -> None:
+        node = self._by_pid.get(pid)
         if node is None or self._found is not None:
             return
         try:
@@ -203,13 +203,13 @@ class _Run:
         except Exception as error:  # noqa: BLE001 as in _tell, without a call for each
             self._take_fault(error)
 
-    def _on_built(self, node: RoomNode) -> None:
+    def _on_built(self, node: SimHost) -> None:
         assert node.now is not None
-        self._by_room[node.now.room] = node
+        self._by_pid[node.now.pid] = node
         self.cluster.tune(node)
         self._tell(lambda it: it.on_boot(node), self.checkers)
 
-    def _on_death(self, node: RoomNode, how: str) -> None:
+    def _on_death(self, node: SimHost, how: str) -> None:
         self._tell(lambda it: it.on_death(node, how), self.checkers)
 
     def _on_call(self, source: NodeId, target: NodeId, method: Method, request: object) -> None:
@@ -224,7 +224,7 @@ class _Run:
     def _on_served(self, exchange: Exchange, response: object) -> None:
         self._tell(lambda it: it.on_served(exchange, response), self._servers)
 
-    def _on_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
+    def _on_failure(self, node: SimHost, error: BaseException, where: str) -> None:
         """A node ended itself. Allowed are disks that failed it, and what production gives up on by design."""
         if self._over:
             return

@@ -59,21 +59,21 @@ class KafkaClient(Routing):
 
     def topics(self) -> dict[str, TopicInfo]:
         """Every topic, by name in order; internal ones too."""
-        return self._describe(None, self._patience("topics"))
+        return self._describe(None, self._budget("topics"))
 
     def describe(self, names: Iterable[str], *, create: bool = False) -> dict[str, TopicInfo]:
         """Those that exist, by name in order. `create`: the cluster may make what is missing, if it is configured to."""
         wanted = sorted({*names})
-        return self._describe(wanted, self._patience("describe"), create=create) if wanted else {}
+        return self._describe(wanted, self._budget("describe"), create=create) if wanted else {}
 
     def partitions_for(self, topic: str, *, create: bool = False) -> tuple[int, ...]:
         """Raises UnknownTopic. `create` as in `describe`."""
-        patience = self._patience("partitions")
+        budget = self._budget("partitions")
         while True:
-            found = self._describe([topic], patience, create=create).get(topic)
+            found = self._describe([topic], budget, create=create).get(topic)
             if found is not None and found.partitions:
                 return found.partitions
-            patience.unknown(topic)
+            budget.unknown(topic)
 
     # --- offsets
 
@@ -97,7 +97,7 @@ class KafkaClient(Routing):
                     raise ClientError(f"offsets of {tp}: {code.name}", code)
             return codes
 
-        self._spread(sorted(wanted), send, receive, self._patience("list offsets"))
+        self._spread(sorted(wanted), send, receive, self._budget("list offsets"))
         return {tp: found[tp] for tp in wanted}
 
     def commit_offsets(self, group: str, offsets: Mapping[TP, int], metadata: str = "") -> None:
@@ -116,7 +116,7 @@ class KafkaClient(Routing):
             "topics": topics,
         }
         if offsets:
-            self._ask_coordinator(group, protocol.OFFSET_COMMIT, values, self._patience(f"commit of group {group}"))
+            self._ask_coordinator(group, protocol.OFFSET_COMMIT, values, self._budget(f"commit of group {group}"))
 
     def committed_offsets(self, group: str, tps: Iterable[TP]) -> dict[TP, int | None]:
         """None: nothing is committed."""
@@ -125,8 +125,8 @@ class KafkaClient(Routing):
         if not wanted:
             return {}
         values = {"group_id": group, "topics": topics, "require_stable": True}
-        patience = self._patience(f"committed offsets of group {group}")
-        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, patience)
+        budget = self._budget(f"committed offsets of group {group}")
+        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, budget)
         found: dict[TP, int | None] = dict.fromkeys(wanted)
         for topic in answer.topics:
             for part in topic.partitions:
@@ -137,13 +137,13 @@ class KafkaClient(Routing):
     def committed_metadata(self, group: str) -> tuple[str, ...]:
         """The different texts that the group's offsets were committed with, in order."""
         values = {"group_id": group, "topics": None, "require_stable": True}
-        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, self._patience(f"metadata of group {group}"))
+        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, self._budget(f"metadata of group {group}"))
         return tuple(sorted({str(part.metadata or "") for topic in answer.topics for part in topic.partitions}))
 
     def list_groups(self) -> tuple[str, ...]:
         """Every group of every live broker, in order. A broker that does not answer, or loads them yet, is left out."""
         found: set[str] = set()
-        for answer in self._ask_all(protocol.LIST_GROUPS, {"states_filter": []}, self._patience("list groups")):
+        for answer in self._ask_all(protocol.LIST_GROUPS, {"states_filter": []}, self._budget("list groups")):
             found.update(str(it.group_id) for it in answer.groups)
         return tuple(sorted(found))
 
@@ -154,16 +154,16 @@ class KafkaClient(Routing):
     ) -> Fetched:
         """Whole batches from the one that holds `offset` on (the last may be cut off): at least that one, however large. Empty
         when there is nothing yet. Raises OffsetOutOfRange. The records are overwritten by this client's next fetch."""
-        patience = self._patience(f"fetch of {tp} at {offset}")
+        budget = self._budget(f"fetch of {tp} at {offset}")
         size = self.settings.fetch_bytes if max_bytes is None else max_bytes
         committed = self.settings.read_committed if read_committed is None else read_committed
         while True:
-            leader = self._locate([tp], patience)[tp]
+            leader = self._locate([tp], budget)[tp]
             body = protocol.encode_fetch(
                 tp, offset, leader_epoch=leader.epoch, max_bytes=size, max_wait_ms=max_wait_ms, read_committed=committed
             )
             try:
-                deadline = patience.deadline() + max_wait_ms / 1000
+                deadline = budget.deadline() + max_wait_ms / 1000
                 connection = self._connect(leader.address, deadline)
                 connection.send(protocol.FETCH, [body], deadline)
                 frame = connection.receive(deadline, self._suspicion(leader.address, [tp]), self._buffer)
@@ -171,7 +171,7 @@ class KafkaClient(Routing):
             except FAILURES as error:
                 self._lost(leader.address)
                 self._forget([tp])
-                patience.pause(told(leader.address, error), E.NETWORK_EXCEPTION)
+                budget.pause(told(leader.address, error), E.NETWORK_EXCEPTION)
                 continue
             if code is E.NONE:
                 return found
@@ -184,20 +184,20 @@ class KafkaClient(Routing):
                 raise OffsetOutOfRange(f"fetch of {tp} at {offset}: OFFSET_OUT_OF_RANGE, {log}", tp, offset)
             if not code.retriable:
                 raise ClientError(f"fetch of {tp} at {offset}: {code.name}", code)
-            self._again({tp: (code, "")}, patience)
+            self._again({tp: (code, "")}, budget)
 
     def init_producer_id(self) -> tuple[int, int]:
         """A new (producer id, epoch) for an idempotent producer."""
-        patience = self._patience("init producer id")
+        budget = self._budget("init producer id")
         values = {"transactional_id": None, "transaction_timeout": 0, "producer_id": -1, "producer_epoch": -1}
         while True:
-            answer = self._ask_anyone(protocol.INIT_PRODUCER_ID, values, patience)
+            answer = self._ask_anyone(protocol.INIT_PRODUCER_ID, values, budget)
             code = code_of(answer)
             if code is E.NONE:
                 return int(answer.producer_id), int(answer.producer_epoch)
             if not code.retriable:
                 raise ClientError(f"init producer id: {code.name}", code)
-            patience.pause(code.name, code)
+            budget.pause(code.name, code)
 
     def produce(
         self, batches: Sequence[tuple[TP, bytes]], *, acks: int = -1, timeout_ms: int | None = None
@@ -230,7 +230,7 @@ class KafkaClient(Routing):
                     results[tp] = ProduceResult(int(code), base_offset if done else -1, "" if done else message)
             return codes
 
-        self._spread(sorted(data), send, receive if acks != 0 else None, self._patience("produce", limit_ms))
+        self._spread(sorted(data), send, receive if acks != 0 else None, self._budget("produce", limit_ms))
         return results
 
 

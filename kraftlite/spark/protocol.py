@@ -23,8 +23,8 @@ from kraftlite.model.limits import MIB
 from kraftlite.spark.offsets import TP
 from kraftlite.spark.security import SaslError, exchange, tls_context
 from kraftlite.spark.settings import ClientSettings
-from kraftlite.wire.cold_codec import build_entity
 from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.wire.kio_codec import build_entity
 from kraftlite.wire.primitives import (
     INT32,
     NO_TAGS,

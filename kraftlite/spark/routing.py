@@ -51,7 +51,7 @@ class _Leader(NamedTuple):
     epoch: int
 
 
-class Patience:
+class RetryBudget:
     """How long one call goes on trying."""
 
     def __init__(self, settings: ClientSettings, what: str, timeout_ms: int | None = None) -> None:
@@ -118,17 +118,17 @@ class Routing:
             connection.close()
         self._connections.clear()
 
-    def _patience(self, what: str, timeout_ms: int | None = None) -> Patience:
+    def _budget(self, what: str, timeout_ms: int | None = None) -> RetryBudget:
         if self._pid != os.getpid():
             self.close()  # of this process: the other one's connections live on
             self._start()
-        return Patience(self.settings, what, timeout_ms)
+        return RetryBudget(self.settings, what, timeout_ms)
 
     # --- topics
 
-    def _describe(self, names: list[str] | None, patience: Patience, *, create: bool = False) -> dict[str, TopicInfo]:
+    def _describe(self, names: list[str] | None, budget: RetryBudget, *, create: bool = False) -> dict[str, TopicInfo]:
         while True:
-            answer = self._refresh(names, patience, create=create)
+            answer = self._refresh(names, budget, create=create)
             found: dict[str, TopicInfo] = {}
             waiting = E.NONE
             for topic in answer.topics:
@@ -150,7 +150,7 @@ class Routing:
                     raise ClientError(f"metadata of {name}: {code.name}", code)
             if waiting is E.NONE:
                 return dict(sorted(found.items()))
-            patience.pause(f"metadata: {waiting.name}", waiting)
+            budget.pause(f"metadata: {waiting.name}", waiting)
 
     # --- leaders
 
@@ -159,19 +159,19 @@ class Routing:
         tps: list[TP],
         send: Callable[[Connection, list[TP], float], None],
         receive: Callable[[memoryview], dict[TP, tuple[ErrorCode, str]]] | None,
-        patience: Patience,
+        budget: RetryBudget,
     ) -> None:
         """Send to every leader, then take every answer, then again for what may be repeated. `receive` None: no answers."""
         left = tps
         while left:
-            leaders = self._locate(left, patience)
+            leaders = self._locate(left, budget)
             by_address: dict[Address, list[TP]] = {}
             for tp in left:
                 by_address.setdefault(leaders[tp].address, []).append(tp)
             sent: list[tuple[Address, list[TP], Connection, float]] = []
             outcome: dict[TP, tuple[ErrorCode, str]] = {}
             for address, theirs in sorted(by_address.items()):
-                deadline = patience.deadline()
+                deadline = budget.deadline()
                 try:
                     connection = self._connect(address, deadline)
                     send(connection, theirs, deadline)
@@ -190,41 +190,41 @@ class Routing:
                     outcome.update(self._broken(address, theirs, error))
             left = [tp for tp in left if tp in outcome and outcome[tp][0].retriable]
             if left:
-                self._again({tp: outcome[tp] for tp in left}, patience)
+                self._again({tp: outcome[tp] for tp in left}, budget)
 
     def _broken(self, address: Address, tps: list[TP], error: Exception) -> dict[TP, tuple[ErrorCode, str]]:
         self._lost(address)
         return dict.fromkeys(tps, (E.NETWORK_EXCEPTION, told(address, error)))
 
-    def _again(self, outcome: Mapping[TP, tuple[ErrorCode, str]], patience: Patience) -> None:
+    def _again(self, outcome: Mapping[TP, tuple[ErrorCode, str]], budget: RetryBudget) -> None:
         """Wait before these are repeated, with leaders asked for anew."""
         self._forget(outcome)
         unknown = [tp for tp, (code, _) in outcome.items() if code in _UNKNOWN]
         if unknown:
-            patience.unknown(unknown[0])
+            budget.unknown(unknown[0])
             return
         tp, (code, message) = next(iter(outcome.items()))
-        patience.pause(f"{tp}: {code.name}{f', {message}' if message else ''}", code)
+        budget.pause(f"{tp}: {code.name}{f', {message}' if message else ''}", code)
 
     def _forget(self, tps: Iterable[TP]) -> None:
         for tp in tps:
             self._leaders.pop(tp, None)
 
-    def _locate(self, tps: Sequence[TP], patience: Patience) -> dict[TP, _Leader]:
+    def _locate(self, tps: Sequence[TP], budget: RetryBudget) -> dict[TP, _Leader]:
         while True:
             found = {tp: self._leaders[tp] for tp in tps if tp in self._leaders}
             if len(found) == len(tps):
                 return found
             topics = sorted({tp.topic for tp in tps if tp not in found})
-            known = self._describe(topics, patience)
+            known = self._describe(topics, budget)
             missing = [tp for tp in tps if tp.topic in topics and not _has(known, tp)]
             if missing:
-                patience.unknown(missing[0])
+                budget.unknown(missing[0])
                 continue
-            patience.known()
+            budget.known()
             idle = [tp for tp in tps if tp not in self._leaders]
             if idle:
-                patience.pause(f"{idle[0]} has no leader", E.LEADER_NOT_AVAILABLE)
+                budget.pause(f"{idle[0]} has no leader", E.LEADER_NOT_AVAILABLE)
 
     def _suspicion(self, address: Address, tps: Sequence[TP]) -> Callable[[], None]:
         """For `Connection.receive`: do not wait for a broker that does not lead these partitions any more."""
@@ -244,8 +244,8 @@ class Routing:
 
     # --- metadata
 
-    def _refresh(self, names: list[str] | None, patience: Patience, *, create: bool = False) -> Any:
-        answer = self._ask_anyone(protocol.METADATA, metadata_values(names, create=create), patience)
+    def _refresh(self, names: list[str] | None, budget: RetryBudget, *, create: bool = False) -> Any:
+        answer = self._ask_anyone(protocol.METADATA, metadata_values(names, create=create), budget)
         self._learn(answer)
         return answer
 
@@ -293,21 +293,21 @@ class Routing:
         if self._answered is not None:
             self._failed[self._answered] = time.monotonic()
 
-    def _ask_anyone(self, api_key: int, values: Mapping[str, Any], patience: Patience) -> Any:
+    def _ask_anyone(self, api_key: int, values: Mapping[str, Any], budget: RetryBudget) -> Any:
         limit_s = FIRST_ANSWER_S
         while True:
-            answer, reasons = self._round(api_key, values, None, patience=patience, limit_s=limit_s)
+            answer, reasons = self._round(api_key, values, None, budget=budget, limit_s=limit_s)
             if answer is not None:
                 return answer
-            patience.pause(f"no broker answered ({'; '.join(reasons)})")
+            budget.pause(f"no broker answered ({'; '.join(reasons)})")
             limit_s *= 2
 
-    def _ask_all(self, api_key: int, values: Mapping[str, Any], patience: Patience) -> list[Any]:
+    def _ask_all(self, api_key: int, values: Mapping[str, Any], budget: RetryBudget) -> list[Any]:
         """What each live broker answers, but for those that do not."""
-        self._refresh([], patience)
+        self._refresh([], budget)
         answers = []
         for _node, address in sorted(self._brokers.items()):
-            deadline = patience.deadline(FIRST_ANSWER_S)
+            deadline = budget.deadline(FIRST_ANSWER_S)
             try:
                 answers.append(self._connect(address, deadline).ask(api_key, values, deadline))
             except FAILURES:
@@ -320,7 +320,7 @@ class Routing:
         values: Mapping[str, Any],
         deadline: float | None,
         *,
-        patience: Patience | None = None,
+        budget: RetryBudget | None = None,
         limit_s: float = FIRST_ANSWER_S,
         without: Address | None = None,
     ) -> tuple[Any, list[str]]:
@@ -329,7 +329,7 @@ class Routing:
         for address in self._candidates():
             if address == without:
                 continue
-            until = patience.deadline(limit_s) if patience is not None else deadline
+            until = budget.deadline(limit_s) if budget is not None else deadline
             assert until is not None
             try:
                 answer = self._connect(address, until).ask(api_key, values, until)
@@ -348,16 +348,16 @@ class Routing:
 
     # --- coordinators
 
-    def _ask_coordinator(self, group: str, api_key: int, values: Mapping[str, Any], patience: Patience) -> Any:
+    def _ask_coordinator(self, group: str, api_key: int, values: Mapping[str, Any], budget: RetryBudget) -> Any:
         while True:
-            address = self._coordinators.get(group) or self._find_coordinator(group, patience)
-            deadline = patience.deadline()
+            address = self._coordinators.get(group) or self._find_coordinator(group, budget)
+            deadline = budget.deadline()
             try:
                 answer = self._connect(address, deadline).ask(api_key, values, deadline)
             except FAILURES as error:
                 self._lost(address)
                 self._coordinators.pop(group, None)
-                patience.pause(told(address, error), E.NETWORK_EXCEPTION)
+                budget.pause(told(address, error), E.NETWORK_EXCEPTION)
                 continue
             codes = {TP(str(t.name), int(p.partition_index)): code_of(p) for t in answer.topics for p in t.partitions}
             bad = {tp: code for tp, code in codes.items() if code is not E.NONE}
@@ -371,21 +371,21 @@ class Routing:
                 raise ClientError(f"group {group}{'' if final is None else f', {final[0]}'}: {code.name}", code)
             unknown = [tp for tp, code in bad.items() if code in _UNKNOWN]
             if unknown:
-                patience.unknown(unknown[0])
+                budget.unknown(unknown[0])
             else:
                 code = whole if whole is not E.NONE else next(iter(bad.values()))
-                patience.pause(code.name, code)
+                budget.pause(code.name, code)
 
-    def _find_coordinator(self, group: str, patience: Patience) -> Address:
+    def _find_coordinator(self, group: str, budget: RetryBudget) -> Address:
         while True:
-            answer = self._ask_anyone(protocol.FIND_COORDINATOR, {"key": group, "key_type": 0}, patience)
+            answer = self._ask_anyone(protocol.FIND_COORDINATOR, {"key": group, "key_type": 0}, budget)
             code = code_of(answer)
             if code is E.NONE:
                 self._coordinators[group] = (str(answer.host), int(answer.port))
                 return self._coordinators[group]
             if not code.retriable:
                 raise ClientError(f"coordinator of group {group}: {code.name}", code)
-            patience.pause(f"coordinator: {code.name}", code)
+            budget.pause(f"coordinator: {code.name}", code)
 
     # --- connections
 

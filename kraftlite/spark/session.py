@@ -87,7 +87,7 @@ def register(spark: SparkSession) -> None:
     package that cannot be imported hides all of them), and in this thread: Spark looks in the thread's active session only."""
     from pyspark.sql import SparkSession
 
-    from kraftlite.spark.source import KraftliteDataSource
+    from kraftlite.spark.source.datasource import KraftliteDataSource
 
     jvm: Any = spark._jvm
     SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from kraftlite.testing.cluster import SyncCluster
 from kraftlite.testing.errors import ClusterError, WaitTimeout
-from kraftlite.testing.marker import TopicWish
+from kraftlite.testing.marker import TopicSpec
 
 RECORDS_SHOWN: Final = 20
 PARTITIONS_SHOWN: Final = 50
@@ -28,7 +28,7 @@ class Backend(Protocol):
     def topics(self) -> Sequence[str]:
         """The names of all topics, in order."""
 
-    def create_topic(self, name: str, wish: TopicWish) -> None:
+    def create_topic(self, name: str, spec: TopicSpec) -> None:
         """Led when it returns."""
 
     def describe(self, topics: Sequence[str]) -> list[str]:
@@ -48,8 +48,8 @@ class Embedded:
     def topics(self) -> Sequence[str]:
         return list(self.cluster.topics())
 
-    def create_topic(self, name: str, wish: TopicWish) -> None:
-        self.cluster.create_topic(name, wish.partitions, wish.replication_factor, wish.config)
+    def create_topic(self, name: str, spec: TopicSpec) -> None:
+        self.cluster.create_topic(name, spec.partitions, spec.replication_factor, spec.config)
 
     def describe(self, topics: Sequence[str]) -> list[str]:
         active = self.cluster.controller()
@@ -90,19 +90,19 @@ class External:
     def topics(self) -> Sequence[str]:
         return sorted(self._metadata().topics)
 
-    def create_topic(self, name: str, wish: TopicWish) -> None:
+    def create_topic(self, name: str, spec: TopicSpec) -> None:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-        factor = -1 if wish.replication_factor is None else wish.replication_factor
-        texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in wish.config.items()}
-        topic = NewTopic(name, num_partitions=wish.partitions, replication_factor=factor, config=texts)
+        factor = -1 if spec.replication_factor is None else spec.replication_factor
+        texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in spec.config.items()}
+        topic = NewTopic(name, num_partitions=spec.partitions, replication_factor=factor, config=texts)
         try:
             self._admin.create_topics([topic], request_timeout=EXTERNAL_LIMIT_S)[name].result(EXTERNAL_LIMIT_S)
         except KafkaException as error:
             raise ClusterError(f"topic {name} was refused: {error.args[0]}") from None
         end_s = time.monotonic() + EXTERNAL_LIMIT_S
-        while not self._is_led(name, wish.partitions):
+        while not self._is_led(name, spec.partitions):
             if time.monotonic() > end_s:
                 raise WaitTimeout(f"topic {name} was made, but is not led within {EXTERNAL_LIMIT_S:g} s")
             time.sleep(EXTERNAL_POLL_S)

@@ -10,7 +10,7 @@ NAMES = ("partitions", "replication_factor", "config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicWish:
+class TopicSpec:
     """`replication_factor` None: as many as three."""
 
     partitions: int = 1
@@ -18,7 +18,7 @@ class TopicWish:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def topic_wish(marks: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> TopicWish:
+def topic_spec(marks: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> TopicSpec:
     """Of marks (positional arguments, keywords), the farthest first: the nearest one's keywords win. Raises ValueError."""
     found: dict[str, Any] = {}
     for args, keywords in marks:
@@ -27,7 +27,7 @@ def topic_wish(marks: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> To
         for name, value in keywords.items():
             _check(name, value)
             found[name] = value
-    return TopicWish(**found)
+    return TopicSpec(**found)
 
 
 def _check(name: str, value: Any) -> None:

@@ -9,17 +9,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import kraftlite.broker.driver  # noqa: F401 what nodes import late must not stop a cluster that is running
-from kraftlite.faults.disk import MemDisk
-from kraftlite.faults.host_loop import HostLoop
-from kraftlite.faults.network import Link, RoomNetwork
-from kraftlite.faults.nodes import RoomNode
-from kraftlite.faults.rooms import OUTSIDE, context_of
+import kraftlite.broker.server  # noqa: F401 what nodes import late must not stop a cluster that is running
 from kraftlite.model.ids import NodeId
 from kraftlite.node.listeners import import_client_side
 from kraftlite.node.storage import format_directories
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.controller import ControllerActivated, RecordAppended, RecordsAppended
+from kraftlite.simhost.disk import MemDisk
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import Link, SimNetwork
+from kraftlite.simhost.process import OUTSIDE, context_of
+from kraftlite.simhost.real_time_loop import RealTimeLoop
 from kraftlite.testing.errors import ClusterError
 from kraftlite.testing.layout import HOST, HeldPort, NodePlan, random_cluster_id, server_config
 from kraftlite.testing.thread import CALL
@@ -40,17 +40,17 @@ def wall_ms() -> int:
 
 
 class Nodes:
-    """All methods run on the cluster's loop, outside of every node's room. Node ids are known to be valid.
+    """All methods run on the cluster's loop, outside of every node's process. Node ids are known to be valid.
 
     Raises ClusterError when a node is not in the state that a call is for.
     """
 
-    def __init__(self, loop: HostLoop, plans: tuple[NodePlan, ...], config: Mapping[str, str]) -> None:
+    def __init__(self, loop: RealTimeLoop, plans: tuple[NodePlan, ...], config: Mapping[str, str]) -> None:
         self.loop = loop
         self.plans = plans
         self.outside = context_of(OUTSIDE)
         self.rng = random.Random()
-        self.network = RoomNetwork(loop, self.rng, self.outside)
+        self.network = SimNetwork(loop, self.rng, self.outside)
         self.network.default = Link(0, 0)
         self.failures: dict[int, str] = {}
         """Nodes that ended themselves and were not started since, and why."""
@@ -61,7 +61,7 @@ class Nodes:
         self.client_cuts: dict[int, tuple[bool, bool]] = {}
         """Node id → (requests do not arrive, responses do not leave)."""
         self.ports = {it.node_id: HeldPort() for it in plans if it.is_broker}
-        self.rooms: dict[int, RoomNode] = {}
+        self.hosts: dict[int, SimHost] = {}
         loop.set_exception_handler(self._on_loop_error)
         self.cluster_id = random_cluster_id()
         try:
@@ -73,7 +73,7 @@ class Nodes:
 
     def _add(self, plan: NodePlan, config: Mapping[str, str]) -> None:
         port = self.ports.get(plan.node_id)
-        node = RoomNode(
+        node = SimHost(
             loop=self.loop,
             network=self.network,
             config=server_config(plan, self.plans, None if port is None else port.number, config),
@@ -84,13 +84,13 @@ class Nodes:
             on_event=self._on_event,
             seed=self.rng.getrandbits(64),
         )
-        self.rooms[plan.node_id] = node
+        self.hosts[plan.node_id] = node
         format_directories(node.disk, node.config, self.cluster_id, wall_ms=wall_ms(), entropy=self.rng)
 
-    def _on_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
+    def _on_failure(self, node: SimHost, error: BaseException, where: str) -> None:
         self.failures[node.node_id] = f"{where}: {type(error).__name__}: {error}"
 
-    def _on_event(self, node: RoomNode, event: TraceEvent) -> None:
+    def _on_event(self, node: SimHost, event: TraceEvent) -> None:
         match event:
             case RecordAppended():
                 line = f"@{event.offset} {event.record} {event.detail}"
@@ -115,7 +115,7 @@ class Nodes:
         return None if port is None else f"{HOST}:{port.number}"
 
     def state(self, node_id: int) -> str:
-        node = self.rooms[node_id]
+        node = self.hosts[node_id]
         if node.paused:
             return "paused"
         if node.running:
@@ -124,12 +124,12 @@ class Nodes:
 
     def boot(self, node_id: int) -> None:
         self.failures.pop(node_id, None)
-        node = self.rooms[node_id]
+        node = self.hosts[node_id]
         node.boot()
         self._hold(node_id)
 
-    def _running(self, node_id: int) -> RoomNode:
-        node = self.rooms[node_id]
+    def _running(self, node_id: int) -> SimHost:
+        node = self.hosts[node_id]
         if not node.running:
             why = f": it ended itself ({self.failures[node_id]})" if node_id in self.failures else ""
             raise ClusterError(f"node {node_id} is not running{why}")
@@ -175,7 +175,7 @@ class Nodes:
                 raise ClusterError(f"node {node_id} failed while it stopped: {self.failures[node_id]}")
 
     async def restart(self, node_ids: Sequence[int], limit_s: float) -> None:
-        running = [it for it in node_ids if self.rooms[it].running]
+        running = [it for it in node_ids if self.hosts[it].running]
         if running:
             await self.stop(running)
         for node_id in node_ids:
@@ -188,9 +188,9 @@ class Nodes:
 
         def settled() -> bool:
             for node_id in list(waiting):
-                if self.rooms[node_id].started:
+                if self.hosts[node_id].started:
                     waiting.remove(node_id)
-                elif not self.rooms[node_id].running:
+                elif not self.hosts[node_id].running:
                     raise ClusterError(f"node {node_id} did not start: {self.failures.get(node_id, 'it was stopped')}")
             return not waiting
 
@@ -219,16 +219,16 @@ class Nodes:
         self._hold(node_id)
 
     def _hold(self, node_id: int) -> None:
-        node = self.rooms[node_id].node
+        node = self.hosts[node_id].node
         requests, responses = self.client_cuts.get(node_id, (False, False))
         if node is not None:
-            self._in_room(node_id, lambda: node.listeners.hold_clients(requests=requests, responses=responses))
+            self._in_process(node_id, lambda: node.listeners.hold_clients(requests=requests, responses=responses))
 
-    def _in_room(self, node_id: int, action: Callable[[], object]) -> None:
-        """What registers callbacks of sockets must do it in the node's room: paused with it, and gone with it."""
-        here = self.rooms[node_id].now
+    def _in_process(self, node_id: int, action: Callable[[], object]) -> None:
+        """What registers callbacks of sockets must do it in the node's process: paused with it, and gone with it."""
+        here = self.hosts[node_id].now
         if here is not None:
-            self.loop.call_soon(action, context=context_of(here.room))
+            self.loop.call_soon(action, context=context_of(here.pid))
 
     def delay(self, links: Iterable[tuple[int, int]], delay_ms: int) -> None:
         for source, target in links:
@@ -259,7 +259,7 @@ class Nodes:
 
     async def close(self) -> None:
         """Kill all, and see that nothing is left. Raises ClusterError when a task of theirs does not end."""
-        for node in self.rooms.values():
+        for node in self.hosts.values():
             node.kill()
         self.release_ports()
         current = asyncio.current_task()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kraftlite.testing.marker import TopicWish, topic_wish
+from kraftlite.testing.marker import TopicSpec, topic_spec
 
 if TYPE_CHECKING:
     from kraftlite.testing.backends import Backend
@@ -78,7 +78,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    _wish(item)  # a wrong marker is an error even of a test without a topic
+    _spec(item)  # a wrong marker is an error even of a test without a topic
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -115,10 +115,10 @@ def pytest_runtest_makereport(
     return report
 
 
-def _wish(item: pytest.Item) -> TopicWish:
+def _spec(item: pytest.Item) -> TopicSpec:
     marks = [(it.args, it.kwargs) for it in item.iter_markers("kafka")]
     try:
-        return topic_wish(reversed(marks))
+        return topic_spec(reversed(marks))
     except ValueError as error:
         pytest.fail(f"{item.nodeid}: {error}", pytrace=False)
 
@@ -215,7 +215,7 @@ def kafka_topic(
     name = _kafka_topic_name(request.node.name)
     _kafka_watch.attach(_kafka_backend)
     _kafka_watch.add_topic(name)
-    _kafka_backend.create_topic(name, _wish(request.node))
+    _kafka_backend.create_topic(name, _spec(request.node))
     yield name
     if isinstance(_kafka_backend, External) and name in _kafka_backend.topics():
         _kafka_backend.delete_topic(name)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from kraftlite.faults.host_loop import HostLoop
+from kraftlite.simhost.real_time_loop import RealTimeLoop
 from kraftlite.testing.errors import ClusterError
 
 T = TypeVar("T")
@@ -20,10 +20,10 @@ PATIENCE_S: Final = 60.0
 
 
 class LoopThread:
-    """Runs a `HostLoop` from its making until `close`. All methods are called from other threads; the caller may block."""
+    """Runs a `RealTimeLoop` from its making until `close`. All methods are called from other threads; the caller may block."""
 
     def __init__(self) -> None:
-        self.loop = HostLoop()
+        self.loop = RealTimeLoop()
         self._thread = threading.Thread(target=self._run, name="kraftlite-cluster", daemon=True)
         self._thread.start()
 

@@ -38,7 +38,7 @@ class Views:
         self._admin = nodes.network.transport(ADMIN, nodes.outside)
 
     def _live(self) -> dict[int, Node]:
-        return {node_id: it.node for node_id, it in self._nodes.rooms.items() if it.started and it.node is not None}
+        return {node_id: it.node for node_id, it in self._nodes.hosts.items() if it.started and it.node is not None}
 
     def image(self) -> MetadataImage:
         """The newest that any running node has: committed, as nodes learn nothing else. Raises ClusterError when none runs."""
@@ -204,5 +204,5 @@ class Views:
         if not all(view is not None and view.leader is not None for view in views):
             return False
         live = self._live()
-        alive = [live[it] for it in self.live_brokers() if it in live and not self._nodes.rooms[it].paused]
+        alive = [live[it] for it in self.live_brokers() if it in live and not self._nodes.hosts[it].paused]
         return all(node.broker is not None and node.broker.cache.topic(name) is not None for node in alive)

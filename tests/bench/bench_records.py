@@ -58,8 +58,8 @@ def best_s(action: Callable[[], Any], repetitions: int = REPETITIONS) -> float:
 
 
 def records() -> dict[str, Any]:
-    from kraftlite.spark.records import COLUMNS, parse_records
-    from kraftlite.spark.scan import scan_batches
+    from kraftlite.columns.records import COLUMNS, parse_records
+    from kraftlite.columns.scan import scan_batches
 
     def parse(data: bytes, count: int, columns: tuple[str, ...] = COLUMNS[:7], parser: str = "numpy") -> None:
         parsed = parse_records(memoryview(data), tp=_TP("bench", 0), start=0, end=1 << 60, columns=columns, parser=parser)
@@ -93,7 +93,7 @@ def records() -> dict[str, Any]:
 def _encode() -> dict[str, Any]:
     import pyarrow as pa
 
-    from kraftlite.spark.encode import encode_records
+    from kraftlite.columns.encode import encode_records
 
     rng = random.Random(1)
     table = pa.table(

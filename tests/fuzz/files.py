@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kraftlite.faults.inodes import Directory, Inode
+from kraftlite.simhost.inodes import Directory, Inode
 from kraftlite.testing import SyncCluster
 from kraftlite.testing.errors import ClusterError, WaitTimeout
 from tests.fuzz import mutate, values
@@ -182,13 +182,13 @@ class World:
                 else:
                     found[f"{where}/{name}"] = it
 
-        walk(self.nodes.rooms[node_id].disk._root, "")
+        walk(self.nodes.hosts[node_id].disk._root, "")
         return found
 
     def damage(self, node_id: int) -> tuple[str, str]:
         """One file of one role; half the time of the records' own, or a checkpoint of all partitions."""
         rng, files = self.rng, self.files(node_id)
-        disk = self.nodes.rooms[node_id].disk
+        disk = self.nodes.hosts[node_id].disk
         if node_id in BROKERS and rng.randrange(5) == 0:
             path, kind, data = self._checkpoint()
         else:
@@ -244,7 +244,7 @@ class World:
             self.cluster.stop(victim)
         else:
             self.cluster.kill(victim)
-        disk = self.nodes.rooms[victim].disk
+        disk = self.nodes.hosts[victim].disk
         before, spoilt = copy.deepcopy(disk._root), set(self.spoilt)
         done = Round(victim, clean, [self.damage(victim) for _ in range(rng.choice((1, 1, 2)))])
         done.wrong = self._start(victim)

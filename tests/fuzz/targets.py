@@ -88,14 +88,14 @@ class Embedded:
         self.kafka = (host, int(port))
         self._errors: list[str] = []
         nodes: Any = self._cluster._nodes
-        before = nodes.rooms[NODE].on_event
+        before = nodes.hosts[NODE].on_event
 
         def on_event(node: Any, event: TraceEvent) -> None:
             before(node, event)
             if event.level == "error":
                 self._errors.append(f"{event.event} {event.facts()}")
 
-        nodes.rooms[NODE].on_event = on_event
+        nodes.hosts[NODE].on_event = on_event
         tid: int | None = self._cluster._do(threading.get_native_id)
         assert tid is not None
         self._tid = tid

@@ -12,7 +12,7 @@ from kraftlite.coordinator.api import ConsumerHeartbeatRequest, ConsumerHeartbea
 from kraftlite.coordinator.consumer_protocol import Subscription, build_subscription, parse_assignment
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member
-from kraftlite.coordinator.shard import GroupShard, MetadataChanged
+from kraftlite.coordinator.shard_core import GroupShard, MetadataChanged
 from kraftlite.metadata.image import ConfigurationsImage, MetadataImage, MetadataProvenance, TopicImage, TopicsImage
 from kraftlite.metadata.pmap import PMap
 from kraftlite.model.errors import ApiError, ErrorCode

@@ -22,10 +22,10 @@ from kraftlite.coordinator.api import (
     Request,
     SyncRequest,
 )
+from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.effects import Append, Output
-from kraftlite.coordinator.group import Group
-from kraftlite.coordinator.shard import Asked, Event, GroupShard, Tick, TopicsDeleted, TransactionEnded, Written
+from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, TopicsDeleted, TransactionEnded, Written
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import ListTracer

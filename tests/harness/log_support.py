@@ -31,7 +31,7 @@ def open_log(
     entropy: random.Random | None = None,
     wall_ms: int = NOW,
     directory: str = DIR,
-    twin: str | None = None,
+    sibling: str | None = None,
     max_epoch: int | None = None,
 ) -> Log:
     return Log(
@@ -47,7 +47,7 @@ def open_log(
             wall_ms=wall_ms,
             entropy=entropy,
             tracer=tracer or ListTracer(),
-            twin=twin,
+            sibling=sibling,
             max_epoch=max_epoch,
         )
     )

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.driver import GroupCoordinator
+from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.placement import OFFSETS_TOPIC
 from kraftlite.log.batch import parse_header
 from kraftlite.log.validation import AppendOrigin

@@ -44,7 +44,7 @@ from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, ProduceEntry, ProduceResult
 from kraftlite.replication.config import ReplicationConfig
-from kraftlite.replication.fetcher import FetcherCore
+from kraftlite.replication.fetcher_core import FetcherCore
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.ports import ControllerChannel
 from kraftlite.runtime.ports import Ports, Tasks, Transport, TransportError

@@ -19,7 +19,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import REPLICA_OFFSETS
 from kraftlite.model.messages.replica import ReplicaFetchResponse
 from kraftlite.replication.api import ProduceResult
-from kraftlite.replication.fetcher import FetcherCore
+from kraftlite.replication.fetcher_core import FetcherCore
 from tests.harness.replication_cluster import TOPIC_ID, TP, Node, StepCluster, log_values, read_values, run_now
 
 

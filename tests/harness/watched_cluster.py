@@ -11,7 +11,6 @@ from typing import Any
 
 from kraftlite.controller.core import ControllerCore
 from kraftlite.controller.results import ControllerResult
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.controller import CreatableTopic, CreateTopicsRequest
 from kraftlite.model.messages.methods import CREATE_TOPICS
@@ -23,6 +22,7 @@ from kraftlite.sim.cluster import CLIENT, SimCluster
 from kraftlite.sim.history import History
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.shape import NAMED, Shape
+from kraftlite.simhost.host import SimHost
 
 SMALL = replace(NAMED["3+3"], brokers=2)
 LIMIT_MS = 60_000
@@ -38,7 +38,7 @@ class WatchedCluster:
         self.checkers: list[Checker] = [make(self.world) for make in factories]
         self.found: BaseException | None = None
         self.failures: list[tuple[NodeId, BaseException, str]] = []
-        self._rooms: dict[int, RoomNode] = {}
+        self._by_pid: dict[int, SimHost] = {}
         self.cluster.on_event.append(lambda now, node, event: self._tell(lambda it: it.on_event(now, node, event)))
         self.cluster.on_failure.append(self._failed)
         self.cluster.network.on_call = lambda *call: self._tell(lambda it: it.on_call(*call))
@@ -60,17 +60,17 @@ class WatchedCluster:
             self.found = error
             self.loop.stop()
 
-    def _built(self, node: RoomNode) -> None:
+    def _built(self, node: SimHost) -> None:
         assert node.now is not None
-        self._rooms[node.now.room] = node
+        self._by_pid[node.now.pid] = node
         self._tell(lambda it: it.on_boot(node))
 
-    def _after_step(self, room: int) -> None:
-        node = self._rooms.get(room)
+    def _after_step(self, pid: int) -> None:
+        node = self._by_pid.get(pid)
         if node is not None:
             self._tell(lambda it: it.on_step(node))
 
-    def _failed(self, node: RoomNode, error: BaseException, where: str) -> None:
+    def _failed(self, node: SimHost, error: BaseException, where: str) -> None:
         self.failures.append((node.node_id, error, where))
         self._tell(lambda it: it.on_death(node, "failed"))
 
@@ -128,7 +128,7 @@ class WatchedCluster:
 
     # --- who is who
 
-    def node(self, node_id: int) -> RoomNode:
+    def node(self, node_id: int) -> SimHost:
         return self.cluster.nodes[NodeId(node_id)]
 
     def core(self, node_id: int) -> RaftCore:

@@ -56,7 +56,7 @@ from kraftlite.runtime.ports import DiskSpace, Ports
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.wire.apis import KafkaApis
-from kraftlite.wire.cold_codec import build_entity
+from kraftlite.wire.kio_codec import build_entity
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
 from tests.harness.clock import FakeClock
 from tests.harness.disk import MemDisk

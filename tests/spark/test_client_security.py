@@ -24,7 +24,7 @@ import pytest
 from kraftlite.model.errors import ErrorCode
 from kraftlite.spark.client import ClientError, ClientSettings, KafkaClient
 from kraftlite.spark.protocol import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, VERSIONS
-from kraftlite.wire.cold_codec import decode_request, encode_response
+from kraftlite.wire.kio_codec import decode_request, encode_response
 
 ITERATIONS = 4_096
 

@@ -15,10 +15,10 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from kraftlite.log.batch import iter_records  # noqa: E402
-from kraftlite.spark import producing  # noqa: E402
 from kraftlite.spark.client import TP, KafkaClient, UnknownTopic, client_for  # noqa: E402
-from kraftlite.spark.producing import BATCH_HEADER, KraftliteWriter, SinkError, SinkSettings, Written  # noqa: E402
 from kraftlite.spark.settings import ClientSettings  # noqa: E402
+from kraftlite.spark.sink import producing  # noqa: E402
+from kraftlite.spark.sink.producing import BATCH_HEADER, KraftliteWriter, SinkError, SinkSettings, Written  # noqa: E402
 from kraftlite.testing import SyncCluster, other_than  # noqa: E402
 from tests.harness import embedded  # noqa: E402
 from tests.harness.spark_runs import run_all_again  # noqa: E402

@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kraftlite.spark.client import TP, client_for
-from kraftlite.spark.producing import BATCH_HEADER
 from kraftlite.spark.session import register
+from kraftlite.spark.sink.producing import BATCH_HEADER
 from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
 from tests.spark.test_producing import Row, read, settings_of

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
 from kraftlite.broker.metadata_cache import MetadataCache
-from kraftlite.coordinator.driver import GroupCoordinator
+from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import ActiveProducer, Log
 from kraftlite.model.broker_configs import BROKER_CONFIGS

@@ -12,7 +12,7 @@ from kraftlite.broker.metadata_cache import BrokerEndpoint
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, ConsumerHeartbeatResult
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
-from kraftlite.coordinator.driver import GroupCoordinator
+from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.modern.validate import check_heartbeat
 from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.metadata.features import GROUP_VERSION

@@ -13,10 +13,11 @@ from typing import Final
 from uuid import UUID
 
 from kraftlite.coordinator.api import ConsumerGroupDescription, ConsumerHeartbeatRequest, ConsumerHeartbeatResult
+from kraftlite.coordinator.classic.group import GroupState as ClassicState
+from kraftlite.coordinator.classic.groups import Groups, client_error
+from kraftlite.coordinator.classic.rebalance import DeadlineKey, Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.effects import Effects, Then
-from kraftlite.coordinator.group import GroupState as ClassicState
-from kraftlite.coordinator.groups import Groups, client_error
 from kraftlite.coordinator.modern.cluster import Cluster
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.journal import Change, Journal
@@ -46,7 +47,6 @@ from kraftlite.coordinator.modern.records import (
 )
 from kraftlite.coordinator.modern.regex import check
 from kraftlite.coordinator.modern.steps import Steps
-from kraftlite.coordinator.rebalance import DeadlineKey, Timer
 from kraftlite.coordinator.records import group_record
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.ports import Tracer

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 from uuid import UUID
 
 from kraftlite.coordinator.api import Protocol
+from kraftlite.coordinator.classic.group import Group, GroupState
+from kraftlite.coordinator.classic.group import Member as ClassicMember
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import (
     CONSUMER,
@@ -18,8 +20,6 @@ from kraftlite.coordinator.consumer_protocol import (
     parse_assignment,
     parse_subscription,
 )
-from kraftlite.coordinator.group import Group, GroupState
-from kraftlite.coordinator.group import Member as ClassicMember
 from kraftlite.coordinator.modern.group import ConsumerGroup, named
 from kraftlite.coordinator.modern.member import NO_PARTS, ClassicMetadata, Member, MemberState, Parts, parts_of
 from kraftlite.coordinator.modern.records import (

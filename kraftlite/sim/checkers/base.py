@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kraftlite.faults.network import Exchange
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.history import History
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import Exchange
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
@@ -60,15 +60,15 @@ class World:
     """Shared between checkers, by the name of who writes it."""
 
     @property
-    def nodes(self) -> dict[NodeId, RoomNode]:
+    def nodes(self) -> dict[NodeId, SimHost]:
         return self.cluster.nodes
 
 
 class Checker:
     """One invariant, or a few that look at the same facts. Override what is needed; `fail` reports.
 
-    All methods are called outside every node's room, synchronously, and must be cheap: `on_step` runs after every callback of a
-    node, so compare a small stamp first and look closer only when it changed.
+    All methods are called outside every node's process, synchronously, and must be cheap: `on_step` runs after every callback of
+    a node, so compare a small stamp first and look closer only when it changed.
     """
 
     numbers: ClassVar[tuple[int, ...]] = ()
@@ -85,16 +85,16 @@ class Checker:
     def fail(self, text: str) -> None:
         raise Violation(self.name, text)
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         """Every trace event of every node, hot ones included, in order. The event's cause may not be complete at this point."""
 
-    def on_step(self, node: RoomNode) -> None:
-        """After a callback of this node's room ran. `node.node` may be None or not yet started."""
+    def on_step(self, node: SimHost) -> None:
+        """After a callback of this node's process ran. `node.node` may be None or not yet started."""
 
-    def on_boot(self, node: RoomNode) -> None:
+    def on_boot(self, node: SimHost) -> None:
         """A new incarnation was built and is about to start."""
 
-    def on_death(self, node: RoomNode, how: str) -> None:
+    def on_death(self, node: SimHost, how: str) -> None:
         """An incarnation ended: killed, power, stopped, failed, wiped."""
 
     def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.heartbeats import BrokerControlState
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.metadata.registrations import BrokerRegistration
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -17,6 +16,7 @@ from kraftlite.runtime.trace.broker import BrokerStateChanged
 from kraftlite.runtime.trace.controller import BrokerStateChanged as BrokerMoved
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaChecker
+from kraftlite.simhost.host import SimHost
 
 _GIVEN_UP = ("no controller acknowledged", "could not register")
 _SLACK_US = 20_000
@@ -112,13 +112,13 @@ class ControlledShutdown(ReplicaChecker):
                     f"said that it is at {offset}"
                 )
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if type(event) is BrokerMoved:
             self._check_move(node, event)
         elif type(event) is BrokerStateChanged and event.previous == "PENDING_CONTROLLED_SHUTDOWN":
             self._check_going(now_us, node, event)
 
-    def _check_move(self, node: RoomNode, event: BrokerMoved) -> None:
+    def _check_move(self, node: SimHost, event: BrokerMoved) -> None:
         controller = None if node.node is None else node.node.controller
         if event.new != BrokerControlState.SHUTDOWN_NOW.value or controller is None:
             return
@@ -130,7 +130,7 @@ class ControlledShutdown(ReplicaChecker):
                 f"{self._led_by(event.broker_id)}"
             )
 
-    def _check_going(self, now_us: int, node: RoomNode, event: BrokerStateChanged) -> None:
+    def _check_going(self, now_us: int, node: SimHost, event: BrokerStateChanged) -> None:
         incarnation = (node.node_id, node.boots)
         if incarnation in self._let_go or (event.cause or "").startswith(_GIVEN_UP):
             return

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kraftlite.faults.network import Exchange
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.log.batch import iter_records
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.image import MetadataImage
@@ -30,6 +28,8 @@ from kraftlite.runtime.trace.raft import LeaderElected
 from kraftlite.sim.checkers.base import Checker, Violation, World
 from kraftlite.sim.checkers.model import MetadataHistory, MetadataState, Misfit
 from kraftlite.sim.checkers.views import Entry, EntryPool, LogMemory, NodeView
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import Exchange
 
 NOTE: Final = "metadata facts"
 
@@ -47,16 +47,16 @@ class MetadataWatch(Checker):
         super().__init__(world)
         self.facts = world.notes[NOTE] = Facts(world)
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         self.facts.event(node, event)
 
-    def on_step(self, node: RoomNode) -> None:
+    def on_step(self, node: SimHost) -> None:
         self.facts.step(node)
 
-    def on_boot(self, node: RoomNode) -> None:
+    def on_boot(self, node: SimHost) -> None:
         self.facts.view(node)
 
-    def on_death(self, node: RoomNode, how: str) -> None:
+    def on_death(self, node: SimHost, how: str) -> None:
         self.facts.death(node, how)
 
     def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
@@ -199,7 +199,7 @@ class Facts:
         """Also of answers that never arrive, such as those to a request of a broker that has died."""
         self.served.setdefault(method, []).append(see)
 
-    def view(self, node: RoomNode) -> NodeView:
+    def view(self, node: SimHost) -> NodeView:
         """Of this node, in the incarnation that runs now."""
         found = self.views[node.node_id]
         if found.here is not node.now:
@@ -233,7 +233,7 @@ class Facts:
 
     # --- what the world tells
 
-    def event(self, node: RoomNode, event: TraceEvent) -> None:
+    def event(self, node: SimHost, event: TraceEvent) -> None:
         watching = self._events.get(type(event))
         if watching is not None and node.now is not None:  # else: what ends itself may still talk until its callback returns
             view = self.view(node)
@@ -248,14 +248,14 @@ class Facts:
         for see in self._answers.get(method, ()):
             see(source, target, request, response)
 
-    def death(self, node: RoomNode, how: str) -> None:
+    def death(self, node: SimHost, how: str) -> None:
         view = self.views[node.node_id]
         self._tell("on_down", view, how)
         view.enter(node.now)
         if how == "wiped":
             view.forget_disk()
 
-    def step(self, node: RoomNode) -> None:
+    def step(self, node: SimHost) -> None:
         here = node.now
         if here is None:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from typing import ClassVar
 
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace.controller import ControllerClaimed, ControllerRenounced, OperationFailed
@@ -13,6 +12,7 @@ from kraftlite.runtime.trace.metadata import PublisherFailed
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.views import NodeView
+from kraftlite.simhost.host import SimHost
 
 
 class NoIllegalState(MetadataChecker):
@@ -33,7 +33,7 @@ class NoIllegalState(MetadataChecker):
         self.facts.watch(ControllerClaimed, lambda view, event: self._due.add(view.node_id))
         self.facts.watch(ControllerRenounced, lambda view, event: self._due.add(view.node_id))
 
-    def _note_failure(self, node: RoomNode, error: BaseException, where: str) -> None:
+    def _note_failure(self, node: SimHost, error: BaseException, where: str) -> None:
         # Called from within the node: what is raised here could be caught there. `on_down` follows.
         self._failures[node.node_id] = (error, where)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 from uuid import UUID
 
-from kraftlite.faults.network import Exchange
 from kraftlite.metadata import records as r
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ErrorCode
@@ -22,6 +21,7 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
+from kraftlite.simhost.network import Exchange
 
 
 class PartitionEpochs(MetadataChecker):

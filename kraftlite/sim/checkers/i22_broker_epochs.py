@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 from uuid import UUID
 
-from kraftlite.faults.network import Exchange
 from kraftlite.metadata import records as r
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerRegistrationRequest
@@ -15,6 +14,7 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
+from kraftlite.simhost.network import Exchange
 
 
 class BrokerEpochs(MetadataChecker):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.partition import HwAdvanced
 from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaChecker, leads
 from kraftlite.sim.checkers.replica_views import ReplicaView, Stamp
+from kraftlite.simhost.host import SimHost
 
 
 class ReplicationQuorum(ReplicaChecker):
@@ -35,7 +35,7 @@ class ReplicationQuorum(ReplicaChecker):
             if view is not None:
                 self._check_isr(view)
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if type(event) is not HwAdvanced:
             return
         broker = None if node.node is None else node.node.broker

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from kraftlite.broker.core import BrokerState
-from kraftlite.faults.nodes import RoomNode
+from kraftlite.broker.lifecycle_core import BrokerState
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.topic_partition import TopicIdPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.partition import ProduceCompleted, ProduceParked
 from kraftlite.sim.checkers.base import LivenessViolation, World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
+from kraftlite.simhost.host import SimHost
 
 
 class ReplicationLiveness(ReplicaChecker):
@@ -29,7 +29,7 @@ class ReplicationLiveness(ReplicaChecker):
         self._parked: dict[tuple[int, int], dict[str, None]] = {}
         """(node, boot) → produces that wait for the HW."""
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         kind = type(event)
         if kind is not ProduceParked and kind is not ProduceCompleted:
             return
@@ -58,7 +58,7 @@ class ReplicationLiveness(ReplicaChecker):
             for index, registration in topic.partitions.items():
                 yield from self._partition(f"{topic.name}-{index}", TopicIdPartition(topic_id, index), registration)
 
-    def _broker(self, node: RoomNode) -> Iterator[str]:
+    def _broker(self, node: SimHost) -> Iterator[str]:
         broker = None if node.node is None else node.node.broker
         if broker is None or not node.started:
             yield f"node {node.node_id} does not run"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kraftlite.broker.core import BrokerState
-from kraftlite.faults.nodes import RoomNode
+from kraftlite.broker.lifecycle_core import BrokerState
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import REPLICA_FETCH
 from kraftlite.model.method import Method
@@ -16,6 +15,7 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.partition import IsrShrinkProposed
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
+from kraftlite.simhost.host import SimHost
 
 _LOOK_US: Final = 250_000
 _GAP_US: Final = 1_500_000
@@ -53,13 +53,13 @@ class IsrLag(ReplicaChecker):
         arrives_us = self.world.cluster.loop.now_us() + 5 * link.max_us + slow_us
         self._heard_us[(source, target)] = max(arrives_us, self._heard_us.get((source, target), 0))
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if type(event) is IsrShrinkProposed:
             watch = self._watches.get((node.node_id, node.boots, event.tp))
             if watch is not None:
                 watch.since_us = now_us
 
-    def on_step(self, node: RoomNode) -> None:
+    def on_step(self, node: SimHost) -> None:
         now_us = self.world.cluster.loop.now_us()
         looked_us = self._looked_us.get(node.node_id, 0)
         if now_us - looked_us < _LOOK_US:
@@ -79,7 +79,7 @@ class IsrLag(ReplicaChecker):
             else:
                 self._look(node, partition, watch, now_us)
 
-    def _look(self, node: RoomNode, partition: Partition, watch: _Watch, now_us: int) -> None:
+    def _look(self, node: SimHost, partition: Partition, watch: _Watch, now_us: int) -> None:
         view = self.facts.view(node.node_id, partition.tp)
         if view is None or partition.log is None:
             return

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.log import LogOpened, LogRestarted, LogStartAdvanced
 from kraftlite.sim.checkers.base import Checker, World
+from kraftlite.simhost.host import SimHost
 
 
 class LogStartsFounded(Checker):
@@ -22,7 +22,7 @@ class LogStartsFounded(Checker):
         super().__init__(world)
         self._highest: dict[TopicPartition, int] = {}
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         kind = type(event)
         if kind is LogStartAdvanced:
             assert isinstance(event, LogStartAdvanced)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.ids import NodeId
@@ -20,6 +19,7 @@ from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState, completes_a_move
 from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaFacts, replica_facts
 from kraftlite.sim.checkers.views import Entry
+from kraftlite.simhost.host import SimHost
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 
@@ -44,10 +44,10 @@ class LossesKeeper(MetadataChecker):
 
     # --- passing on
 
-    def on_step(self, node: RoomNode) -> None:
+    def on_step(self, node: SimHost) -> None:
         self.replicas.step(node)
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         kind = type(event)
         if kind is LogTruncated:
             assert isinstance(event, LogTruncated)
@@ -62,7 +62,7 @@ class LossesKeeper(MetadataChecker):
 
     # --- losing
 
-    def on_death(self, node: RoomNode, how: str) -> None:
+    def on_death(self, node: SimHost, how: str) -> None:
         self.replicas.death(node)
         if how == "power":
             losses: Mapping[NodeId, Sequence[str]] = self.world.notes.get("power_losses", {})

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kraftlite.faults.nodes import Incarnation, RoomNode
 from kraftlite.log.batch import check_crc, iter_batches
 from kraftlite.log.log import Log
 from kraftlite.metadata.registrations import PartitionRegistration
@@ -26,6 +25,7 @@ from kraftlite.sim.checkers.facts import NOTE as METADATA_NOTE
 from kraftlite.sim.checkers.facts import Facts
 from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp, Truth
 from kraftlite.sim.checkers.views import undisturbed
+from kraftlite.simhost.host import Incarnation, SimHost
 
 NOTE: Final = "replica facts"
 _READ_BYTES: Final = 1 << 20
@@ -158,7 +158,7 @@ class ReplicaFacts:
 
     # --- replicas
 
-    def step(self, node: RoomNode) -> None:
+    def step(self, node: SimHost) -> None:
         """Look at what this node hosts."""
         here = node.now
         if here is None:
@@ -188,12 +188,12 @@ class ReplicaFacts:
             for tp in [tp for tp in views if tp not in local.by_tp]:
                 self._drop(views.pop(tp))
 
-    def _enter(self, node: RoomNode, here: Incarnation) -> _Local:
+    def _enter(self, node: SimHost, here: Incarnation) -> _Local:
         self._leave(node.node_id)
         local = self._local[node.node_id] = _Local(here)
         return local
 
-    def death(self, node: RoomNode) -> None:
+    def death(self, node: SimHost) -> None:
         """Nothing of it runs, unless a new incarnation does already."""
         local = self._local.get(node.node_id)
         if local is not None and local.here is not node.now:
@@ -209,7 +209,7 @@ class ReplicaFacts:
         if here is not None and here.get(view.node_id) is view:
             del here[view.node_id]
 
-    def _new_view(self, node: RoomNode, local: _Local, partition: Partition) -> ReplicaView:
+    def _new_view(self, node: SimHost, local: _Local, partition: Partition) -> ReplicaView:
         old = local.views.get(partition.tp)
         if old is not None:
             self._drop(old)
@@ -228,7 +228,7 @@ class ReplicaFacts:
             found = self.truths[key] = Truth(key, tp)
         return found
 
-    def log_cut(self, node: RoomNode, tp: TopicPartition, leo: int) -> None:
+    def log_cut(self, node: SimHost, tp: TopicPartition, leo: int) -> None:
         """The node's log of this partition lost everything from `leo` on, just now."""
         local = self._local.get(node.node_id)
         view = None if local is None or local.here is not node.now else local.views.get(tp)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
-from kraftlite.faults.nodes import Incarnation, RoomNode
 from kraftlite.log.batch import BatchHeader
 from kraftlite.log.log import Log
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.partition import Partition
+from kraftlite.simhost.host import Incarnation, SimHost
 
 
 class Batch(NamedTuple):
@@ -117,7 +117,7 @@ class ReplicaView:
         "was_cut",
     )  # fmt: skip
 
-    def __init__(self, node: RoomNode, here: Incarnation, partition: Partition) -> None:
+    def __init__(self, node: SimHost, here: Incarnation, partition: Partition) -> None:
         self.node = node
         self.here = here
         self.node_id = node.node_id

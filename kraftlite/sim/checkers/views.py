@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from kraftlite.controller.core import ControllerCore
-from kraftlite.faults.disk import MemDisk
-from kraftlite.faults.nodes import Incarnation, RoomNode
 from kraftlite.log.batch import BatchHeader, iter_batches
 from kraftlite.model.ids import NodeId
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.quorum_state import FILE_NAME, ElectionState, parse
 from kraftlite.raft.states import RoleState
+from kraftlite.simhost.disk import MemDisk
+from kraftlite.simhost.host import Incarnation, SimHost
 
 _READ_BYTES = 1 << 20
 
@@ -105,7 +105,7 @@ def undisturbed(disk: MemDisk) -> Iterator[None]:
 class NodeView:
     """One node. `core` and `controller` are those of the running incarnation, None before they are open and after its end."""
 
-    def __init__(self, node: RoomNode) -> None:
+    def __init__(self, node: SimHost) -> None:
         self.node = node
         self.node_id: NodeId = node.node_id
         self.here: Incarnation | None = None

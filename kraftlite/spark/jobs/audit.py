@@ -6,7 +6,7 @@
 
 On Spark: every task reads a few segments (headers and CRC, 64 MB or one segment). The headers of a partition meet in one task,
 which checks it and goes to the files again where replicas are compared, differ, or a history is given. What can be found has the
-names in `kraftlite.spark.audit_findings`. Best run on stopped or copied directories; on those of running brokers, what lies above
+names in `kraftlite.audit.findings`. Best run on stopped or copied directories; on those of running brokers, what lies above
 the high watermark that a broker has written down is not judged.
 
 Source: docs/ARCHITECTURE.md, "On disk".
@@ -23,13 +23,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kraftlite.audit.checks import check_log_dirs
+from kraftlite.audit.findings import VIOLATION, Finding, PartitionResult
+from kraftlite.audit.partition import check_partition, without_replica
+from kraftlite.audit.scan import scan_segment
+from kraftlite.local.history import HistoryError, Sent, history_files, read_history
 from kraftlite.model.limits import MIB
-from kraftlite.spark.audit_checks import check_log_dirs
-from kraftlite.spark.audit_findings import VIOLATION, Finding, PartitionResult
-from kraftlite.spark.audit_partition import check_partition, without_replica
-from kraftlite.spark.audit_scan import scan_segment
-from kraftlite.spark.history import HistoryError, Sent, history_files, read_history
-from kraftlite.spark.segments import AuditInputError, LogDir, Replica, SegmentFiles, discover
+from kraftlite.segments.directories import AuditInputError, LogDir, Replica, SegmentFiles, discover
 from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kraftlite.spark.failover_analysis import RunReport, analyse, summary
-from kraftlite.spark.failover_inputs import read_run
-from kraftlite.spark.history import HistoryError
-from kraftlite.spark.segments import AuditInputError
+from kraftlite.failover.analysis import RunReport, analyse, summary
+from kraftlite.failover.inputs import read_run
+from kraftlite.local.history import HistoryError
+from kraftlite.segments.directories import AuditInputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,7 +193,7 @@ def _read_runs(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _write(report: FailoverReport, out: Path, spark: SparkSession | None) -> None:
-    from kraftlite.spark.jobs.failover_page import page
+    from kraftlite.failover.page import page
 
     out.mkdir(parents=True, exist_ok=True)
     for name, rows in report.tables().items():

@@ -44,7 +44,7 @@ class Source:
 
     def batch(self, spark: SparkSession, **more: str) -> DataFrame:
         """Without the options that only a streaming query may have."""
-        from kraftlite.spark.options import STREAM_ONLY
+        from kraftlite.spark.source.options import STREAM_ONLY
 
         options = {name: value for name, value in self.all_options().items() if name.lower() not in STREAM_ONLY}
         return spark.read.format("kraftlite").options(**{**options, **more}).load()

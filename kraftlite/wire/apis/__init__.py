@@ -10,6 +10,13 @@ from typing import Final
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
+from kraftlite.wire.api_versions_codec import (
+    API_VERSIONS_FLEXIBLE,
+    API_VERSIONS_MAX,
+    ApiRange,
+    encode_api_versions,
+    parse_api_versions,
+)
 from kraftlite.wire.apis.call import Api, Call
 from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGISTER_BROKER, UPDATE_FEATURES
 from kraftlite.wire.apis.configs import (
@@ -45,13 +52,6 @@ from kraftlite.wire.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_
 from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.frames import Connection
 from kraftlite.wire.primitives import skip_tags
-from kraftlite.wire.small_codec import (
-    API_VERSIONS_FLEXIBLE,
-    API_VERSIONS_MAX,
-    ApiRange,
-    encode_api_versions,
-    parse_api_versions,
-)
 
 API_VERSIONS_KEY: Final = 18
 PRODUCE_ADVERTISED_MIN: Final = 0

@@ -171,13 +171,13 @@ class Call:
 
 def refusal(key: int, version: int) -> bytes | None:
     """The body of a response that says UNKNOWN_SERVER_ERROR and nothing else; None where one has no such place."""
-    from kraftlite.wire.cold_codec import refused_response
+    from kraftlite.wire.kio_codec import refused_response
 
     return refused_response(key, version)
 
 
 class Adapter(Protocol):
-    """Turns a decoded request into the values of its response (see `cold_codec.encode_response`)."""
+    """Turns a decoded request into the values of its response (see `kio_codec.encode_response`)."""
 
     def __call__(self, call: Call, request: Any) -> Awaitable[Mapping[str, Any]]: ...
 
@@ -189,7 +189,7 @@ def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, 
     """
 
     def parse(frame: memoryview, pos: int, version: int) -> Any:
-        from kraftlite.wire.cold_codec import decode_request
+        from kraftlite.wire.kio_codec import decode_request
 
         return decode_request(key, version, frame, pos)
 
@@ -210,7 +210,7 @@ def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, 
 
 
 async def _answer(call: Call, request: Any, adapt: Adapter) -> None:
-    from kraftlite.wire.cold_codec import encode_response, entries_in
+    from kraftlite.wire.kio_codec import encode_response, entries_in
 
     values = await adapt(call, request)
     entries = entries_in(values, OFF_LOOP_ITEMS)

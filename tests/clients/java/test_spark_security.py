@@ -18,10 +18,10 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from kraftlite.columns.encode import encode_records
+from kraftlite.columns.records import parse_records
 from kraftlite.spark.client import ClientError, KafkaClient
-from kraftlite.spark.encode import encode_records
 from kraftlite.spark.offsets import TP
-from kraftlite.spark.records import parse_records
 from kraftlite.spark.settings import ClientSettings
 from tests.clients.java.apache import ApacheKafka, apache_kafka
 

@@ -1,4 +1,4 @@
-"""The virtual loop: time, order, rooms."""
+"""The virtual loop: time, order, processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kraftlite.faults.clock import RoomClock
-from kraftlite.faults.rooms import OUTSIDE, ROOM, context_of
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
+from kraftlite.simhost.clock import SimHostClock
+from kraftlite.simhost.process import OUTSIDE, PID, context_of
 
 
 def test_time_stands_still_while_something_can_run_and_jumps_to_the_next_timer() -> None:
@@ -26,28 +26,28 @@ def test_time_stands_still_while_something_can_run_and_jumps_to_the_next_timer()
     loop.close()
 
 
-def test_within_a_room_first_in_first_out_and_between_rooms_as_the_seed_says() -> None:
+def test_within_a_process_first_in_first_out_and_between_processes_as_the_seed_says() -> None:
     def order(seed: int) -> list[tuple[int, int]]:
         loop = VirtualLoop(seed)
         seen: list[tuple[int, int]] = []
-        for room in (1, 2, 3):
+        for pid in (1, 2, 3):
             for number in range(5):
-                loop.call_soon(lambda r=room, n=number: seen.append((r, n)), context=context_of(room))
+                loop.call_soon(lambda r=pid, n=number: seen.append((r, n)), context=context_of(pid))
         loop.run_until_complete(_pass(loop, 1))
         loop.close()
         return seen
 
     assert order(1) == order(1)
     assert len({tuple(order(seed)) for seed in range(10)}) > 5
-    for room in (1, 2, 3):
-        assert [number for r, number in order(4) if r == room] == [0, 1, 2, 3, 4]
+    for pid in (1, 2, 3):
+        assert [number for r, number in order(4) if r == pid] == [0, 1, 2, 3, 4]
 
 
 async def _pass(loop: VirtualLoop, us: int) -> None:
     await asyncio.sleep(us / 1_000_000)
 
 
-def test_a_paused_room_runs_late_and_in_order_and_others_are_not_held_up() -> None:
+def test_a_paused_process_runs_late_and_in_order_and_others_are_not_held_up() -> None:
     loop = VirtualLoop(1)
     seen: list[tuple[str, int]] = []
     held = context_of(7)
@@ -67,21 +67,21 @@ def test_a_paused_room_runs_late_and_in_order_and_others_are_not_held_up() -> No
     loop.close()
 
 
-def test_tasks_stay_in_the_room_that_started_them() -> None:
+def test_tasks_stay_in_the_process_that_started_them() -> None:
     loop = VirtualLoop(1)
     seen: list[int] = []
 
     async def inner() -> None:
         await asyncio.sleep(0.001)
-        seen.append(ROOM.get())
+        seen.append(PID.get())
         await asyncio.get_running_loop().create_task(leaf())
 
     async def leaf() -> None:
-        seen.append(ROOM.get())
+        seen.append(PID.get())
 
     async def main() -> None:
         await loop.create_task(inner(), context=context_of(5))
-        seen.append(ROOM.get())
+        seen.append(PID.get())
 
     loop.run_until_complete(main())
     assert seen == [5, 5, OUTSIDE]
@@ -105,7 +105,7 @@ def test_a_clock_runs_at_its_own_rate_and_never_fires_early(rate_ppm: int) -> No
 
     async def main() -> None:
         await asyncio.sleep(12.345)
-        clock = RoomClock(loop, context_of(1), wall_ms=5_000, rate_ppm=rate_ppm)
+        clock = SimHostClock(loop, context_of(1), wall_ms=5_000, rate_ppm=rate_ppm)
         assert (clock.now_ms(), clock.wall_ms()) == (0, 5_000)
         fired: list[int] = []
         clock.call_later(1000, lambda: fired.append(clock.now_ms()))

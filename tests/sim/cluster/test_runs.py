@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.checkers.base import Checker, LivenessViolation
 from kraftlite.sim.fault_plan import parse
@@ -17,6 +16,7 @@ from kraftlite.sim.regressions import Regression, load
 from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.shape import NAMED
 from kraftlite.sim.shrink import shrink
+from kraftlite.simhost.host import SimHost
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions.toml"
 SHORT_MS = 4_000
@@ -69,7 +69,7 @@ def test_a_named_shape_without_faults_has_no_failover() -> None:
 class _Planted(Checker):
     """Objects as soon as a broker was fenced."""
 
-    def on_event(self, now_us: int, node: RoomNode, event: TraceEvent) -> None:
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if event.event == "controller.broker_session_expired":
             self.fail("a session expired")
 
@@ -80,7 +80,7 @@ class _Hopeless(Checker):
 
 
 class _Broken(Checker):
-    def on_boot(self, node: RoomNode) -> None:
+    def on_boot(self, node: SimHost) -> None:
         raise ZeroDivisionError("a bug of the checker")
 
 

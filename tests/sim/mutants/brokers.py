@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlite.controller.broker_operations import BrokerOperations
+from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.heartbeats import HeartbeatManager, HeartbeatTracker
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
@@ -14,7 +14,7 @@ from tests.sim.mutants.patching import Patch
 def new_incarnation_keeps_isr(patch: Patch) -> None:
     """KIP-966: an unclean restart may have lost the log's tail, and who is in the ISR may lead."""
     rule = "self._elections.broker_leaves(existing.broker_id, records)"
-    patch.edit(BrokerOperations, "register", (rule, "pass"))
+    patch.edit(BrokerControl, "register", (rule, "pass"))
 
 
 @mutant("unfenced-before-caught-up", "a broker is unfenced before it has the metadata and its logs", expects=("19", "22", "33"))

@@ -6,10 +6,10 @@ from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.core import ControllerCore
 from kraftlite.controller.deferred import DeferredQueue
+from kraftlite.controller.election_control import ElectionControl
+from kraftlite.controller.isr_control import IsrControl
 from kraftlite.controller.offset_control import OffsetControl
 from kraftlite.controller.producer_id_control import ProducerIdControl
-from kraftlite.controller.replication_control_elections import Elections
-from kraftlite.controller.replication_control_isr import IsrControl
 from kraftlite.replication.table import PartitionTable
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
@@ -92,13 +92,13 @@ def old_incarnation_joins_isr(patch: Patch) -> None:
 def election_ignores_fencing(patch: Patch) -> None:
     """KAFKA-13944: a broker that was on its way out was elected; CM-14 says who may."""
     rule = "return self._cluster.is_active(broker_id) and"
-    patch.edit(Elections, "change", (rule, "return broker_id in self._cluster.brokers and"))
+    patch.edit(ElectionControl, "change", (rule, "return broker_id in self._cluster.brokers and"))
 
 
 @mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19",))
 def fencing_leaves_the_isr(patch: Patch) -> None:
     """CM-10: who is fenced is in no ISR but as its last member."""
-    patch.edit(Elections, "fence", ("self.broker_leaves(broker_id, records)", "pass"))
+    patch.edit(ElectionControl, "fence", ("self.broker_leaves(broker_id, records)", "pass"))
 
 
 @mutant("unclean-election-unasked", "elections are unclean, whatever the topic says", expects=("20", "24"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlite.log.flushing import Flusher
+from kraftlite.log.flusher import Flusher
 from kraftlite.raft import following, serving
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.following import Following

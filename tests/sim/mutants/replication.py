@@ -19,7 +19,7 @@ def isr_join_by_stale_fetch(patch: Patch) -> None:
     start nextIndex and matchIndex anew for the same reason."""
     kept = '    self.former = self.leader or getattr(self, "former", None)\n'
     patch.edit(Partition, "become_follower", ("    self.leader = None\n", f"{kept}    self.leader = None\n"))
-    rule = "        self.leader = LeaderState(IsrState(isr, registration.recovering), witness)\n"
+    rule = "        self.leader = LeaderState(IsrState(isr, registration.recovering), trace)\n"
     before = '        former = self.leader or getattr(self, "former", None)\n'
     after = "        self.leader.followers = {} if former is None else dict(former.followers)\n"
     patch.edit(Partition, "become_leader", (rule, before + rule + after))

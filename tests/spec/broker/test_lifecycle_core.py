@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.broker.core import (
+from kraftlite.broker.lifecycle_core import (
     Action,
     BeginControlledShutdown,
     BeginShutdown,

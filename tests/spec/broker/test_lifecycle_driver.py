@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.broker.core import BrokerState, LifecycleConfig
-from kraftlite.broker.lifecycle import BrokerLifecycle, RegistrationFacts
+from kraftlite.broker.lifecycle_core import BrokerState, LifecycleConfig
+from kraftlite.broker.lifecycle_driver import BrokerLifecycle, RegistrationFacts
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (

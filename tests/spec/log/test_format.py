@@ -103,14 +103,14 @@ def test_lg_03_a_partition_without_records_is_a_directory_that_says_whose_it_is(
 def test_lg_03_partitions_of_one_topic_share_the_file_that_says_whose_they_are() -> None:
     disk = MemDisk()
     open_log(disk, directory="/data/orders-0")
-    second = open_log(disk, directory="/data/orders-1", twin="/data/orders-0")
+    second = open_log(disk, directory="/data/orders-1", sibling="/data/orders-0")
     append(second, "x")
     disk.crash()
     assert checkpoints.read_partition_metadata(disk, "/data/orders-1") == TOPIC_ID, "durable before the first data, as one's own"
     assert checkpoints.read_partition_metadata(disk, "/data/orders-0") is None, "a log without records may be lost"
     disk.inject("link")
-    append(open_log(disk, directory="/data/orders-2", twin="/data/orders-1"), "y")
-    append(open_log(disk, directory="/data/orders-3", twin="/data/gone"), "z")
+    append(open_log(disk, directory="/data/orders-2", sibling="/data/orders-1"), "y")
+    append(open_log(disk, directory="/data/orders-3", sibling="/data/gone"), "z")
     disk.crash()
     for name in ("orders-2", "orders-3"):
         assert checkpoints.read_partition_metadata(disk, f"/data/{name}") == TOPIC_ID, "a file of its own, as there is no link"

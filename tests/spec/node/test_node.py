@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.broker.core import BrokerState
+from kraftlite.broker.lifecycle_core import BrokerState
 from kraftlite.config.server import load
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId

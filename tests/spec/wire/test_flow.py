@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kraftlite.faults.disk import MemDisk
 from kraftlite.log.stored import SegmentFile, StoredRecords
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult
 from kraftlite.runtime.trace.wire import ConnectionClosed
+from kraftlite.simhost.disk import MemDisk
 from kraftlite.wire.outbound import SLICE_BYTES
 from kraftlite.wire.share import NodeShare
 from tests.harness.wire_fakes import Harness, partition, request_bytes, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftlite.controller.witness import TRACED_RECORDS
+from kraftlite.controller.record_trace import TRACED_RECORDS
 from tests.harness.controller_world import World
 
 

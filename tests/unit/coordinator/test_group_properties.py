@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from kraftlite.coordinator.api import JoinResult, SyncResult
-from kraftlite.coordinator.group import GroupState
+from kraftlite.coordinator.classic.group import GroupState
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.trace.group import GroupStateChanged
 from tests.harness.group_world import GroupWorld

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from kraftlite.local.chaos import Times
+from kraftlite.local.report import tell
 from kraftlite.local.story import History, read_metadata_log
 from kraftlite.local.stream import Gap, Ledger
-from kraftlite.local.telling import tell
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.control import LeaderChange, control_batch
 from kraftlite.metadata.codec import MetadataSerde

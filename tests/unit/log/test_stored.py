@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.faults.disk import MemDisk
 from kraftlite.log.config import LogConfig
 from kraftlite.log.log import AppendOrigin, Log, OpenLog
 from kraftlite.log.stored import RecordsGone, StoredRecords
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.simhost.disk import MemDisk
 from tests.harness.wire_fakes import batch
 
 NOW_MS = 2_000_000_000_000

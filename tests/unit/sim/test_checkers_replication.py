@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kraftlite.faults.nodes import RoomNode
 from kraftlite.log.batch import Record, build_batch, parse_header, stamp
 from kraftlite.log.log import Log
 from kraftlite.log.segment import Appended
@@ -45,6 +44,7 @@ from kraftlite.sim.checkers.replica_facts import replica_facts
 from kraftlite.sim.cluster import CLIENT
 from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
 from kraftlite.sim.shape import NAMED
+from kraftlite.simhost.host import SimHost
 from tests.harness.watched_cluster import WatchedCluster
 
 TP = TopicPartition("orders", 0)
@@ -81,21 +81,21 @@ class Orders(WatchedCluster):
         return facts.views.get(self.key, {}) if facts.truths else {}
 
     @property
-    def leader(self) -> RoomNode:
+    def leader(self) -> SimHost:
         _, node_id = max((it.leader_epoch, it.node_id) for it in self.views.values() if it.leader is not None)
         return self.node(node_id)
 
     @property
-    def follower(self) -> RoomNode:
+    def follower(self) -> SimHost:
         return self.node(min(it for it in self.views if it != self.leader.node_id))
 
-    def partition(self, node: RoomNode) -> Partition:
+    def partition(self, node: SimHost) -> Partition:
         assert node.node is not None and node.node.broker is not None
         found = node.node.broker.replicas.partition(TP)
         assert found is not None
         return found
 
-    def log(self, node: RoomNode) -> Log:
+    def log(self, node: SimHost) -> Log:
         return self.partition(node).online_log()
 
     @property
@@ -137,7 +137,7 @@ class Orders(WatchedCluster):
         self.kill(old)
         self.until(lambda: any(it.leader is not None for it in self.views.values()), "another leader")
 
-    def power_cut(self, node: RoomNode, lost: list[str]) -> None:
+    def power_cut(self, node: SimHost, lost: list[str]) -> None:
         """The machine dies; what is said to be lost is not, for whoever wants it to be must take it away."""
         node.kill()
         self.world.notes["power_losses"][node.node_id] = lost
@@ -452,7 +452,7 @@ def a_leader_that_goes_on_fetching(cluster: Orders) -> None:
     cluster.go(1_000)
 
 
-def answered(cluster: Orders, asked_epoch: int, target: RoomNode) -> None:
+def answered(cluster: Orders, asked_epoch: int, target: SimHost) -> None:
     request = cluster.ask_fetch(asked_epoch)
     result = ReplicaFetchResult(topic_id=cluster.key.topic_id, partition=0, error=ErrorCode.NONE, high_watermark=3)
     response = ReplicaFetchResponse(error=ErrorCode.NONE, session_id=1, partitions=(result,), payload=b"")
@@ -604,7 +604,7 @@ def a_broker_that_does_not_wait(cluster: Orders) -> None:
     cluster.do(stop())
 
 
-def let_go(cluster: Orders, node: RoomNode) -> None:
+def let_go(cluster: Orders, node: SimHost) -> None:
     known = replica_facts(cluster.world).metadata.history.latest.brokers[node.node_id]
     request = BrokerHeartbeatRequest(
         broker_id=node.node_id,

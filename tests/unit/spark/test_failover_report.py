@@ -19,6 +19,8 @@ pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
 from kraftlite.cli.pipeline_failover import failover_report_command
+from kraftlite.failover.analysis import Failure, RunReport, percentile
+from kraftlite.failover.page import page
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.control import LeaderChange, control_batch
 from kraftlite.metadata.codec import MetadataSerde
@@ -30,8 +32,6 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.model.ids import NodeId
-from kraftlite.spark.failover_analysis import Failure, RunReport, percentile
-from kraftlite.spark.jobs.failover_page import page
 from kraftlite.spark.jobs.failover_report import AuditInputError, FailoverReport, HistoryError, failover_report
 
 TOPIC_ID = UUID(int=500)
@@ -378,7 +378,7 @@ def test_labels_of_failures_at_the_same_time_are_in_rows_of_their_own() -> None:
     ]
     run.spans = []
     assert page([run], [], []).count("<svg") == 1  # no lanes, no timeline: but the page holds
-    from kraftlite.spark.failover_analysis import Span
+    from kraftlite.failover.analysis import Span
 
     run.spans = [Span(lane="node 1", state="up", from_ms=0, until_ms=100_000)]
     text = page([run], [], ["a <problem>"])

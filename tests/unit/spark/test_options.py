@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kraftlite.spark import options as opts
-from kraftlite.spark import segment_options
 from kraftlite.spark.offsets import EARLIEST, LATEST, TP
-from kraftlite.spark.options import At, SourceOptions, parse
+from kraftlite.spark.segments import options as segment_options
+from kraftlite.spark.source import options as opts
+from kraftlite.spark.source.options import At, SourceOptions, parse
 
 BASE = {"kafka.bootstrap.servers": "here:9092", "subscribe": "t"}
 VALUES: dict[str, tuple[str, str, Any]] = {

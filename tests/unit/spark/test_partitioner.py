@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kraftlite.spark.partitioner import murmur2_partition
+from kraftlite.spark.sink.partitioner import murmur2_partition
 
 # From Kafka's UtilsTest.testMurmur2.
 KNOWN = {

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlite.spark.offsets import EARLIEST, LATEST, TP, DataLoss, Offsets, Range, to_json
-from kraftlite.spark.options import parse
-from kraftlite.spark.planning import Planner
+from kraftlite.spark.source.options import parse
+from kraftlite.spark.source.planning import Planner
 
 A0, A1, B0 = TP("a", 0), TP("a", 1), TP("b", 0)
 

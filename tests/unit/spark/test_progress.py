@@ -9,8 +9,8 @@ import queue
 import threading
 
 from kraftlite.spark.offsets import TP, Offsets
-from kraftlite.spark.progress import Publisher
 from kraftlite.spark.settings import ClientSettings
+from kraftlite.spark.source.progress import Publisher
 
 SETTINGS = ClientSettings(bootstrap=("localhost:9092",))
 LIMIT_S = 10.0

@@ -12,8 +12,8 @@ from kraftlite.spark import protocol
 from kraftlite.spark.offsets import TP
 from kraftlite.spark.protocol import FETCH, LIST_OFFSETS, PADDING_BYTES, PRODUCE, VERSIONS, Buffer, OffsetAt
 from kraftlite.wire import fetch_codec, hot_codec
-from kraftlite.wire.cold_codec import decode_request, encode_response
 from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.wire.kio_codec import decode_request, encode_response
 
 T0, T1, U7 = TP("t", 0), TP("t", 1), TP("ü", 7)
 HEAD = b"\0\0\0\1\0"

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kraftlite.spark.offsets import TP, Range
-from kraftlite.spark.pushdown import Condition, narrow, understood
+from kraftlite.spark.source.pushdown import Condition, narrow, understood
 
 UTC = datetime.UTC
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)

@@ -41,7 +41,7 @@ class Brokers(KafkaClient):
         return SimpleNamespace(brokers=nodes, topics=[topic])
 
     def leader(self) -> tuple[str, int]:
-        found = self._locate([T0], self._patience("test"))[T0]
+        found = self._locate([T0], self._budget("test"))[T0]
         return found.address[0], found.epoch
 
     def forget(self) -> None:

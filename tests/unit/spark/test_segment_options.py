@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kraftlite.local.state import LocalCluster, LocalNode, save
-from kraftlite.spark.options import SourceOptions, parse
-from kraftlite.spark.segment_options import Files
-from kraftlite.spark.source import KraftliteDataSource
+from kraftlite.spark.segments.options import Files
+from kraftlite.spark.source.datasource import KraftliteDataSource
+from kraftlite.spark.source.options import SourceOptions, parse
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from kraftlite.log.batch import HEADER_BYTES, Record, build_batch, iter_headers,
 from kraftlite.log.control import EndTxnMarker, control_batch
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.segments.files import CHUNK_BYTES
 from kraftlite.spark.offsets import DataLoss
-from kraftlite.spark.segment_files import CHUNK_BYTES
-from kraftlite.spark.segment_source import BATCH_COLUMNS
-from kraftlite.spark.source import COLUMNS, HEADERS, KraftliteDataSource
+from kraftlite.spark.segments.source import BATCH_COLUMNS
+from kraftlite.spark.source.datasource import COLUMNS, HEADERS, KraftliteDataSource
 from tests.harness.audit_cluster import END, RECORDS, START_MS, TP, Broker, flip, make_cluster, record_batch
 
 Cluster = dict[str, Broker]

@@ -9,15 +9,15 @@ import pickle
 
 import pytest
 
-from kraftlite.spark.producing import HEADERS_TYPE, check_columns
 from kraftlite.spark.settings import ClientSettings
+from kraftlite.spark.sink.producing import HEADERS_TYPE, check_columns
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
-from kraftlite.spark.sink import BatchWriter, Committed, StreamWriter, sink_settings, sink_writer
+from kraftlite.spark.sink.datasink import BatchWriter, Committed, StreamWriter, sink_settings, sink_writer
 
 B = {"kafka.bootstrap.servers": "one:9092"}
 FULL = "key string, value binary, topic string, partition int, headers array<struct<key:string,value:binary>>"

@@ -29,7 +29,7 @@ from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId
 from kraftlite.model.messages.controller import FeatureRange
-from kraftlite.wire import fetch_codec, hot_codec, metadata_codec, small_codec
+from kraftlite.wire import api_versions_codec, fetch_codec, hot_codec, list_offsets_codec, metadata_codec
 from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.hot_codec import Node
 from kraftlite.wire.primitives import milliseconds, string
@@ -38,8 +38,8 @@ from tests.harness.wire_fakes import encode_body
 PRODUCE_VERSIONS = range(hot_codec.PRODUCE_MIN, hot_codec.PRODUCE_MAX + 1)
 FETCH_VERSIONS = range(fetch_codec.FETCH_MIN, fetch_codec.FETCH_MAX + 1)
 METADATA_VERSIONS = range(metadata_codec.METADATA_MIN, metadata_codec.METADATA_MAX + 1)
-LIST_VERSIONS = range(small_codec.LIST_OFFSETS_MIN, small_codec.LIST_OFFSETS_MAX + 1)
-API_VERSIONS = range(small_codec.API_VERSIONS_MAX + 1)
+LIST_VERSIONS = range(list_offsets_codec.LIST_OFFSETS_MIN, list_offsets_codec.LIST_OFFSETS_MAX + 1)
+API_VERSIONS = range(api_versions_codec.API_VERSIONS_MAX + 1)
 
 SEEDS = range(6)
 IDS = [UUID(int=77), UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")]
@@ -428,11 +428,11 @@ def test_api_versions_response(version: int, finalized: dict[str, int] | None) -
         FeatureRange(name="kraft.version", min_level=0, max_level=0),
         FeatureRange(name="metadata.version", min_level=7, max_level=30),
     )
-    frame = small_codec.encode_api_versions(
+    frame = api_versions_codec.encode_api_versions(
         3,
         version,
         error=0,
-        ranges=[small_codec.ApiRange(key, 0, key % 9) for key in range(150)],
+        ranges=[api_versions_codec.ApiRange(key, 0, key % 9) for key in range(150)],
         supported=supported,
         finalized=finalized,
         finalized_epoch=41,
@@ -452,7 +452,7 @@ def test_api_versions_response(version: int, finalized: dict[str, int] | None) -
 @pytest.mark.parametrize("version", API_VERSIONS)
 def test_api_versions_as_java_clients_of_3_3_to_3_8_take_them(version: int) -> None:
     """They speak v3 at most, and their network thread ends at a range that does not hold: 1 <= minimum <= maximum."""
-    frame = small_codec.encode_api_versions(
+    frame = api_versions_codec.encode_api_versions(
         3, version, error=0, ranges=(), supported=SUPPORTED_FEATURES, finalized={"kraft.version": 0}, finalized_epoch=1
     )
     entity = check_response(18, version, body_of(frame, 3, False), PyApiVersionsResponse)
@@ -483,12 +483,15 @@ def test_list_offsets(version: int) -> None:
     }
     body = encode_body(2, version, values)
     check_request(PyListOffsetsRequest, version, body)
-    parsed = small_codec.parse_list_offsets(view(body), 4, version)
+    parsed = list_offsets_codec.parse_list_offsets(view(body), 4, version)
     assert (parsed.replica_id, parsed.isolation_level) == (-1, 1 if version >= 2 else 0)
     epoch = 5 if version >= 4 else -1
     assert parsed.topics == [("a", [(3, epoch, -1), (4, -1, 2**40)]), ("ünï", []), ("b", [(3, epoch, -1)])]
-    listed = [("a", [small_codec.ListedOffset(1, 0, -1, 2**40, 7), small_codec.ListedOffset(2, 78, -1, -1, -1)]), ("ü", [])]
-    frame = small_codec.encode_list_offsets(8, version, listed)
+    listed = [
+        ("a", [list_offsets_codec.ListedOffset(1, 0, -1, 2**40, 7), list_offsets_codec.ListedOffset(2, 78, -1, -1, -1)]),
+        ("ü", []),
+    ]
+    frame = list_offsets_codec.encode_list_offsets(8, version, listed)
     entity = check_response(2, version, body_of(frame, 8, version >= 6), PyListOffsetsResponse)
     assert [(one.partition_index, one.error_code.value, one.offset) for one in entity.topics[0].partitions] == [
         (1, 0, 2**40),
@@ -501,9 +504,9 @@ def test_list_offsets(version: int) -> None:
 PARSERS = [
     *((hot_codec.parse_produce, 0, version) for version in PRODUCE_VERSIONS),
     *((fetch_codec.parse_fetch, 1, version) for version in FETCH_VERSIONS),
-    *((small_codec.parse_list_offsets, 2, version) for version in LIST_VERSIONS),
+    *((list_offsets_codec.parse_list_offsets, 2, version) for version in LIST_VERSIONS),
     *((metadata_codec.parse_metadata, 3, version) for version in METADATA_VERSIONS),
-    *((small_codec.parse_api_versions, 18, version) for version in API_VERSIONS if version >= 3),
+    *((api_versions_codec.parse_api_versions, 18, version) for version in API_VERSIONS if version >= 3),
 ]
 
 

@@ -1,0 +1,164 @@
+"""The broker role of a node: builds its parts and runs the start and stop sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from kraftlite.broker.config import BrokerConfig
+from kraftlite.broker.controller_channel import RaftControllerChannel
+from kraftlite.broker.dynamic_configs import DynamicConfigs
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.lifecycle_driver import BrokerLifecycle, RegistrationFacts
+from kraftlite.broker.log_dirs import LogDirs
+from kraftlite.broker.metadata_cache import MetadataCache
+from kraftlite.broker.producer_ids import ProducerIdManager
+from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.coordinator import GroupCoordinator
+from kraftlite.metadata.features import SUPPORTED_FEATURES
+from kraftlite.metadata.loader import MetadataLoader
+from kraftlite.model.messages.introspection import ReplicaState
+from kraftlite.model.method import Method
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.raft.client import RaftClient
+from kraftlite.replication.config import ReplicationConfig
+from kraftlite.replication.manager import ReplicaManager
+from kraftlite.runtime.ports import Handler, Ports
+
+CLIENT_GRACE_MS: Final = 1_000
+
+
+class BrokerListeners(Protocol):
+    """Where the broker is reached. The node implements it: a broker does not know about sockets."""
+
+    async def open_replication(self, handlers: Mapping[Method, Handler]) -> None: ...
+
+    async def prepare_clients(self, context: BrokerContext) -> None: ...
+
+    async def open_clients(self) -> None: ...
+
+    async def close_clients(self, grace_ms: int) -> None: ...
+
+
+class BrokerServer:
+    """One broker. `start` returns when clients can connect; `stop` when everything is on disk.
+
+    Start: register, catch up with the metadata log, load and recover all logs, apply the first image, let followers in, ask to be
+    unfenced, and only then let clients in (BL-07). Graceful stop: hand leaderships over, in bounded time, close the clients'
+    connections, close the logs, leave a clean-shutdown marker (BL-10, BL-11). Raises Fault when the broker cannot start.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: BrokerConfig,
+        replication: ReplicationConfig,
+        raft: RaftClient,
+        loader: MetadataLoader,
+        listeners: BrokerListeners,
+        config_sources: Mapping[str, str],
+    ) -> None:
+        self._ports = ports
+        self._config = config
+        self._loader = loader
+        self._listeners = listeners
+        self.channel = RaftControllerChannel(ports, raft)
+        lifecycle_channel = RaftControllerChannel(ports, raft, attempt_timeout_ms=config.controller_attempt_timeout_ms)
+        self.lifecycle = BrokerLifecycle(ports, config.lifecycle, lifecycle_channel, self._applied_offset)
+        self.configs = DynamicConfigs(config.node_id, config.values)
+        self.cache = MetadataCache(config.cluster_id)
+        self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
+        self.replicas = ReplicaManager(
+            ports,
+            replication,
+            self.log_dirs,
+            self.channel,
+            lambda: self.lifecycle.broker_epoch,
+            trace_hot=ports.trace_hot,
+        )
+        self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
+        self.publisher = BrokerMetadataPublisher(
+            ports,
+            config.node_id,
+            cache=self.cache,
+            configs=self.configs,
+            log_dirs=self.log_dirs,
+            replicas=self.replicas,
+            resend_registration=self.lifecycle.resend_registration,
+            guard=lambda call: loader.guard(self.publisher, call),
+            coordinators=(self.groups,),
+        )
+        self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
+        self.context = BrokerContext(
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            config=config,
+            metadata=self.cache,
+            replicas=self.replicas,
+            controller=self.channel,
+            producer_ids=self.producer_ids,
+            raft=raft,
+            log_config_for=self.configs.log_config_for,
+            ports=ports,
+            config_sources=config_sources,
+            log_dirs=self.log_dirs,
+            groups=self.groups,
+        )
+        self._serving = False
+        self._publishing = False
+
+    async def start(self) -> None:
+        config = self._config
+        previous_broker_epoch = self.log_dirs.read_markers()
+        self.lifecycle.start(
+            RegistrationFacts(
+                broker_id=config.node_id,
+                cluster_id=config.cluster_id,
+                listeners=config.listeners,
+                features=SUPPORTED_FEATURES,
+                rack=config.rack,
+                log_dirs=tuple(spec.directory_id for spec in config.log_dirs),
+                previous_broker_epoch=previous_broker_epoch,
+            )
+        )
+        await self.lifecycle.wait_caught_up()
+        self._publishing = True
+        self._loader.install_publishers([self.publisher])
+        await self.publisher.wait_first_publish()
+        await self._listeners.open_replication(self.replicas.handlers())
+        self._serving = True
+        await self._listeners.prepare_clients(self.context)
+        self.lifecycle.ready_to_unfence()
+        await self.lifecycle.wait_unfenced()
+        await self._listeners.open_clients()
+
+    async def stop(self, *, graceful: bool) -> None:
+        """The metadata log must still be followed while this runs. Not graceful: as after a crash, but with the files closed."""
+        if graceful:
+            self.lifecycle.begin_controlled_shutdown()
+            await self.lifecycle.wait_finished()
+        self.lifecycle.close()
+        self.groups.close()
+        if self._serving:
+            await self._listeners.close_clients(CLIENT_GRACE_MS if graceful else 0)
+        self.publisher.close()
+        if self._publishing:
+            await self.replicas.stop()
+        if graceful:
+            await self.log_dirs.close(self.lifecycle.broker_epoch)
+        else:
+            await self.log_dirs.stop_housekeeping()
+
+    def _applied_offset(self) -> int:
+        """What the controller is told: it counts on all brokers knowing of a move before a broker leaves (BL-11)."""
+        return self.publisher.applied_offset(self._loader.last_applied_offset())
+
+    def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
+        return self.replicas.replica_states(topics)
+
+    def _on_log_dir_failed(self, directory_id: UUID, partitions: Sequence[TopicPartition]) -> None:
+        """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16)."""
+        self.replicas.drop_failed_logs()
+        self.lifecycle.directory_failed(directory_id)

@@ -1,0 +1,113 @@
+"""Registration and heartbeats: what moves a broker from one control state to the next.
+
+Source: seeds/kraft-controller.txt, "The broker state machine"; CM-01, CM-02, CM-05 to CM-12, CE-25 to CE-27.
+"""
+
+from __future__ import annotations
+
+from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.election_control import ElectionControl
+from kraftlite.controller.heartbeats import BrokerControlState
+from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.topics_state import TopicsState
+from kraftlite.metadata.records import MetadataRecord
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.trace.controller import BrokerSessionExpired, BrokerStateChanged
+
+
+class BrokerControl:
+    """Computes records for the log; the soft state of heartbeats is changed here directly."""
+
+    def __init__(self, cluster: ClusterControl, state: TopicsState, elections: ElectionControl, tracer: Tracer) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._elections = elections
+        self._tracer = tracer
+
+    def register(
+        self, request: BrokerRegistrationRequest, now_ms: int, write_offset: int
+    ) -> ControllerResult[BrokerRegistrationResponse]:
+        """A new incarnation leaves all ISRs and leaderships of the one before it, then starts fenced (CM-02, invariant 19)."""
+        existing = self._cluster.check_registration(request, now_ms)
+        records: list[MetadataRecord] = []
+        if existing is not None and existing.incarnation_id != request.incarnation_id:
+            self._elections.broker_leaves(existing.broker_id, records)
+        registration = self._cluster.registration_record(request, existing, write_offset + len(records))
+        records.append(registration)
+        response = BrokerRegistrationResponse(broker_epoch=registration.broker_epoch)
+        cause = f"broker={request.broker_id}"
+        if existing is not None and existing.incarnation_id != request.incarnation_id:
+            cause += f" replaces={existing.broker_epoch}"
+        return ControllerResult(records=records, response=response, cause=cause)
+
+    def heartbeat(self, request: BrokerHeartbeatRequest) -> ControllerResult[BrokerHeartbeatResponse]:
+        broker_id = request.broker_id
+        self._cluster.check_epoch(broker_id, request.broker_epoch)
+        registration_offset = self._cluster.registration_offset(broker_id)
+        live = self._cluster.live
+        current, following = live.next_state(request, registration_offset, lambda: self._state.has_leaderships(broker_id))
+        records: list[MetadataRecord] = []
+        cause = f"broker={broker_id}"
+        if following is not current:
+            cause += f" old={current.value} new={following.value}"
+            if following is BrokerControlState.UNFENCED:
+                self._elections.unfence(broker_id, records)
+            elif following is BrokerControlState.CONTROLLED_SHUTDOWN:
+                self._elections.enter_controlled_shutdown(broker_id, records)
+            else:
+                self._elections.fence(broker_id, records)
+            self._tracer.emit(
+                BrokerStateChanged(broker_id=broker_id, broker_epoch=request.broker_epoch, old=current.value, new=following.value)
+            )
+        live.touch(broker_id, following.fenced, request.current_metadata_offset)
+        if following is BrokerControlState.SHUTDOWN_NOW:
+            # Its session is over by agreement: the next incarnation need not wait for it to expire.
+            live.tracker.remove(broker_id, request.broker_epoch)
+        if request.offline_log_dirs:
+            cause += f" offline_log_dirs={len(request.offline_log_dirs)}"
+            self._elections.directories_offline(broker_id, request.broker_epoch, request.offline_log_dirs, records)
+        response = BrokerHeartbeatResponse(
+            is_caught_up=request.current_metadata_offset >= registration_offset,
+            is_fenced=following.fenced,
+            should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
+        )
+        return ControllerResult(records=records, response=response, cause=cause)
+
+    def after_heartbeat(self, request: BrokerHeartbeatRequest, last_offset: int) -> None:
+        """The records of a heartbeat were applied up to `last_offset`: where its leaderships have moved by (CM-08)."""
+        registration = self._cluster.brokers.get(request.broker_id)
+        if registration is not None and registration.in_controlled_shutdown and not registration.fenced:
+            self._cluster.live.fix_controlled_shutdown_offset(request.broker_id, last_offset)
+
+    def expired_heartbeat(self, request: BrokerHeartbeatRequest) -> None:
+        """It waited too long in the queue: only note that the broker lives (CE-25)."""
+        registration = self._cluster.brokers.get(request.broker_id)
+        live = self._cluster.heartbeats
+        if live is None or registration is None or registration.broker_epoch != request.broker_epoch:
+            return
+        live.touch(request.broker_id, registration.fenced, request.current_metadata_offset)
+
+    def fence_one_stale(self, now_ms: int) -> ControllerResult[bool]:
+        """Fence one broker whose session is over; the response says whether more are due (CE-27)."""
+        tracker = self._cluster.live.tracker
+        records: list[MetadataRecord] = []
+        cause = ""
+        while not records:
+            expired: tuple[NodeId, int, int] | None = tracker.pop_expired(now_ms)
+            if expired is None:
+                break
+            broker_id, broker_epoch, silent_ms = expired
+            registration = self._cluster.brokers.get(broker_id)
+            if registration is None or registration.broker_epoch != broker_epoch or registration.fenced:
+                continue
+            self._tracer.emit(BrokerSessionExpired(broker_id=broker_id, broker_epoch=broker_epoch, silent_ms=silent_ms))
+            cause = f"broker={broker_id} silent_ms={silent_ms}"
+            self._elections.fence(broker_id, records)
+        return ControllerResult(records=records, response=bool(records) and tracker.has_expired(now_ms), cause=cause)

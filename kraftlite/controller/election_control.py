@@ -1,0 +1,245 @@
+"""Who leads and who is in sync when brokers come and go, and elections on request.
+
+Source: seeds/kraft-controller.txt, "generateLeaderAndIsrUpdates: the fan-out primitive"; CM-06 to CM-12, CM-27 to CM-29,
+CM-38 to CM-40.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.feature_control import FeatureControl
+from kraftlite.controller.partition_change import Election, PartitionChangeBuilder, PartitionTarget
+from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.topics_state import PartitionRef, TopicInfo, TopicsState
+from kraftlite.metadata import features
+from kraftlite.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    UnregisterBrokerRecord,
+)
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, NodeId
+from kraftlite.model.messages.controller import (
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersResult,
+    Empty,
+)
+
+
+class ElectionControl:
+    """Computes records; changes nothing."""
+
+    def __init__(
+        self,
+        state: TopicsState,
+        cluster: ClusterControl,
+        configs: ConfigControl,
+        feature_control: FeatureControl,
+        max_elections_per_run: int,
+    ) -> None:
+        self._state = state
+        self._cluster = cluster
+        self._configs = configs
+        self._features = feature_control
+        self._max_elections = max_elections_per_run
+
+    # --- one partition
+
+    def change(
+        self,
+        info: TopicInfo,
+        index: int,
+        target: PartitionTarget,
+        election: Election,
+        *,
+        removed: NodeId | None = None,
+        added: NodeId | None = None,
+    ) -> PartitionChangeRecord | None:
+        """The change of one partition. `removed` may not lead, `added` may, whatever the registrations say yet."""
+        partition = info.partitions[index]
+        placed = dict(zip(partition.replicas, partition.directories, strict=False))
+
+        def acceptable(broker_id: NodeId) -> bool:
+            if broker_id == removed:
+                return False
+            if broker_id == added:
+                return self._directory_online(broker_id, placed.get(broker_id))
+            return self._cluster.is_active(broker_id) and self._directory_online(broker_id, placed.get(broker_id))
+
+        bump = not features.skips_leader_epoch_bump_on_isr_shrink(self._features.level_or_minimum())
+        builder = PartitionChangeBuilder(
+            partition, target, acceptable=acceptable, election=election, bump_leader_epoch_on_shrink=bump
+        )
+        return builder.build(info.topic_id, index)
+
+    def _directory_online(self, broker_id: NodeId, directory: object) -> bool:
+        if directory is None or directory in (UNASSIGNED_DIR, MIGRATING_DIR):
+            return True
+        if directory == LOST_DIR:
+            return False
+        registration = self._cluster.brokers.get(broker_id)
+        return registration is not None and directory in registration.log_dirs
+
+    # --- many partitions
+
+    def leader_and_isr_updates(
+        self,
+        partitions: Iterable[PartitionRef],
+        records: list[MetadataRecord],
+        *,
+        removed: NodeId | None = None,
+        added: NodeId | None = None,
+    ) -> None:
+        """Take `removed` out of leaderships and ISRs; let `added` lead where nobody does."""
+        unclean: dict[str, bool] = {}
+        for info, index in partitions:
+            enabled = unclean.get(info.name)
+            if enabled is None:
+                enabled = unclean[info.name] = self._configs.unclean_election_enabled(info.name)
+            isr = tuple(member for member in info.partitions[index].isr if member != removed)
+            election = Election.UNCLEAN if enabled else Election.ONLINE
+            record = self.change(info, index, PartitionTarget(isr=isr), election, removed=removed, added=added)
+            if record is not None:
+                records.append(record)
+
+    def broker_leaves(self, broker_id: NodeId, records: list[MetadataRecord]) -> None:
+        self.leader_and_isr_updates(self._state.partitions_with_broker_in_isr(broker_id), records, removed=broker_id)
+
+    def fence(self, broker_id: NodeId, records: list[MetadataRecord]) -> None:
+        """Partition changes first, the fencing itself written last (CM-10)."""
+        registration = self._cluster.brokers[broker_id]
+        self.broker_leaves(broker_id, records)
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=True))
+
+    def unfence(self, broker_id: NodeId, records: list[MetadataRecord]) -> None:
+        """The registration first, then elections for what this broker can revive (CM-11)."""
+        registration = self._cluster.brokers[broker_id]
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=False))
+        if not registration.in_controlled_shutdown:
+            self.leader_and_isr_updates(self._state.partitions_without_leader(), records, added=broker_id)
+
+    def enter_controlled_shutdown(self, broker_id: NodeId, records: list[MetadataRecord]) -> None:
+        """The intent first, then new leaders. Where it is the last ISR member there is no leader until it comes back."""
+        registration = self._cluster.brokers[broker_id]
+        if not registration.in_controlled_shutdown:
+            records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker_id, broker_epoch=registration.broker_epoch, in_controlled_shutdown=True
+                )
+            )
+        self.broker_leaves(broker_id, records)
+
+    def unregister(self, broker_id: NodeId) -> ControllerResult[Empty]:
+        registration = self._cluster.brokers.get(broker_id)
+        if registration is None:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+        records = BoundedRecords()
+        self.broker_leaves(broker_id, records)
+        records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch))
+        return ControllerResult(records=list(records), response=Empty(), atomic=True, cause=f"broker={broker_id}")
+
+    # --- on request, and by the clock
+
+    def elect(self, request: ElectLeadersRequest) -> ControllerResult[ElectLeadersResponse]:
+        """CM-38. Raises ApiError(INVALID_REQUEST) for an unknown election type."""
+        if request.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unknown election type {request.election_type}; allowed are 0 (preferred) and 1 (unclean).",
+            )
+        kind = ElectionType(request.election_type)
+        records = BoundedRecords()
+        results: list[ElectLeadersResult] = []
+        if request.partitions is None:
+            for name in sorted(self._state.topic_ids):
+                info = self._state.topic(name)
+                assert info is not None
+                for index in sorted(info.partitions):
+                    result = self._elect_one(name, index, kind, records)
+                    if result.error is not ErrorCode.ELECTION_NOT_NEEDED:
+                        results.append(result)
+        else:
+            seen: set[tuple[str, int]] = set()
+            for wanted in request.partitions:
+                if (wanted.topic, wanted.partition) in seen:
+                    results.append(_refused(wanted.topic, wanted.partition, ErrorCode.INVALID_REQUEST, "Duplicate partition."))
+                    continue
+                seen.add((wanted.topic, wanted.partition))
+                results.append(self._elect_one(wanted.topic, wanted.partition, kind, records))
+        cause = f"type={kind.name.lower()}"
+        return ControllerResult(records=list(records), response=ElectLeadersResponse(results=tuple(results)), cause=cause)
+
+    def _elect_one(self, topic: str, index: int, kind: ElectionType, records: list[MetadataRecord]) -> ElectLeadersResult:
+        info = self._state.topic(topic)
+        if info is None:
+            return _refused(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
+        partition = info.partitions.get(index)
+        if partition is None:
+            return _refused(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}")
+        preferred = kind is ElectionType.PREFERRED
+        if partition.leader is not None and (not preferred or partition.leader == partition.preferred_leader):
+            return _refused(topic, index, ErrorCode.ELECTION_NOT_NEEDED, None)
+        record = self.change(info, index, PartitionTarget(), Election.PREFERRED if preferred else Election.UNCLEAN)
+        if record is None:
+            error = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            return _refused(topic, index, error, None)
+        records.append(record)
+        return _refused(topic, index, ErrorCode.NONE, None)
+
+    def balance_preferred(self) -> ControllerResult[bool]:
+        """Leaders back to the preferred replicas, a bounded number per run. The response: run again at once (CE-28)."""
+        return self._sweep(self._state.imbalanced_partitions(), lambda _info: Election.PREFERRED)
+
+    def elect_unclean(self) -> ControllerResult[bool]:
+        """Leaders for leaderless partitions of the topics that allow losing records (CE-29)."""
+        return self._sweep(
+            self._state.partitions_without_leader(),
+            lambda info: Election.UNCLEAN if self._configs.unclean_election_enabled(info.name) else None,
+        )
+
+    def _sweep(self, partitions: list[PartitionRef], policy: Callable[[TopicInfo], Election | None]) -> ControllerResult[bool]:
+        records: list[MetadataRecord] = []
+        for info, index in partitions:
+            if len(records) >= self._max_elections:
+                return ControllerResult(records=records, response=True)
+            election = policy(info)
+            if election is None:
+                continue
+            record = self.change(info, index, PartitionTarget(), election)
+            if record is not None:
+                records.append(record)
+        return ControllerResult(records=records, response=False)
+
+    # --- log directories
+
+    def directories_offline(
+        self, broker_id: NodeId, broker_epoch: int, offline: tuple[object, ...], records: list[MetadataRecord]
+    ) -> None:
+        """A broker reports failed directories: what was in them leaves its ISRs, and the registration forgets them."""
+        registration = self._cluster.brokers[broker_id]
+        newly = tuple(directory for directory in registration.log_dirs if directory in offline)
+        if not newly or not features.supports_directories(self._features.level_or_minimum()):
+            return
+        affected = [
+            (info, index)
+            for info, index in self._state.partitions_with_broker_in_isr(broker_id)
+            if self._directory_of(info, index, broker_id) in newly
+        ]
+        self.leader_and_isr_updates(affected, records, removed=broker_id)
+        left = tuple(directory for directory in registration.log_dirs if directory not in newly)
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=left))
+
+    @staticmethod
+    def _directory_of(info: TopicInfo, index: int, broker_id: NodeId) -> object:
+        partition = info.partitions[index]
+        return dict(zip(partition.replicas, partition.directories, strict=False)).get(broker_id)
+
+
+def _refused(topic: str, index: int, error: ErrorCode, message: str | None) -> ElectLeadersResult:
+    return ElectLeadersResult(topic=topic, partition=index, error=error, message=message)

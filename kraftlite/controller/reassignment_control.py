@@ -1,0 +1,202 @@
+"""Moving partitions to other brokers. Source: KIP-455, KIP-860; CM-41 to CM-46."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.election_control import ElectionControl
+from kraftlite.controller.partition_change import Election, PartitionTarget
+from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.topics_state import TopicInfo, TopicsState
+from kraftlite.metadata.records import PartitionChangeRecord
+from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import UNASSIGNED_DIR, NodeId
+from kraftlite.model.messages.controller import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingReassignment,
+    ReassignablePartition,
+    ReassignmentResult,
+)
+
+Nodes = tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    replicas: Nodes
+    adding: Nodes
+    removing: Nodes
+    isr: Nodes
+
+
+class ReassignmentControl:
+    """Computes records; changes nothing."""
+
+    def __init__(self, state: TopicsState, cluster: ClusterControl, configs: ConfigControl, elections: ElectionControl) -> None:
+        self._state = state
+        self._cluster = cluster
+        self._configs = configs
+        self._elections = elections
+
+    # --- start and cancel
+
+    def alter(self, request: AlterPartitionReassignmentsRequest) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+        """Each partition by itself: a refusal of one leaves the others."""
+        records = BoundedRecords()
+        results = []
+        seen: set[tuple[str, int]] = set()
+        for wanted in request.partitions:
+            error: ApiError | None = None
+            try:
+                if (wanted.topic, wanted.partition) in seen:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"Partition {wanted.topic}-{wanted.partition} is named twice.")
+                seen.add((wanted.topic, wanted.partition))
+                record = self._alter_one(wanted, allow_factor_change=request.allow_replication_factor_change)
+                if record is not None:
+                    records.append(record)
+            except ApiError as refused:
+                error = refused
+            results.append(
+                ReassignmentResult(
+                    topic=wanted.topic,
+                    partition=wanted.partition,
+                    error=ErrorCode.NONE if error is None else error.code,
+                    message=None if error is None else error.message,
+                )
+            )
+        response = AlterPartitionReassignmentsResponse(results=tuple(results))
+        return ControllerResult(records=list(records), response=response)
+
+    def _alter_one(self, wanted: ReassignablePartition, *, allow_factor_change: bool) -> PartitionChangeRecord | None:
+        info = self._state.topic(wanted.topic)
+        if info is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {wanted.topic}.")
+        partition = info.partitions.get(wanted.partition)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {wanted.topic}:{wanted.partition}.")
+        if wanted.replicas is None:
+            return self._cancel(info, wanted.partition, partition)
+        self._check_target(wanted.replicas)
+        if not allow_factor_change:
+            self._check_factor(partition, wanted.replicas)
+        plan = _plan(partition, wanted.replicas)
+        target = PartitionTarget(
+            replicas=plan.replicas,
+            adding=plan.adding,
+            removing=plan.removing,
+            isr=plan.isr,
+            directories=_directories(partition, plan.replicas),
+        )
+        return self._elections.change(info, wanted.partition, target, Election.ONLINE)
+
+    def _cancel(self, info: TopicInfo, index: int, partition: PartitionRegistration) -> PartitionChangeRecord | None:
+        """Back to the replicas before the first move (CM-44)."""
+        if not partition.adding_replicas and not partition.removing_replicas:
+            raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        replicas = _without(partition.replicas, partition.adding_replicas)
+        if not replicas:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Invalid replica assignment: addingReplicas contains all replicas."
+            )
+        isr = _without(partition.isr, partition.adding_replicas)
+        election = Election.ONLINE
+        recovering: bool | None = None
+        if not isr:
+            if not self._configs.unclean_election_enabled(info.name):
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Unable to revert partition assignment for {info.name}:{index} because it would require an unclean leader "
+                    "election.",
+                )
+            isr, election, recovering = replicas[:1], Election.UNCLEAN, True
+        target = PartitionTarget(
+            replicas=replicas,
+            adding=(),
+            removing=(),
+            isr=isr,
+            directories=_directories(partition, replicas),
+            recovering=recovering,
+        )
+        return self._elections.change(info, index, target, election)
+
+    def _check_target(self, replicas: Nodes) -> None:
+        def refuse(reason: str) -> ApiError:
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {reason}")
+
+        if not replicas:
+            raise refuse("an empty replica list.")
+        for broker_id in sorted(replicas):
+            if broker_id not in self._cluster.brokers:
+                raise refuse(f"broker {broker_id}, but no such broker is registered.")
+            if replicas.count(broker_id) > 1:
+                raise refuse(f"the broker {broker_id} more than once.")
+
+    @staticmethod
+    def _check_factor(partition: PartitionRegistration, wanted: Nodes) -> None:
+        """KIP-860: the factor is the one before the first move."""
+        factor = len(_without(partition.replicas, partition.adding_replicas))
+        if factor != len(wanted):
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {factor} to {len(wanted)}"
+            )
+
+    # --- list
+
+    def list(self, request: ListPartitionReassignmentsRequest) -> ControllerResult[ListPartitionReassignmentsResponse]:
+        """What is under way, in the order of topic names; unknown partitions are left out (CM-46)."""
+        if request.partitions is None:
+            wanted = [(name, index) for name in sorted(self._state.topic_ids) for index in sorted(self._topic(name).partitions)]
+        else:
+            wanted = [(one.topic, one.partition) for one in request.partitions]
+        found = []
+        for name, index in dict.fromkeys(wanted):
+            info = self._state.topic(name)
+            partition = None if info is None else info.partitions.get(index)
+            if partition is None or not (partition.adding_replicas or partition.removing_replicas):
+                continue
+            found.append(
+                OngoingReassignment(
+                    topic=name,
+                    partition=index,
+                    replicas=partition.replicas,
+                    adding=partition.adding_replicas,
+                    removing=partition.removing_replicas,
+                )
+            )
+        return ControllerResult(records=[], response=ListPartitionReassignmentsResponse(reassignments=tuple(found)))
+
+    def _topic(self, name: str) -> TopicInfo:
+        info = self._state.topic(name)
+        assert info is not None
+        return info
+
+
+def _without(nodes: Nodes, gone: Nodes) -> Nodes:
+    return tuple(node for node in nodes if node not in gone)
+
+
+def _plan(partition: PartitionRegistration, wanted: Nodes) -> _Plan:
+    """The target, then what is to go (CM-41). What an abandoned move was adding is dropped at once (CM-45), unless the ISR
+    would be empty without it: then it goes when the new replicas have come."""
+    abandoned = _without(partition.adding_replicas, wanted)
+    isr = _without(partition.isr, abandoned)
+    if not isr:
+        abandoned, isr = (), partition.isr
+    base = _without(partition.replicas, tuple(node for node in partition.adding_replicas if node in wanted) + abandoned)
+    removing = tuple(sorted(_without(base, wanted)))
+    return _Plan(replicas=wanted + removing, adding=tuple(sorted(_without(wanted, base))), removing=removing, isr=isr)
+
+
+def _directories(partition: PartitionRegistration, replicas: Nodes) -> tuple[UUID, ...] | None:
+    """Of each replica; a new one's is for its broker to choose. None where the metadata version knows no directories."""
+    if not partition.directories:
+        return None
+    placed = dict(zip(partition.replicas, partition.directories, strict=True))
+    return tuple(placed.get(replica, UNASSIGNED_DIR) for replica in replicas)

@@ -1,0 +1,309 @@
+"""Creating and deleting topics, adding partitions. Source: KIP-599, KIP-516; CM-15 to CM-25, CE-18, CE-19, CE-31."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.config import ControllerConfig
+from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.feature_control import FeatureControl
+from kraftlite.controller.placement import StripedPlacer
+from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.topics_state import (
+    TopicsState,
+    has_collision_characters,
+    unify_collision_characters,
+)
+from kraftlite.metadata import features
+from kraftlite.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import METADATA_TOPIC, UNASSIGNED_DIR, NodeId, random_uuid, uuid_to_str
+from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
+from kraftlite.model.messages.controller import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsResult,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ReplicaAssignment,
+    TopicSelector,
+)
+from kraftlite.model.topic_name import validate_topic_name
+
+
+class TopicControl:
+    """Computes records; changes nothing."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        state: TopicsState,
+        cluster: ClusterControl,
+        configs: ConfigControl,
+        feature_control: FeatureControl,
+        rng: random.Random,
+    ) -> None:
+        self._config = config
+        self._state = state
+        self._cluster = cluster
+        self._configs = configs
+        self._features = feature_control
+        self._rng = rng
+        self._placer = StripedPlacer(rng)
+
+    # --- create topics
+
+    def create(self, request: CreateTopicsRequest) -> ControllerResult[CreateTopicsResponse]:
+        """Each topic by itself. Raises ApiError(POLICY_VIOLATION) when all together are too much (CE-18)."""
+        records = BoundedRecords()
+        results: list[CreatableTopicResult] = []
+        count = Counter(topic.name for topic in request.topics)
+        unified: dict[str, str] = {}
+        for topic in request.topics:
+            try:
+                self._check_new_name(topic.name, count, unified)
+                found, result = self._create_one(topic)
+            except ApiError as error:
+                results.append(CreatableTopicResult(name=topic.name, error=error.code, message=error.message))
+                continue
+            records.extend(found)
+            unified[unify_collision_characters(topic.name)] = topic.name
+            results.append(result)
+        outcome = ControllerResult(records=list(records), response=CreateTopicsResponse(topics=tuple(results)), atomic=True)
+        return outcome.without_records() if request.validate_only else outcome
+
+    def _check_new_name(self, name: str, count: Counter[str], unified: dict[str, str]) -> None:
+        if count[name] > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        if name == METADATA_TOPIC:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        validate_topic_name(name)
+        if name in self._state.topic_ids:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if has_collision_characters(name):
+            key = unify_collision_characters(name)
+            existing = self._state.collisions.get(key)
+            other = existing[0] if existing else unified.get(key)
+            if other is not None:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+    def _create_one(self, topic: CreatableTopic) -> tuple[list[MetadataRecord], CreatableTopicResult]:
+        config_records = self._configs.for_new_topic(topic.name, topic.configs)
+        placed = self._manual_assignment(topic) if topic.assignments else self._automatic_assignment(topic)
+        partitions = []
+        for index, replicas in enumerate(placed):
+            isr = self._live(replicas)
+            if not isr:
+                code = ErrorCode.INVALID_REPLICA_ASSIGNMENT if topic.assignments else ErrorCode.INVALID_REPLICATION_FACTOR
+                raise ApiError(code, f"All brokers specified for partition {index} are fenced or in controlled shutdown.")
+            partitions.append((replicas, isr))
+        topic_id = self._new_topic_id()
+        records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
+        records += [self._new_partition(topic_id, index, *placement) for index, placement in enumerate(partitions)]
+        overrides = {pair.name: pair.value for pair in topic.configs if pair.value is not None}
+        result = CreatableTopicResult(
+            name=topic.name,
+            error=ErrorCode.NONE,
+            topic_id=topic_id,
+            num_partitions=len(partitions),
+            replication_factor=len(partitions[0][0]),
+            configs=self._configs.effective_for_new_topic(overrides),
+        )
+        return records, result
+
+    def _new_topic_id(self) -> UUID:
+        while True:
+            topic_id = random_uuid(self._rng)
+            if topic_id not in self._state.topics:
+                return topic_id
+
+    def _automatic_assignment(self, topic: CreatableTopic) -> list[tuple[NodeId, ...]]:
+        if topic.replication_factor < -1 or topic.replication_factor == 0:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if topic.num_partitions < -1 or topic.num_partitions == 0:
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+        count = self._config.default_num_partitions if topic.num_partitions == -1 else topic.num_partitions
+        factor = self._config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        return self._place(count, factor)
+
+    def _place(self, count: int, replication_factor: int) -> list[tuple[NodeId, ...]]:
+        usable = self._cluster.usable_brokers()
+        # Placement of more than may be written is cut off here; BoundedRecords refuses the operation.
+        return self._placer.place(min(count, MAX_RECORDS_PER_USER_OP + 1), replication_factor, usable)
+
+    def _manual_assignment(self, topic: CreatableTopic) -> list[tuple[NodeId, ...]]:
+        if topic.replication_factor != -1:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            )
+        if topic.num_partitions != -1:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        placed: dict[int, tuple[NodeId, ...]] = {}
+        factor: int | None = None
+        for assignment in topic.assignments:
+            if assignment.partition in placed:
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Found multiple manual partition assignments for partition {assignment.partition}",
+                )
+            self._check_assignment(assignment, factor)
+            factor = len(assignment.broker_ids)
+            placed[assignment.partition] = assignment.broker_ids
+        if sorted(placed) != list(range(len(placed))):
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+        return [placed[index] for index in range(len(placed))]
+
+    def _check_assignment(self, assignment: ReplicaAssignment, factor: int | None) -> None:
+        def refuse(reason: str) -> ApiError:
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {reason}")
+
+        brokers = assignment.broker_ids
+        if not brokers:
+            raise refuse("an empty replica list.")
+        for broker_id in sorted(brokers):
+            if broker_id not in self._cluster.brokers:
+                raise refuse(f"broker {broker_id}, but no such broker is registered.")
+            if brokers.count(broker_id) > 1:
+                raise refuse(f"the broker {broker_id} more than once.")
+        if factor is not None and len(brokers) != factor:
+            raise refuse(
+                f"a partition with {len(brokers)} replica(s), but this is not consistent with previous partitions, which have "
+                f"{factor} replica(s)."
+            )
+
+    def _live(self, replicas: Sequence[NodeId]) -> tuple[NodeId, ...]:
+        return tuple(broker_id for broker_id in replicas if self._cluster.is_active(broker_id))
+
+    def _new_partition(
+        self, topic_id: UUID, index: int, replicas: tuple[NodeId, ...], isr: tuple[NodeId, ...]
+    ) -> PartitionRecord:
+        """CM-19. Directories are assigned by the brokers."""
+        placed = features.supports_directories(self._features.level_or_minimum())
+        return PartitionRecord(
+            topic_id=topic_id,
+            partition=index,
+            replicas=replicas,
+            isr=isr,
+            leader=isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=(UNASSIGNED_DIR,) * len(replicas) if placed else (),
+        )
+
+    # --- add partitions
+
+    def create_partitions(self, request: CreatePartitionsRequest) -> ControllerResult[CreatePartitionsResponse]:
+        records = BoundedRecords()
+        results = []
+        count = Counter(topic.name for topic in request.topics)
+        for topic in request.topics:
+            try:
+                if count[topic.name] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                found = self._more_partitions(topic)
+            except ApiError as error:
+                results.append(CreatePartitionsResult(name=topic.name, error=error.code, message=error.message))
+                continue
+            records.extend(found)
+            results.append(CreatePartitionsResult(name=topic.name, error=ErrorCode.NONE, message=None))
+        outcome = ControllerResult(records=list(records), response=CreatePartitionsResponse(topics=tuple(results)), atomic=True)
+        return outcome.without_records() if request.validate_only else outcome
+
+    def _more_partitions(self, topic: CreatePartitionsTopic) -> list[MetadataRecord]:
+        info = self._state.topic(topic.name)
+        if info is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist.")
+        present = len(info.partitions)
+        if topic.count == present:
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        if topic.count < present:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase.",
+            )
+        additional = topic.count - present
+        factor = len(info.partitions[0].replicas)
+        if topic.assignments is not None:
+            if len(topic.assignments) != additional:
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Attempted to add {additional} additional partition(s), but only {len(topic.assignments)} "
+                    "assignment(s) were specified.",
+                )
+            for assignment in topic.assignments:
+                self._check_assignment(assignment, factor)
+            placed = [assignment.broker_ids for assignment in topic.assignments]
+        else:
+            placed = self._place(additional, factor)
+        records: list[MetadataRecord] = []
+        for index, replicas in enumerate(placed, present):
+            isr = self._live(replicas)
+            if not isr:
+                manual = topic.assignments is not None
+                code = ErrorCode.INVALID_REPLICA_ASSIGNMENT if manual else ErrorCode.INVALID_REPLICATION_FACTOR
+                raise ApiError(code, f"All brokers for partition {index} are fenced or in controlled shutdown.")
+            records.append(self._new_partition(info.topic_id, index, replicas, isr))
+        return records
+
+    # --- delete topics
+
+    def delete(self, request: DeleteTopicsRequest) -> ControllerResult[DeleteTopicsResponse]:
+        if not self._config.delete_topic_enable:
+            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable=false).")
+        records = BoundedRecords()
+        results = []
+        resolved = [self._resolve(selector) for selector in request.topics]
+        names = Counter(selector.name for selector in request.topics if selector.name is not None)
+        ids = Counter(found for found in resolved if isinstance(found, UUID))
+        for selector, found in zip(request.topics, resolved, strict=True):
+            if isinstance(found, ApiError):
+                error: ApiError | None = found
+                if selector.name is not None and names[selector.name] > 1:
+                    error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            elif ids[found] > 1:
+                error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
+            else:
+                error = None
+                records.append(RemoveTopicRecord(topic_id=found))
+            results.append(self._deleted(selector, found if isinstance(found, UUID) else None, error))
+        return ControllerResult(records=list(records), response=DeleteTopicsResponse(topics=tuple(results)), atomic=True)
+
+    def _resolve(self, selector: TopicSelector) -> UUID | ApiError:
+        if selector.name is not None and selector.topic_id is not None:
+            return ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        if selector.name is not None:
+            found = self._state.topic_ids.get(selector.name)
+            return found or ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{selector.name}' does not exist.")
+        if selector.topic_id is None:
+            return ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        if selector.topic_id not in self._state.topics:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {uuid_to_str(selector.topic_id)}.")
+        return selector.topic_id
+
+    def _deleted(self, selector: TopicSelector, topic_id: UUID | None, error: ApiError | None) -> DeleteTopicResult:
+        name = selector.name
+        if error is None and topic_id is not None:
+            name = self._state.topics[topic_id].name
+        return DeleteTopicResult(
+            name=name,
+            topic_id=topic_id if error is None else selector.topic_id,
+            error=ErrorCode.NONE if error is None else error.code,
+            message=None if error is None else error.message,
+        )

@@ -1,0 +1,274 @@
+"""The groups and offsets of one partition of `__consumer_offsets`: the core that the driver steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kraftlite.coordinator.api import (
+    CommitRequest,
+    ConsumerGroupDescription,
+    ConsumerHeartbeatRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    FetchedOffset,
+    GroupDescription,
+    GroupOverview,
+    HeartbeatRequest,
+    JoinRequest,
+    JoinResult,
+    LeaveRequest,
+    Request,
+    SyncRequest,
+)
+from kraftlite.coordinator.classic.group import GroupState
+from kraftlite.coordinator.classic.groups import Groups
+from kraftlite.coordinator.classic.rebalance import Timer
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.effects import Effects, Output
+from kraftlite.coordinator.modern import records as modern_records
+from kraftlite.coordinator.modern.classic_members import ClassicMembers
+from kraftlite.coordinator.modern.cluster import Cluster
+from kraftlite.coordinator.modern.groups import MEMBER_TIMERS, ConsumerGroups
+from kraftlite.coordinator.offsets import Offsets
+from kraftlite.coordinator.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from kraftlite.metadata.image import MetadataImage
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Tracer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A member or a client asks; the answer carries the same id."""
+
+    request_id: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The fate of an append: NONE when it is committed, that is below the high watermark."""
+
+    token: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsDeleted:
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataChanged:
+    """Newer metadata. `topics`: the names of those that were created, deleted or got partitions. `created`: some are new."""
+
+    image: MetadataImage
+    topics: tuple[str, ...]
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    """The marker that ends a producer's transaction is in the partition."""
+
+    producer_id: int
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed; every step looks at the deadlines, this one at nothing else."""
+
+
+Event = Asked | Written | TopicsDeleted | MetadataChanged | TransactionEnded | Tick
+
+_EXPIRE: Final = (Timer.EXPIRE, "", "")
+
+
+class GroupShard:
+    """A deterministic state machine: `step(event, now_ms, wall_ms) -> Output`, to be stepped at `next_deadline_ms` at the latest.
+
+    Filled by `replay` in log order, then `loaded`, then stepped. Never waits, reads no clock, draws member ids from the `Random`
+    it is given. What a request is refused with is an ApiError in its answer. `resign` ends it: whoever waits is told.
+    Source: CP-25 to CP-41, ML-22; KIP-848.
+    """
+
+    def __init__(
+        self, config: GroupConfig, tracer: Tracer, entropy: random.Random, image: MetadataImage = MetadataImage.EMPTY
+    ) -> None:
+        self._config = config
+        self._effects = Effects()
+        self._cluster = Cluster(config, image)
+        self.groups = Groups(config, self._effects, tracer, entropy)
+        self.consumers = ConsumerGroups(config, self._effects, tracer, entropy, self.groups, self._cluster)
+        self._classic_members = ClassicMembers(config, self._effects, entropy, self.consumers)
+        self.offsets = Offsets(config, self._effects, self.groups, self.consumers, tracer)
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def replay(self, key: bytes | None, value: bytes | None, *, producer_id: int | None = None, wall_ms: int) -> None:
+        """One record of the log. `producer_id`: of the transaction it is in. ApiError(CORRUPT_MESSAGE) when it cannot be read."""
+        self._effects.wall_ms = wall_ms
+        if key is None:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record of __consumer_offsets without a key")
+        modern = modern_records.decode_key(key)
+        if modern is not None:
+            self.consumers.replay(modern, None if value is None else modern_records.decode_value(modern, value))
+            return
+        decoded = decode_key(key)
+        if isinstance(decoded, OffsetKey):
+            offset = None if value is None else decode_offset(value)
+            self.offsets.replay(decoded.group_id, decoded.tp, offset, producer_id)
+        elif isinstance(decoded, GroupKey):
+            if value is not None:  # the tombstones of the empty group before it may be missing: they are not waited for
+                self.consumers.by_id.pop(decoded.group_id, None)
+            self.groups.replay(decoded.group_id, None if value is None else decode_group(value))
+
+    def replay_end(self, producer_id: int, *, committed: bool) -> None:
+        """A transaction marker of the log."""
+        self.offsets.end_transaction(producer_id, committed=committed)
+
+    def loaded(self, now_ms: int, wall_ms: int) -> Output:
+        self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
+        self.offsets.loaded()
+        self.groups.loaded()
+        self.consumers.loaded()
+        self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
+        self.check()
+        return self._effects.take()
+
+    def check(self, *, assignments: bool = False) -> None:
+        """AssertionError when an invariant does not hold between two steps.
+
+        `assignments`: also that those of the new protocol are what this software makes, not only what the log says.
+        """
+        both = self.groups.by_id.keys() & self.consumers.by_id.keys()
+        assert not both, f"groups {sorted(both)} are of both protocols"
+        self.groups.check()
+        for group_id, group in self.consumers.by_id.items():
+            assert group_id == group.group_id, f"consumer group {group.group_id} is known as {group_id}"
+            group.check()
+            if assignments:
+                group.check_assignment()
+
+    # --- stepping -----------------------------------------------------------------------------------------------------
+
+    def step(self, event: Event, now_ms: int, wall_ms: int) -> Output:
+        self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
+        if isinstance(event, Asked):
+            self._ask(event.request_id, event.request)
+        elif isinstance(event, Written):
+            self._effects.written(event.token, event.error)
+        elif isinstance(event, TopicsDeleted):
+            self.offsets.partitions_deleted(event.topics)
+        elif isinstance(event, MetadataChanged):
+            self._metadata_changed(event)
+        elif isinstance(event, TransactionEnded):
+            self.offsets.end_transaction(event.producer_id, committed=event.committed)
+        while (key := self.groups.deadlines.pop_due(now_ms)) is not None:
+            if key == _EXPIRE:
+                self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
+                self.offsets.expire()
+            elif key[0] in MEMBER_TIMERS:
+                self.consumers.time_is_up(key)
+            else:
+                self.groups.time_is_up(key)
+        return self._effects.take()
+
+    def _metadata_changed(self, event: MetadataChanged) -> None:
+        self._cluster.image = event.image
+        if event.created:
+            self._cluster.topics_created_at = event.image.offset
+        self.consumers.topics_changed(event.topics)
+
+    def next_deadline_ms(self) -> int | None:
+        """Monotonic; maybe earlier than anything is really due."""
+        return self.groups.deadlines.next_ms()
+
+    def resign(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Output:
+        self.check()
+        self.groups.resign(error)
+        return self._effects.take()
+
+    def _ask(self, request_id: int, request: Request) -> None:
+        try:
+            self._dispatch(request_id, request)
+        except ApiError as error:
+            if isinstance(request, JoinRequest):
+                full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+                member_id = "" if full else request.member_id
+                self._effects.answer(request_id, JoinResult(error=error.code, member_id=member_id))
+            else:
+                self._effects.answer(request_id, error)
+
+    def _dispatch(self, request_id: int, request: Request) -> None:
+        if isinstance(request, ConsumerHeartbeatRequest):
+            self.consumers.heartbeat(request_id, request)
+        elif isinstance(request, CommitRequest):
+            self.offsets.commit(request_id, request)
+        elif isinstance(request, DeleteGroupRequest):
+            self.offsets.delete_group(request_id, request)
+        elif isinstance(request, DeleteOffsetsRequest):
+            self.offsets.delete_offsets(request_id, request)
+        else:
+            self._dispatch_classic(request_id, request)
+
+    def _dispatch_classic(self, request_id: int, request: JoinRequest | SyncRequest | HeartbeatRequest | LeaveRequest) -> None:
+        """To the classic group, or to one of the new protocol that members of the classic one are in, or want to be."""
+        group = self.consumers.by_id.get(request.group_id)
+        if group is not None and not group.members and not group.dead and isinstance(request, JoinRequest):
+            self.consumers.make_way(group)
+            group = None
+        members = self.groups if group is None else self._classic_members
+        if isinstance(request, HeartbeatRequest):
+            members.heartbeat(request_id, request)
+        elif isinstance(request, JoinRequest):
+            members.join(request_id, request)
+        elif isinstance(request, SyncRequest):
+            members.sync(request_id, request)
+        else:
+            members.leave(request_id, request)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> tuple[FetchedOffset, ...]:
+        """Of an unknown group nothing is committed, which is no error (CP-38). In a group of the new protocol a member that says
+        who it is must be one, in its epoch: ApiError(UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH)."""
+        self.offsets.check_fetch(group_id, member_id, member_epoch)
+        return self.offsets.fetch(group_id, partitions, require_stable=require_stable)
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """None: there is no such group."""
+        group = self.groups.by_id.get(group_id)
+        return None if group is None or group.state is GroupState.DEAD else group.describe()
+
+    def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
+        """ApiError(GROUP_ID_NOT_FOUND): there is no such group of the new protocol."""
+        return self.consumers.describe(group_id)
+
+    def overviews(self) -> Iterable[GroupOverview]:
+        for consumers in self.consumers.by_id.values():
+            if not consumers.dead:
+                yield consumers.overview()
+        for group in self.groups.by_id.values():
+            if group.state is not GroupState.DEAD:
+                yield group.overview()
+
+    @property
+    def group_count(self) -> int:
+        return len(self.groups.by_id) + len(self.consumers.by_id)
+
+    @property
+    def offset_count(self) -> int:
+        return len(self.offsets)

@@ -1,0 +1,234 @@
+"""One led partition of `__consumer_offsets` on the loop: loads its shard, steps it, writes what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+from kraftlite.coordinator.api import Request
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.effects import Append, Output
+from kraftlite.coordinator.loader import PartitionLoader
+from kraftlite.coordinator.ports import OffsetsLog
+from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, Written
+from kraftlite.log.batch import Record, build_batch
+from kraftlite.log.validation import AppendOrigin
+from kraftlite.metadata.image import MetadataImage
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import ProduceEntry
+from kraftlite.runtime.ports import Ports, TaskHandle, TimerHandle
+from kraftlite.runtime.trace.group import GroupsLoaded, GroupsLoadFailed, GroupsLoading, GroupsUnloaded
+
+_LED_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+)
+"""The replica has moved on before the coordinator heard of it: no failure."""
+
+
+class ShardDriver:
+    """This broker's coordination of one partition in one leader epoch; from `start` to `close`, both once.
+
+    While it loads, `shard` and `ask` raise ApiError(COORDINATOR_LOAD_IN_PROGRESS); after a failed load, and once closed,
+    ApiError(NOT_COORDINATOR). What is written is written in this leader epoch or not at all. Source: ML-22.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: GroupConfig,
+        log: OffsetsLog,
+        tp: TopicPartition,
+        topic_id: UUID,
+        leader_epoch: int,
+        image: MetadataImage = MetadataImage.EMPTY,
+    ) -> None:
+        self._ports = ports
+        self._config = config
+        self._log = log
+        self.tp = tp
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self._loading: GroupShard | None = GroupShard(config, ports.tracer, ports.entropy, image)
+        self._shard: GroupShard | None = None
+        self._task: TaskHandle | None = None
+        self._timer: TimerHandle | None = None
+        self._armed_for = 0
+        self._events: deque[Event] = deque()
+        self._stepping = False
+        self._asked = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._ports.tracer.emit(GroupsLoading(tp=self.tp, leader_epoch=self.leader_epoch))
+        self._task = self._ports.tasks.spawn(self._load(), name=f"load-{self.tp}")
+
+    async def _load(self) -> None:
+        shard, clock = self._loading, self._ports.clock
+        assert shard is not None, "started twice, or after it was closed"
+        began_ms = clock.now_ms()
+        loader = PartitionLoader(self._log, clock, self._config, self.tp, self.topic_id, self.leader_epoch)
+        try:
+            end = await loader.load(shard)
+        except ApiError as error:
+            self._loading = None
+            if error.code not in _LED_ELSEWHERE:
+                self._ports.tracer.emit(GroupsLoadFailed(tp=self.tp, leader_epoch=self.leader_epoch, reason=str(error)))
+            return
+        except Fault:
+            raise
+        except Exception as error:  # noqa: BLE001 - what was read is thrown away: nothing is half changed, see docs/adr/0005
+            self._loading = None
+            reason = f"{type(error).__name__}: {error}"
+            self._ports.tracer.emit(GroupsLoadFailed(tp=self.tp, leader_epoch=self.leader_epoch, reason=reason))
+            return
+        if self._loading is None:
+            return  # closed meanwhile
+        self._loading, self._shard = None, shard
+        self._ports.tracer.emit(
+            GroupsLoaded(
+                tp=self.tp,
+                leader_epoch=self.leader_epoch,
+                end_offset=end,
+                groups=shard.group_count,
+                offsets=shard.offset_count,
+                elapsed_ms=clock.now_ms() - began_ms,
+            )
+        )
+        self._run(lambda: shard.loaded(clock.now_ms(), clock.wall_ms()))
+        self._drain()
+
+    def close(self) -> None:
+        """Another broker coordinates now, or this one stops: who waits is told to look for the coordinator."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        shard, self._shard, self._loading = self._shard, None, None
+        self._events.clear()
+        if shard is not None:
+            self._ports.tracer.emit(GroupsUnloaded(tp=self.tp, leader_epoch=self.leader_epoch, groups=shard.group_count))
+            self._answer(shard.resign())
+        refused = ApiError(ErrorCode.NOT_COORDINATOR, f"{self.tp} has another leader")
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(refused)
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def loading(self) -> bool:
+        return self._loading is not None
+
+    @property
+    def loaded(self) -> bool:
+        return self._shard is not None
+
+    @property
+    def shard(self) -> GroupShard:
+        """For looking at. Raises ApiError."""
+        if self._shard is not None:
+            return self._shard
+        if self._loading is not None:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.tp} is being loaded")
+        raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self.tp} is not coordinated here")
+
+    async def ask(self, request: Request) -> Any:
+        """The result of a request, when it is there. Raises ApiError."""
+        self.shard  # noqa: B018 - raises unless it is loaded
+        self._asked += 1
+        request_id = self._asked
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = future
+        try:
+            self.tell(Asked(request_id=request_id, request=request))
+            return await future
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def tell(self, event: Event) -> None:
+        """Step the shard; while it loads, afterwards. Events come in order, also those that a step itself gives rise to."""
+        self._events.append(event)
+        self._drain()
+
+    # --- stepping -----------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        clock = self._ports.clock
+        while self._events and not self._stepping and (shard := self._shard) is not None:
+            event = self._events.popleft()
+            self._run(lambda e=event, s=shard: s.step(e, clock.now_ms(), clock.wall_ms()))  # type: ignore[misc]
+        self._arm()
+
+    def _run(self, step: Callable[[], Output]) -> None:
+        self._stepping = True
+        try:
+            output = step()
+            for append in output.appends:
+                self._append(append)
+            self._answer(output)
+        except Exception as error:  # noqa: BLE001 - a step that broke off may have changed half of a group, see docs/adr/0005
+            self._ports.fault(error, f"group coordinator of {self.tp}")
+        finally:
+            self._stepping = False
+
+    def _arm(self) -> None:
+        due = None if self._shard is None else self._shard.next_deadline_ms()
+        if due is None or (self._timer is not None and self._armed_for <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = due
+        self._timer = self._ports.clock.call_later(max(0, due - self._ports.clock.now_ms()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.tell(Tick())
+
+    def _answer(self, output: Output) -> None:
+        for request_id, result in output.answers:
+            future = self._waiting.get(request_id)
+            if future is None or future.done():
+                continue  # the client is gone
+            if isinstance(result, ApiError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+    def _append(self, append: Append) -> None:
+        led = self._log.partition(self.tp)
+        if led is None or led.leader_epoch != self.leader_epoch:
+            self._written(append.token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        wall_ms = self._ports.clock.wall_ms()
+        records = [Record(record.key, record.value) for record in append.records]
+        producer = append.producer
+        if producer is None:
+            batch = build_batch(records, timestamp_ms=wall_ms, codec=self._config.compression_codec)
+        else:
+            batch = build_batch(
+                records,
+                timestamp_ms=wall_ms,
+                codec=self._config.compression_codec,
+                transactional=True,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=0,
+            )
+        self._log.append(
+            [ProduceEntry(tp=self.tp, topic_id=self.topic_id, records=bytearray(batch))],
+            acks=-1,
+            timeout_ms=self._config.commit_timeout_ms,
+            on_done=lambda done: self._written(append.token, done[0].error),
+            origin=AppendOrigin.COORDINATOR,
+        )
+
+    def _written(self, token: int, error: ErrorCode) -> None:
+        if self._shard is not None:
+            self.tell(Written(token=token, error=error))

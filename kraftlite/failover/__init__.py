@@ -1,0 +1,1 @@
+"""How long failures lasted: `inputs` reads what a run recorded, `analysis` times it, `page` shows it. It needs no Spark."""

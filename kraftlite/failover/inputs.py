@@ -1,0 +1,257 @@
+"""What is known of one run of a cluster: its metadata log, the nodes' traces, the clients' histories. No pyspark.
+
+A run is a local cluster's directory (`kraftlite up --data-dir`), or any directory below which there are `__cluster_metadata-0`,
+`trace.jsonl` and history files (see `history.py`). All of its clocks are taken to be one.
+
+Source: CM-26, ML-16; `kraftlite.local.story` (one topic's story, for people).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from kraftlite.local.history import Injected, Sent, read_history
+from kraftlite.local.state import STATE_NAME, LocalError, load
+from kraftlite.local.story import Entry, read_metadata_log
+from kraftlite.log.batch import iter_batches, iter_records
+from kraftlite.log.control import LeaderChange
+from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.errors import ApiError
+from kraftlite.segments.directories import METADATA_TOPIC, AuditInputError
+
+I64 = npt.NDArray[np.int64]
+TRACE_NAME: Final = "trace.jsonl"
+DEFAULT_HISTORY: Final = "*.jsonl"
+_EVENTS: Final = frozenset(
+    {
+        "controller.activated",
+        "controller.broker_session_expired",
+        "fetcher.request_failed",
+        "node.starting",
+        "node.stopping",
+        "partition.first_produce_acknowledged",
+        "partition.hw_resumed",
+        "raft.fetch_timed_out",
+        "raft.leader_elected",
+        "raft.leader_resigned",
+    }
+)
+"""What is used of a trace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A change of one partition; `before` is None where it was made."""
+
+    time_ms: int
+    offset: int
+    topic: str
+    partition: int
+    before: PartitionRegistration | None
+    after: PartitionRegistration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeChange:
+    """`what`: registered, fenced, unfenced, leaving (controlled shutdown), or leads (the quorum, in `epoch`)."""
+
+    time_ms: int
+    offset: int
+    node: int
+    what: str
+    epoch: int = -1
+
+
+@dataclass(slots=True)
+class Acks:
+    """Of one partition: when its records were acknowledged, sorted, and when some were refused (wall milliseconds)."""
+
+    times: I64
+    errors: I64
+
+
+@dataclass(slots=True, kw_only=True)
+class RunData:
+    """Everything about one run, in order of time."""
+
+    name: str
+    moves: list[Move] = field(default_factory=list)
+    nodes: list[NodeChange] = field(default_factory=list)
+    trace: list[dict[str, Any]] = field(default_factory=list)
+    injected: list[Injected] = field(default_factory=list)
+    acks: dict[tuple[str, int], Acks] = field(default_factory=dict)
+    end_ms: int = 0
+    has_history: bool = False
+    """Whether some client's history is there: without one nobody knows what was acknowledged."""
+    lost_errors: int = 0
+    """Records that were refused and of which nobody knows the partition."""
+
+    def partitions(self) -> list[tuple[str, int]]:
+        return sorted({(move.topic, move.partition) for move in self.moves})
+
+    def events(self, name: str, since_ms: int, until_ms: int) -> Iterator[dict[str, Any]]:
+        """Events of a name with since <= time <= until."""
+        return (e for e in self.trace if e["event"] == name and since_ms <= e["ts"] <= until_ms)
+
+
+def read_run(directory: str | Path, history: Sequence[str] = ()) -> RunData:
+    """Read all there is. `history`: patterns, relative to the run (default `*.jsonl`). Raises AuditInputError, HistoryError."""
+    path = Path(directory)
+    if not path.is_dir():
+        raise AuditInputError(f"{path}: there is no such directory")
+    logs, traces = _sources(path)
+    run = RunData(name=str(path))
+    found = [log for log in logs if log.is_dir()]
+    if not found:
+        raise AuditInputError(f"{path}: there is no {METADATA_TOPIC}-0 in or below it")
+    entries = max(
+        (list(metadata_entries(log)) for log in found), key=lambda read: (read[-1].epoch, read[-1].offset) if read else (-1, -1)
+    )
+    if not entries:
+        raise AuditInputError(f"{path}: its metadata logs are empty")
+    _replay(run, entries)
+    _read_trace(run, traces)
+    _read_histories(run, _histories(path, history))
+    run.end_ms = max([run.end_ms, *(int(acks.times[-1]) for acks in run.acks.values() if acks.times.size)])
+    return run
+
+
+def _sources(path: Path) -> tuple[list[Path], list[Path]]:
+    if (path / STATE_NAME).exists():
+        try:
+            cluster = load(path)
+        except LocalError as error:
+            raise AuditInputError(str(error)) from None
+        # Where the directory is now, which may be a copy.
+        nodes = [path / Path(node.directory).name for node in cluster.nodes]
+        return [node / "data" / f"{METADATA_TOPIC}-0" for node in nodes], [node / TRACE_NAME for node in nodes]
+    return sorted(path.rglob(f"{METADATA_TOPIC}-0")), sorted(path.rglob(TRACE_NAME))
+
+
+def _histories(path: Path, patterns: Sequence[str]) -> list[str]:
+    found: set[Path] = set()
+    for pattern in patterns or (DEFAULT_HISTORY,):
+        absolute = Path(pattern).is_absolute()
+        base, relative = (Path("/"), str(Path(pattern).relative_to("/"))) if absolute else (path, pattern)
+        matched = {file for file in base.glob(relative) if file.is_file() and not file.name.startswith(TRACE_NAME)}
+        if patterns and not matched:
+            raise AuditInputError(f"{pattern}: there is no such file in {path}")
+        found |= matched
+    return sorted(map(str, found))
+
+
+def metadata_entries(directory: Path) -> Iterator[Entry]:
+    """All records of a metadata log; where its beginning was deleted, first those of the snapshot that takes its place."""
+    logs = sorted(file for file in directory.glob("*.log") if file.stem.isdecimal())
+    first = int(logs[0].stem) if logs else 0
+    snapshots = sorted(file for file in directory.glob("*.checkpoint") if file.stem[:20].isdecimal())
+    wanted = [file for file in snapshots if first <= int(file.stem[:20])] if first > 0 else []
+    if wanted:
+        yield from _snapshot(wanted[0])
+    yield from read_metadata_log(directory)
+
+
+def _snapshot(path: Path) -> Iterator[Entry]:
+    serde = MetadataSerde()
+    try:
+        for header, batch in iter_batches(path.read_bytes()):
+            if header.is_control:
+                continue
+            for record in iter_records(batch):
+                value = serde.decode(record.value or b"")
+                yield Entry(offset=-1, epoch=header.partition_leader_epoch, time_ms=header.max_timestamp, record=value)
+    except ApiError as error:
+        raise AuditInputError(f"{path}: {error}") from None
+
+
+def _replay(run: RunData, entries: Sequence[Entry]) -> None:
+    topics: dict[UUID, str] = {}
+    state: dict[tuple[UUID, int], PartitionRegistration] = {}
+    for entry in entries:
+        record = entry.record
+        run.end_ms = max(run.end_ms, entry.time_ms)
+        if isinstance(record, TopicRecord):
+            topics[record.topic_id] = record.name
+        elif isinstance(record, RemoveTopicRecord):
+            topics.pop(record.topic_id, None)
+        elif isinstance(record, PartitionRecord | PartitionChangeRecord):
+            key = (record.topic_id, record.partition)
+            before = state.get(key)
+            if isinstance(record, PartitionRecord):
+                after = PartitionRegistration.from_record(record)
+            elif before is not None:
+                after = before.merge(record)
+            else:
+                continue  # of a topic from before what is left of the log
+            state[key] = after
+            name = topics.get(record.topic_id)
+            if name is not None:
+                run.moves.append(
+                    Move(
+                        time_ms=entry.time_ms,
+                        offset=entry.offset,
+                        topic=name,
+                        partition=record.partition,
+                        before=before,
+                        after=after,
+                    )
+                )
+        else:
+            _replay_node(run, entry)
+
+
+def _replay_node(run: RunData, entry: Entry) -> None:
+    record = entry.record
+
+    def note(node: int, what: str, epoch: int = -1) -> None:
+        run.nodes.append(NodeChange(time_ms=entry.time_ms, offset=entry.offset, node=int(node), what=what, epoch=epoch))
+
+    if isinstance(record, RegisterBrokerRecord):
+        note(record.broker_id, "registered")
+    elif isinstance(record, BrokerRegistrationChangeRecord):
+        if isinstance(record.fenced, bool):
+            note(record.broker_id, "fenced" if record.fenced else "unfenced")
+        if record.in_controlled_shutdown is True:
+            note(record.broker_id, "leaving")
+    elif isinstance(record, LeaderChange):
+        note(record.leader_id, "leads", entry.epoch)
+
+
+def _read_trace(run: RunData, paths: Sequence[Path]) -> None:
+    from kraftlite.obs.timeline import merge_timelines
+
+    run.trace = [event for event in merge_timelines(paths) if event["event"] in _EVENTS and isinstance(event.get("node"), int)]
+
+
+def _read_histories(run: RunData, paths: Sequence[str]) -> None:
+    times: dict[tuple[str, int], list[int]] = {}
+    errors: dict[tuple[str, int], list[int]] = {}
+    for path in paths:
+        for line in read_history(path):
+            if isinstance(line, Injected):
+                run.injected.append(line)
+                continue
+            run.has_history = True
+            if isinstance(line, Sent) and line.partition < 0:
+                run.lost_errors += 1
+            elif line.time_ms >= 0:
+                (errors if line.offset < 0 else times).setdefault((line.topic, line.partition), []).append(line.time_ms)
+    run.injected.sort(key=lambda event: (event.time_ms, event.node))
+    for key in sorted({*times, *errors}):
+        run.acks[key] = Acks(np.sort(np.array(times.get(key, []), np.int64)), np.sort(np.array(errors.get(key, []), np.int64)))

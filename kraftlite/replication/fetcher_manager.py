@@ -1,0 +1,82 @@
+"""The fetchers of a broker: which partition is in which, and the tasks that run them.
+
+Source: RP-33, RP-37; invariant 31 (a followed partition is in exactly one fetcher, to its current leader).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.config import ReplicationConfig
+from kraftlite.replication.fetcher_core import FetcherCore
+from kraftlite.replication.fetcher_driver import FetcherDriver
+from kraftlite.replication.partition import Partition
+from kraftlite.runtime.ports import Ports, TaskHandle
+
+
+class FetcherManager:
+    """All fetchers of a broker. `follow` and `forget` take effect at once."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: ReplicationConfig,
+        *,
+        endpoint: Callable[[NodeId], Endpoint | None],
+        broker_epoch: Callable[[], int | None],
+        on_io_error: Callable[[OSError, TopicPartition], None],
+    ) -> None:
+        self._ports = ports
+        self._config = config
+        self._endpoint = endpoint
+        self._broker_epoch = broker_epoch
+        self._on_io_error = on_io_error
+        self._drivers: dict[tuple[NodeId, int], tuple[FetcherDriver, TaskHandle]] = {}
+        self._assigned: dict[TopicPartition, tuple[NodeId, int]] = {}
+
+    def leader_of(self, tp: TopicPartition) -> NodeId | None:
+        """Which broker the partition is fetched from; None: it is in no fetcher."""
+        found = self._assigned.get(tp)
+        return None if found is None else found[0]
+
+    def follow(self, partition: Partition, leader_id: NodeId, leader_epoch: int) -> None:
+        self.forget(partition)
+        number = (zlib.crc32(partition.tp.topic.encode()) + partition.tp.partition) % self._config.num_fetchers
+        key = (leader_id, number)
+        found = self._drivers.get(key)
+        if found is None:
+            core = FetcherCore(self._config, leader_id, self._ports.tracer, self._on_io_error)
+            core.add(partition, leader_epoch)
+            driver = FetcherDriver(self._ports, self._config, core, self._endpoint, self._broker_epoch)
+            task = self._ports.tasks.spawn(driver.run(), name=f"replica-fetcher-{number}-{leader_id}")
+            self._drivers[key] = (driver, task)
+        else:
+            found[0].core.add(partition, leader_epoch)
+            found[0].wake()
+        self._assigned[partition.tp] = key
+
+    def forget(self, partition: Partition) -> None:
+        key = self._assigned.pop(partition.tp, None)
+        if key is not None:
+            self._drivers[key][0].core.remove(partition)
+
+    def wake_all(self) -> None:
+        """Brokers may be reachable, or elsewhere, now."""
+        for driver, _ in self._drivers.values():
+            driver.wake()
+
+    def settle(self) -> None:
+        """End the fetchers that have nothing left to follow."""
+        for key, (driver, task) in list(self._drivers.items()):
+            if not len(driver.core):
+                del self._drivers[key]
+                task.cancel()
+
+    def close(self) -> None:
+        for _, task in self._drivers.values():
+            task.cancel()
+        self._drivers.clear()
+        self._assigned.clear()

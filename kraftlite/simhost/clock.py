@@ -1,0 +1,57 @@
+"""The clock of one node among several that share a loop: its own monotonic rate, its own wall time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+
+from kraftlite.simhost.process import Cancellable, ProcessLoop
+
+PARTS_PER_MILLION = 1_000_000
+
+
+class SimHostClock:
+    """The `Clock` port. `rate_ppm` is how much faster (or slower) than the loop's time this node's monotonic clock runs;
+    `jump_wall` moves the wall time, as an operator or NTP does. A restarted node gets a new one: monotonic time starts at 0.
+    Nothing of a dead node comes due any more (`stop`).
+    """
+
+    def __init__(self, loop: ProcessLoop, context: contextvars.Context, *, wall_ms: int, rate_ppm: int = 0) -> None:
+        self._loop = loop
+        self._context = context
+        self._born_us = loop.now_us()
+        self._rate = PARTS_PER_MILLION + rate_ppm
+        self._wall_at_birth_ms = wall_ms
+        self._stopped = False
+
+    def now_ms(self) -> int:
+        return (self._loop.now_us() - self._born_us) * self._rate // (PARTS_PER_MILLION * 1000)
+
+    def now_us(self) -> int:
+        return (self._loop.now_us() - self._born_us) * self._rate // PARTS_PER_MILLION
+
+    def wall_ms(self) -> int:
+        return self._wall_at_birth_ms + self.now_ms()
+
+    def jump_wall(self, delta_ms: int) -> None:
+        self._wall_at_birth_ms += delta_ms
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
+        due_ms = self.now_ms() + max(0, delay_ms)
+        when_us = self._born_us - (-due_ms * 1000 * PARTS_PER_MILLION // self._rate)  # rounded up: never early
+        return self._loop.at_us(when_us, lambda: None if self._stopped else callback(), self._context)
+
+    def stop(self) -> None:
+        """The node is dead: its timers do not fire, and whoever still wants to sleep is cancelled."""
+        self._stopped = True
+
+    async def sleep(self, delay_ms: int) -> None:
+        if self._stopped:
+            raise asyncio.CancelledError
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.call_later(delay_ms, lambda: None if done.done() else done.set_result(None))
+        try:
+            await done
+        finally:
+            timer.cancel()

@@ -1,0 +1,1 @@
+"""The Spark sink: Arrow record batches to producers."""

@@ -1,0 +1,1 @@
+"""The Spark source: options, planning, and the readers of batch and streaming queries."""
