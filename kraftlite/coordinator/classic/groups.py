@@ -194,7 +194,8 @@ class Groups:
             if current is not member or group.state is not GroupState.STABLE or group.generation != generation:
                 return  # it was answered by what happened meanwhile
             if error is ErrorCode.NONE:
-                rebalances.answer_join(member, self._replaced(group, member, old_leader, request.can_skip_assignment))
+                if rebalances.answer_join(member, self._replaced(group, member, old_leader, request.can_skip_assignment)):
+                    rebalances.expect_heartbeat(group, member)
                 return
             rebalances.answer_join(member, JoinResult(error=client_error(error), member_id=""))
             rebalances.stop_session(group, member_id)
