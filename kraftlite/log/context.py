@@ -1,4 +1,4 @@
-"""What the parts of one log share: where it lies, what it holds, its offsets, and the owner's hooks.
+"""The state that the parts of one log share: its place, its contents, its offsets, and the hooks of its owner.
 
 Source: LG-01, LG-21, LG-23, LG-31.
 """
@@ -27,7 +27,7 @@ from kraftlite.runtime.trace.log import ProducersExpired
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog:
-    """How to open or create a log."""
+    """The parameters with which a log is opened or created."""
 
     disk: Disk
     directory: str
@@ -54,7 +54,7 @@ class OpenLog:
 
 
 def draw_jitter(config: LogConfig, entropy: random.Random | None) -> int:
-    """By how many milliseconds a new segment rolls early, so that thousands do not roll at once."""
+    """A new segment rolls so many milliseconds early: thousands must not roll at once."""
     bound = min(config.segment_jitter_ms, config.max_segment_ms)
     return entropy.randrange(bound) if entropy is not None and bound > 0 else 0
 
@@ -72,7 +72,7 @@ class LogContext:
     """Mutable state of one `Log`; only its parts touch it."""
 
     log: weakref.ref[Hooked]
-    """Whom the hooks are told of. Weak: the files of a log that was let go of are closed at once."""
+    """The facade, for the hooks. The reference is weak, so that the files of a log that was let go of are closed at once."""
     disk: Disk
     tracer: Tracer
     entropy: random.Random | None

@@ -1,4 +1,4 @@
-"""Whose a log's directory is: `partition.metadata`, and when it must be durable. Source: LG-01, LG-52; KIP-516."""
+"""The directory of a log and whose it is: `partition.metadata`, and when that must be durable. Source: LG-01, LG-52; KIP-516."""
 
 from __future__ import annotations
 

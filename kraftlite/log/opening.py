@@ -1,4 +1,4 @@
-"""Opening a log: whose the directory is, what its files hold, and the state that its parts begin with. Source: LG-26 to LG-30."""
+"""Opening a log: its directory, the contents of its files, and the state that its parts begin with. Source: LG-26 to LG-30."""
 
 from __future__ import annotations
 

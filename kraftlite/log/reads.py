@@ -58,12 +58,13 @@ class Reader:
         return b"" if found is None else found.read()
 
     def find(self, offset: int, max_bytes: int, up_to: int, min_one: bool) -> Found | None:
-        """Where `read` would read, from the first segment that has anything there; None where it returns nothing."""
+        """The place that `read` would read, in the first segment that has anything there; None where it returns nothing."""
         ctx = self._ctx
         start, leo, segments = ctx.log_start_offset, ctx.leo, ctx.segments
         if not start <= offset <= leo:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{ctx.tp}: offset {offset} is outside [{start}, {leo}]")
-        up_to = min(up_to, leo)
+        if up_to > leo:
+            up_to = leo
         if offset >= up_to:
             return None
         index = segments.index_of(offset)

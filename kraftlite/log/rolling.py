@@ -1,4 +1,4 @@
-"""When a log begins a new segment, and how. Source: LG-04, LG-20."""
+"""Rolling: when a log begins a new segment, and how. Source: LG-04, LG-20."""
 
 from __future__ import annotations
 

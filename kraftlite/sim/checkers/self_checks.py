@@ -1,4 +1,4 @@
-"""What the stateful objects of production assert of themselves, asked after each step that changed one of them."""
+"""The invariants that objects of production assert of themselves, asked for after each step that changed one of them."""
 
 from __future__ import annotations
 

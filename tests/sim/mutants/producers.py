@@ -32,7 +32,7 @@ def sequence_gap_accepted(patch: Patch) -> None:
 @mutant(
     "producers-outlive-truncation",
     "a truncated batch is still taken for written",
-    expects=("ProducerStateKept", "30", "OrderKept", "NoDuplicates"),
+    expects=("ProducerStateKept", "30", "OrderKept", "NoDuplicates", "SelfCheck"),
 )
 def producers_outlive_truncation(patch: Patch) -> None:
     """LG-19; KAFKA-5435: producer state after a truncation. The resend is answered as a duplicate of what is nowhere."""

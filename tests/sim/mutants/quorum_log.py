@@ -14,7 +14,7 @@ from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 
-@mutant("commits-an-earlier-epoch", "the HW counts entries of earlier epochs", expects=("9",))
+@mutant("commits-an-earlier-epoch", "the HW counts entries of earlier epochs", expects=("9", "SelfCheck"))
 def commits_an_earlier_epoch(patch: Patch) -> None:
     """Raft §5.4.2, figure 8: an entry of an earlier term on a majority can still be overwritten."""
     rule = "if hw <= leader.epoch_start_offset or (leader.hw is not None and hw <= leader.hw):"
