@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.topics_state import TopicsState
 from kraftlite.raft.leadership import Leadership
 from kraftlite.replication.isr import IsrState
@@ -49,14 +48,3 @@ def settled_isr_change_stays_pending(patch: Patch) -> None:
 def isr_index_keeps_who_left(patch: Patch) -> None:
     """An index beside the data, and one of the ways in which it changes forgets it: fencing touches the wrong partitions."""
     patch.edit(TopicsState, "_index", ("self._isr_of[broker_id].pop(key)", "pass"))
-
-
-@mutant(
-    "unfencing-not-heard-by-heartbeats",
-    "the heartbeats of the active controller do not hear that a broker was fenced or unfenced",
-    expects=("SelfCheck", "14", "crash"),
-)
-def unfencing_not_heard_by_heartbeats(patch: Patch) -> None:
-    """Soft state beside hard state: what decides the next fencing believes what was so when the controller was elected."""
-    rule = "if self.heartbeats is not None:\n        self.heartbeats.register(record.broker_id, changed.fenced)"
-    patch.edit(ClusterControl, "replay_registration_change", (rule, "if False:\n        pass"))
