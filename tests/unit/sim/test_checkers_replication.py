@@ -41,6 +41,7 @@ from kraftlite.sim.checkers.losses_keeper import UNCLEAN, LossesKeeper, partitio
 from kraftlite.sim.checkers.model import TOPIC
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.replica_facts import replica_facts
+from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
 from kraftlite.sim.cluster import CLIENT
 from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
 from kraftlite.sim.shape import NAMED
@@ -478,6 +479,22 @@ def a_fetch_that_a_follower_answers(cluster: Orders) -> None:
 
 
 # --- 32: the HW
+
+
+@breaks(SelfCheckReplicas, "the replica on node .* <= HW 9 <= LEO 3")
+def a_replica_that_contradicts_itself(cluster: Orders) -> None:
+    cluster.log(cluster.follower)._ctx.hw = 9
+    cluster.go(1_000)
+
+
+@breaks(SelfCheckReplicas, "a produce waits for the HW|the progress is of|is not in its ISR")
+def a_leader_that_forgets_its_followers(cluster: Orders) -> None:
+    leader = cluster.leader
+    assert leader.node is not None and leader.node.broker is not None
+    partition = leader.node.broker.replicas.partition(TP)
+    assert partition is not None and partition.leader is not None
+    partition.leader.followers.clear()
+    cluster.produce()
 
 
 @breaks(AppliedHw, "the HW 9 and the LEO 3")
