@@ -8,6 +8,7 @@ import pytest
 
 from tests.clients.capabilities import Capabilities
 from tests.clients.programs import BUILT, FOLDER, Client, npm_packages
+from tests.clients.years.versions import LZ4JS
 
 pytestmark = [pytest.mark.clients, pytest.mark.node, pytest.mark.slow, pytest.mark.xdist_group("clients")]
 HERE = FOLDER / "kafkajs"
@@ -28,6 +29,7 @@ class TestKafkaJs(Capabilities):
         prepare=prepare,
         env={"NODE_PATH": str(BUILT / "kafkajs" / "node_modules")},
         lacks={
+            "codec lz4": LZ4JS,
             "group: cooperative": "KafkaJS has no incremental rebalances",
             "group: static members": "KafkaJS has no group.instance.id",
             "group: KIP-848": "KafkaJS has no consumer protocol",

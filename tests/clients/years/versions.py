@@ -32,6 +32,8 @@ _KAFKA_GO: Final = {
     "headers, nulls, timestamps": "kafka-go reads what is empty as null",
 }
 
+LZ4JS: Final = "lz4js makes frames of dependent blocks, which Apache Kafka refuses, too"
+
 PAST: Final = (
     Past(client="kafka-clients (Java)", version="2.8.2"),
     Past(client="kafka-clients (Java)", version="3.0.2"),
@@ -87,7 +89,15 @@ PAST: Final = (
         client="KafkaJS",
         version="1.16.0",
         packages=("kafkajs-snappy@1.1.0", "lz4js@0.2.0", "zstd-codec@0.1.5"),
-        lacks={"headers, nulls, timestamps": "KafkaJS before 2.0 cannot write two headers of one name, as this test does"},
+        lacks={
+            "codec lz4": LZ4JS,
+            "headers, nulls, timestamps": "KafkaJS before 2.0 cannot write two headers of one name, as this test does",
+        },
     ),
-    Past(client="KafkaJS", version="2.0.2", packages=("kafkajs-snappy@1.1.0", "lz4js@0.2.0", "zstd-codec@0.1.5")),
+    Past(
+        client="KafkaJS",
+        version="2.0.2",
+        packages=("kafkajs-snappy@1.1.0", "lz4js@0.2.0", "zstd-codec@0.1.5"),
+        lacks={"codec lz4": LZ4JS},
+    ),
 )
