@@ -90,7 +90,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Story:
-    """`kind` is one of the names in docs/ARCHITECTURE.md; `facts` are what a program wants to know of it.
+    """`kind` is one of the names in docs/EXPLAIN.md; `facts` are what a program wants to know of it.
 
     `until_ms` None: it goes on as far as is recorded.
     """
