@@ -18,31 +18,32 @@ HERE = Path(__file__).parent
 HEAD = """# Clients
 
 Every client is put through the same tests (`tests/clients/capabilities.py`) on a cluster of one controller and three brokers.
-`make clients` runs them with every client whose runtime is on the machine, and writes this page. What is not as one would expect,
-and why, stands in the README.md of the client's folder in `tests/clients`.
+`make clients` runs them with every client whose runtime is on the machine, and writes this page. The README.md in the client's
+folder in `tests/clients` says what is not as one would expect, and why.
 
-✓ passes, ✗ fails, – skipped; both with the reason below the table.
+✓ passes, ✗ fails, – skipped. The reasons for ✗ and – are below the table.
 """
 
 YEARS = """
 ## Clients of earlier years
 
-The essentials of the above, asked of earlier releases of the same clients (`tests/clients/years/versions.py`). Releases with
-the same result share a row.
+Earlier releases of the same clients are put through the essentials of the tests above (`tests/clients/years/versions.py`).
+Releases with the same result share a row.
 """
 
 TAIL = """
-## Not here
+## Clients that are not tested
 
-- `@confluentinc/kafka-javascript`: its binary is downloaded from GitHub; without that it is built from source, which needs the
-  headers of libcurl and OpenSSL. It is librdkafka, as confluent-kafka and kcat are.
+- `@confluentinc/kafka-javascript`: its binary is downloaded from GitHub, and a build from source needs the headers of libcurl
+  and OpenSSL. It is librdkafka, as confluent-kafka and kcat are.
 - `@platformatic/kafka` (1.35.0) and `kafka-ts` (1.5.0): over a broker's restart the first ends its consumer's stream after four
-  attempts to fetch from the broker that is gone, with Apache Kafka 4.3 too. Of 400 sends of each two or three failed, after three
-  seconds; with Apache Kafka none or one, others waited for up to eight seconds: why is not known yet.
-- Web UIs: none of them is to be had from a package registry. AKHQ, Kafbat UI and Kafdrop are not in Maven Central, and the Go
-  module proxy does not hand out Redpanda Console (nor Kowl, its predecessor); they come as container images and from GitHub.
-  What such a UI asks of a cluster with a node down (its brokers, all topics, all groups with their offsets, the records) is the
-  overview in the table: franz-go and kafka-clients are what those UIs are built with.
+  attempts to fetch from the broker that is gone, with Apache Kafka 4.3 too. Of 400 sends of each client two or three failed
+  after three seconds. With Apache Kafka none or one failed, and others waited for up to eight seconds. The reason is not known
+  yet.
+- Web UIs: no package registry has one. AKHQ, Kafbat UI and Kafdrop are not in Maven Central, and the Go module proxy does not
+  hand out Redpanda Console (nor Kowl, its predecessor); they come as container images and from GitHub. The overview in the
+  table is what such a UI asks of a cluster with a node down: its brokers, all topics, all groups with their offsets, the
+  records. Those UIs are built with franz-go and kafka-clients, which pass it.
 """
 
 
