@@ -1,4 +1,5 @@
-"""What one replica's log must fulfil on its own: batches, order, tail, indexes, checkpoints. Works on what was scanned before.
+"""The checks that one replica's log must pass on its own: batches, order, tail, indexes, checkpoints. They work on what was
+scanned before.
 
 What follows from damage that is reported already is not reported again: no index of a segment whose batches are out of order, no
 gap behind bytes that are no batch.
@@ -46,7 +47,7 @@ class ReplicaScan:
 
     @cached_property
     def headers(self) -> Headers:
-        """Of all batches, in file order; positions count from the start of their segment."""
+        """The headers of all batches, in file order; positions count from the start of their segment."""
         return np.concatenate([scan.headers for scan in self.scans]) if self.scans else np.empty(0, HEADERS)
 
     @cached_property
@@ -75,7 +76,7 @@ class ReplicaScan:
 
     @property
     def hw(self) -> int:
-        """As its broker wrote it down; 0 without an entry."""
+        """The high watermark that the broker wrote into its checkpoint; 0 without an entry."""
         return self.replica.hw or 0
 
     def path_of(self, index: int) -> str:

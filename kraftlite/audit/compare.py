@@ -1,4 +1,4 @@
-"""Whether the replicas of a partition hold the same bytes below what is committed on both.
+"""Compares the replicas of a partition: they must hold the same bytes below what is committed on both.
 
 Batches are paired by base offset; paired ones are compared byte for byte, in runs that lie in one piece in both files. Compacted
 topics are compared record by record, as every replica compacts on its own. With three or more replicas the odd one out is named.
@@ -236,7 +236,7 @@ def _first_unequal(
 
 
 def _describe(a: ReplicaScan, b: ReplicaScan, x: int, y: int) -> Difference | None:
-    """What differs between two batches of one base offset; None: nothing that must be equal (compacted topics)."""
+    """Describe the difference between two batches of one base offset; None: nothing that must be equal (compacted topics)."""
     base = int(b.headers["base_offset"][y])
     try:
         left, right = list(iter_records(a.read(x))), list(iter_records(b.read(y)))

@@ -1,4 +1,4 @@
-"""Whether `.index` and `.timeindex` agree with the segment they belong to. Pure.
+"""Checks that `.index` and `.timeindex` agree with the segment they belong to. Pure.
 
 An offset entry is (last offset of a batch - base offset, position of that batch), a time entry (largest timestamp so far, last
 offset of the batch that has it - base offset). Indexes are sparse, and behind their log while a broker runs or after it crashed;

@@ -1,4 +1,4 @@
-"""Whether a log's batches follow one another: offsets and leader epochs, on columns of headers. Pure."""
+"""Checks that a log's batches follow one another: offsets and leader epochs, on columns of headers. Pure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class OffsetOrder:
             self.reached = expected
 
     def _classify(self, index: int, expected: int) -> tuple[Anomaly | None, int, int]:
-        """What is wrong at `index`; how many batches that explains; the offset expected behind them."""
+        """Return what is wrong at `index`, how many batches that explains, and the offset expected behind them."""
         begins, ends = int(self._base[index]), int(self._ends[index])
         if begins > expected and int(self._headers["position"][index]) in self._resumed:
             return None, 1, ends
@@ -118,7 +118,7 @@ class OffsetOrder:
 
 
 def epoch_regressions(headers: Headers) -> Iterator[Anomaly]:
-    """Where leader epochs decrease, over all batches of a log. Names the odd one out of three."""
+    """Find the places where leader epochs decrease, over all batches of a log. Names the odd one out of three."""
     epochs = headers["epoch"].astype(np.int64)
     if epochs.size == 0:
         return

@@ -54,7 +54,7 @@ from kraftlite.runtime.trace.broker import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationFacts:
-    """What a registration says about this broker; the same for every attempt of one incarnation."""
+    """The facts that a registration states about this broker; the same for every attempt of one incarnation."""
 
     broker_id: NodeId
     cluster_id: str

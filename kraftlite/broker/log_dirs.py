@@ -63,7 +63,7 @@ class LogDirs:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def read_markers(self) -> int | None:
-        """How the previous run ended: its broker epoch if all directories say so and agree, else None (BL-13)."""
+        """Tell how the previous run ended: its broker epoch if all directories agree on one, else None (BL-13)."""
         for state in self._dirs:
             try:
                 state.read_marker(self._ports.disk)

@@ -45,7 +45,7 @@ Where it is not, its registration has taken it out of the ISR, and it comes back
 
 
 def _broken(error: Exception) -> bool:
-    """Whether an error of opening a log is about that log alone."""
+    """Return whether an error of opening a log is about that log alone."""
     return not isinstance(error, OSError) or not fails_directory(error)
 
 

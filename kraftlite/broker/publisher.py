@@ -1,4 +1,4 @@
-"""What each new metadata image makes this broker do."""
+"""Makes this broker act on each new metadata image."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def _keys(names: list[str]) -> str:
 
 
 def _content(record: Any, header: BatchHeader, serde: Any) -> tuple[dict[str, Any], str]:
-    """What a record says, for JSON and as text."""
+    """Return the content of a record, for JSON and as text."""
     if header.is_control:
         kind = control_type(record.key)
         decoded = decode_control(record)

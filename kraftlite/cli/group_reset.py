@@ -35,7 +35,7 @@ INACTIVE = ("Empty", "Dead")
 
 @dataclass(frozen=True)
 class Reset:
-    """What was asked for: exactly one of Kafka's scenarios."""
+    """The reset that was asked for: exactly one of Kafka's scenarios."""
 
     to_earliest: bool = False
     to_latest: bool = False
@@ -111,7 +111,7 @@ def reset_offsets(
 
 
 def _plan(client: Any, group: str, wanted: Reset, topics: Sequence[str], *, several: bool) -> dict[Partition, int]:
-    """What each partition's offset shall be."""
+    """Compute the new offset of each partition."""
     committed = committed_offsets(client, group)
     if wanted.from_file is not None:
         asked = read_csv(wanted.from_file, group, several=several)

@@ -113,7 +113,7 @@ def _note(view: GroupView) -> None:
 
 
 def offset_rows(client: Any, view: GroupView) -> list[tuple[Any, ...]]:
-    """What is committed or assigned, by partition: (group, topic, partition, current, end, lag, member, host, client)."""
+    """List committed and assigned partitions as rows: (group, topic, partition, current, end, lag, member, host, client)."""
     committed = committed_offsets(client, view.group)
     owners = {partition: member for member in view.members for partition in member.partitions}
     partitions: list[Partition] = sorted({*committed, *owners})

@@ -124,7 +124,7 @@ def _format(loaded: ServerConfig, cluster_id: str, release_version: str | None, 
 @_OVERRIDE
 @output_option
 def storage_info(config: Path | None, override: tuple[str, ...], output: str) -> None:
-    """What a node's directories contain; exit status 1 if something is wrong with them."""
+    """Show what a node's directories contain; exit status 1 if something is wrong with them."""
     from kraftlite.host.disk import HostDisk
     from kraftlite.node import storage
 

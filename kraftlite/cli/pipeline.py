@@ -195,7 +195,7 @@ def _job(given: dict[str, Any]) -> Iterator[SparkSession]:
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """What Spark, the source and the jobs raise, as one line. Without pyspark or Java it says what to install."""
+    """Turn the errors of Spark, the source and the jobs into one line. Without pyspark or Java it says what to install."""
     try:
         import pyspark  # noqa: F401
     except ModuleNotFoundError:

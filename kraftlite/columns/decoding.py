@@ -125,7 +125,8 @@ Finder = Callable[[Run, I64], I64]
 
 @lru_cache(maxsize=4)
 def starts_finder(parser: str) -> Finder:
-    """Of "numpy", "numba", or "auto" for the better of what is there. ValueError: unknown, or not installed."""
+    """Return the finder that is called "numpy" or "numba", or for "auto" the better of those that are there. ValueError:
+    unknown, or not installed."""
     if parser not in ("auto", "numpy", "numba"):
         raise ValueError(f"parser {parser!r}: it is auto, numpy or numba")
     if parser == "numpy" or (parser == "auto" and find_spec("numba") is None):
@@ -216,7 +217,8 @@ def _walk(body: bytes, position: int, count: int, found: list[int]) -> int:
 
 
 def _alike(body: bytes, position: int, count: int) -> tuple[int, int]:
-    """How many of the next `count` records have the size of the first one, as far as it pays to know, and that size.
+    """Count how many of the next `count` records have the size of the first one, as far as it pays to know; returns that size,
+    too.
 
     If the bytes that hold a size are there again one record further, so is its size: the next record is found, and so on.
     """
@@ -238,7 +240,7 @@ def _alike(body: bytes, position: int, count: int) -> tuple[int, int]:
 
 
 def _repeats(values: bytes) -> int:
-    """How often the first of them comes before another one."""
+    """Count how often the first value comes before another one."""
     return len(values) - len(values.lstrip(values[:1]))
 
 
@@ -291,7 +293,7 @@ class _Part:
             self.offsets, self.timestamps = self.offsets[kept], self.timestamps[kept]
 
     def columns(self, tp: tuple[str, int], columns: Sequence[str], max_rows: int) -> Any:
-        """What was kept, as a RecordBatch."""
+        """Return the records that were kept, as a RecordBatch."""
         schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
         return pa.RecordBatch.from_arrays([self._column(name, tp, max_rows) for name in columns], schema=schema)
 
@@ -320,7 +322,7 @@ class _Part:
         return np.repeat(values, self._counts)
 
     def _corrupt(self, bad: npt.NDArray[np.bool_], why: str) -> CorruptBatch:
-        """Of the batch of the first of these records."""
+        """Return the error for the batch of the first of these records."""
         index = int(np.searchsorted(np.cumsum(self._counts), int(np.argmax(bad)), "right"))
         return CorruptBatch(int(self._headers["base_offset"][index]), why)
 

@@ -186,7 +186,8 @@ def _advertised(
     controller_names: Names,
     hostname: Callable[[], str],
 ) -> tuple[ListenerInfo, ...]:
-    """What is advertised: what is set, and for controller listeners (or if nothing is set) the listeners themselves."""
+    """Return the advertised listeners: those that are set, and for controller listeners (or if nothing is set) the listeners
+    themselves."""
     base = list(explicit)
     named = {listener.name for listener in base}
     base.extend(

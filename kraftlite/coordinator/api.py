@@ -1,4 +1,4 @@
-"""What a group coordinator is asked, and what it answers. Times in milliseconds; "" for a member id: it has none yet."""
+"""The requests to a group coordinator, and its answers. Times in milliseconds; "" for a member id: the member has none yet."""
 
 from __future__ import annotations
 

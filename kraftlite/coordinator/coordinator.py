@@ -87,7 +87,7 @@ class GroupCoordinator:
             self._partitions[index].tell(MetadataChanged(image=image, topics=(), created=False))
 
     def _tell_metadata(self, delta: TopicsDelta) -> None:
-        """What groups of the new protocol assign: a change of leaders or of an ISR is none."""
+        """Tell the shards about changes that assignments depend on: a change of leaders or of an ISR is none."""
         changed = [topic for topic in delta.changed.values() if _resized(topic)]
         if not changed and not delta.deleted:
             return

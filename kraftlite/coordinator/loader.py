@@ -44,7 +44,7 @@ class PartitionLoader:
         self._chunk = min(config.load_buffer_bytes, LOAD_CHUNK_BYTES)
 
     async def load(self, shard: GroupShard) -> int:
-        """Where the log ended when the load began."""
+        """Read the partition, and return where its log ended when the load began."""
         end = self._offset(_LATEST)
         position = self._offset(_EARLIEST)
         while position < end:

@@ -23,14 +23,14 @@ FLEXIBLE_VERSION: Final = 4
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset a record is about."""
+    """The key of a record about an offset: group, topic and partition."""
 
     group_id: str
     tp: TopicPartition
 
 
 class GroupKey(NamedTuple):
-    """Which group a record is about."""
+    """The key of a record about a group."""
 
     group_id: str
 

@@ -227,8 +227,8 @@ class GroupShard:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> tuple[FetchedOffset, ...]:
-        """Of an unknown group nothing is committed, which is no error (CP-38). In a group of the new protocol a member that says
-        who it is must be one, in its epoch: ApiError(UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH)."""
+        """Return committed offsets. An unknown group has none committed, which is no error (CP-38). In a group of the new
+        protocol a member that says who it is must be one, in its epoch: ApiError(UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH)."""
         self.offsets.check_fetch(group_id, member_id, member_epoch)
         return self.offsets.fetch(group_id, partitions, require_stable=require_stable)
 

@@ -50,7 +50,8 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Outage:
-    """What one partition went through in one failure. `unavailable_ms` by acknowledgements (`acks`) or by records (`records`).
+    """The time that one partition was not served in one failure. `unavailable_ms` by acknowledgements (`acks`) or by records
+    (`records`).
 
     `moved_ms`: when the record was written that let it go on; `errors`: records refused meanwhile.
     """
@@ -200,7 +201,7 @@ def _was_unfenced(run: RunData, node: int, change: NodeChange) -> bool:
 
 
 def _first_sign(run: RunData, node: int, change: NodeChange) -> tuple[int, str]:
-    """When a failure that nobody listed began, by what other nodes noticed of it."""
+    """Find when a failure that nobody listed began, by what other nodes noticed of it."""
     at = change.time_ms
     if change.what == "fenced":
         for event in run.events("controller.broker_session_expired", at - 5_000, at + 5_000):
@@ -357,7 +358,7 @@ def _outage(run: RunData, failure: Failure, key: tuple[str, int], state: Move, u
 
 
 def _frees(move: Move, node: int, role: str) -> bool:
-    """Whether this change lets the partition go on without the node."""
+    """Return whether this change lets the partition go on without the node."""
     if role == "leader":
         return move.after.leader not in (None, node)
     return node not in move.after.isr
@@ -376,7 +377,7 @@ def _came_back(run: RunData, node: int, began: int) -> int | None:
 
 
 def _whole_again(run: RunData, node: int, keys: Iterable[tuple[str, int]], began: int) -> int | None:
-    """When the last of the partitions that lost the node from their ISR had it back."""
+    """Find when the last of the partitions that lost the node from their ISR had it back."""
     times = []
     for key in keys:
         back = [

@@ -1,4 +1,4 @@
-"""What is known of one run of a cluster: its metadata log, the nodes' traces, the clients' histories. No pyspark.
+"""The inputs of the report about one run of a cluster: its metadata log, the nodes' traces, the clients' histories. No pyspark.
 
 A run is a local cluster's directory (`kraftlite up --data-dir`), or any directory below which there are `__cluster_metadata-0`,
 `trace.jsonl` and history files (see `history.py`). All of its clocks are taken to be one.
@@ -80,7 +80,8 @@ class NodeChange:
 
 @dataclass(slots=True)
 class Acks:
-    """Of one partition: when its records were acknowledged, sorted, and when some were refused (wall milliseconds)."""
+    """The acknowledgements of one partition: when its records were acknowledged, sorted, and when some were refused (wall
+    milliseconds)."""
 
     times: I64
     errors: I64

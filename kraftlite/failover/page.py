@@ -257,7 +257,7 @@ def _bar(span: Span, scale: _Scale, y: float) -> str:
 
 
 def _text(span: Span, scale: _Scale, y: float) -> str:
-    """Who leads, where there is room for it."""
+    """Draw the name of the leader where there is room for it."""
     x1, x2 = scale(span.from_ms), scale(span.until_ms)
     if not span.label or x2 - x1 <= 12 + 8 * len(span.label):
         return ""

@@ -1,4 +1,4 @@
-"""What can be done to a local cluster: up, kill, pause, resume, restart, down."""
+"""The operations on a local cluster: up, kill, pause, resume, restart, down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes a local cluster has, where they listen, and the `server.properties` of each."""
+"""The layout of a local cluster: its nodes, where they listen, and the `server.properties` of each."""
 
 from __future__ import annotations
 

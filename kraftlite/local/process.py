@@ -17,7 +17,7 @@ RUNNING, PAUSED, STOPPED = "running", "paused", "stopped"
 
 
 def start_mark(pid: int) -> str | None:
-    """What tells this process from a later one with the same pid: its start time. None when there is no live process."""
+    """Return the start time, which tells this process from a later one with the same pid. None when there is no live process."""
     fields = _stat(pid)
     if fields is not None:
         return None if fields[0] in "ZX" else fields[19]

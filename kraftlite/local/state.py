@@ -1,4 +1,4 @@
-"""What is known of a local cluster: `<data-dir>/cluster.json`, written atomically and under a lock by whoever changes it."""
+"""The state of a local cluster: `<data-dir>/cluster.json`, written atomically and under a lock by whoever changes it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class LocalNode:
 
     @property
     def grpc(self) -> str:
-        """Where other nodes reach this one: a broker's replication listener, else the controller listener."""
+        """The address at which other nodes reach this one: a broker's replication listener, else the controller listener."""
         return self.replication or self.controller or ""
 
     def describe(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Gap:
 
 @dataclass(slots=True)
 class Ledger:
-    """What was sent and what was acknowledged, by record number."""
+    """The records that were sent and those that were acknowledged, by record number."""
 
     sums: array[int] = field(default_factory=lambda: array("L"))
     partitions: array[int] = field(default_factory=lambda: array("i"))
@@ -99,7 +99,7 @@ class Ledger:
 
 
 class Pace:
-    """How fast to send: `limit` records a second, None: as fast as it goes. Set from another thread."""
+    """The speed of sending: `limit` records a second, None: as fast as it goes. Set from another thread."""
 
     def __init__(self, limit: float | None) -> None:
         self.limit = limit
@@ -107,7 +107,7 @@ class Pace:
         self._at = time.monotonic()
 
     def wait_ms(self, count: int) -> float:
-        """How long to wait before the next ones, `count` having been sent since the last call."""
+        """Return how long to wait before the next records, `count` having been sent since the last call."""
         now = time.monotonic()
         limit = self.limit
         if limit is None:
@@ -195,7 +195,7 @@ class Streamer:
 
 @dataclass(slots=True)
 class Verdict:
-    """What the read-back found."""
+    """The result of the read-back."""
 
     sent: int
     acknowledged: int

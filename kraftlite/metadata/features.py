@@ -107,7 +107,8 @@ def metadata_version_from_name(text: str) -> MetadataVersion:
 
 
 def default_group_version(level: int) -> int:
-    """What a cluster of this `metadata.version` begins with: groups of the new protocol since 4.0-IV0."""
+    """Return the `group.version` with which a cluster of this `metadata.version` begins: groups of the new protocol since
+    4.0-IV0."""
     return 1 if level >= 22 else 0
 
 

@@ -122,7 +122,7 @@ class MetadataLoader:
         self.guard(publisher, publisher.close)
 
     def last_applied_offset(self) -> int:
-        """Of the last image that was published; -1 while none was."""
+        """The offset of the last image that was published; -1 while none was."""
         return self._last_applied
 
     @property

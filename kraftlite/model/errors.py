@@ -155,7 +155,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may simply send the same request again."""
+        """True when a client may simply send the same request again."""
         return self in _RETRIABLE
 
 

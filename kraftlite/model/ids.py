@@ -32,7 +32,7 @@ RESERVED_UUID_COUNT = 100
 
 
 def is_reserved_uuid(value: UUID) -> bool:
-    """Whether Kafka keeps this id for itself (the first hundred)."""
+    """Return whether Kafka keeps this id for itself (the first hundred)."""
     return value.int < RESERVED_UUID_COUNT
 
 
@@ -75,7 +75,7 @@ UNCHANGED: Final = Unchanged.UNCHANGED
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a node listens."""
+    """An address at which a node listens."""
 
     host: str
     port: int

@@ -88,7 +88,7 @@ class NodeListeners:
                 await self._serve(listener, handlers)
 
     async def prepare_clients(self, context: BrokerContext) -> None:
-        """Who connects from here on waits for `open_clients`."""
+        """Accept connections of clients; whoever connects from here on waits for `open_clients`."""
         if not self._serve_clients:
             return
         if self._warming is not None:
@@ -118,7 +118,8 @@ class NodeListeners:
             await client.stop(grace_ms)
 
     def abort(self) -> None:
-        """As when the process dies: the clients' sockets are gone, unanswered. The other listeners are the transport's."""
+        """Cut the clients off as the death of the process would: their sockets are gone, unanswered. The other listeners are
+        the transport's."""
         for client in self._clients:
             client.abort()
         self.release()

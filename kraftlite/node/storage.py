@@ -71,7 +71,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageInfo:
-    """What `storage info` prints (TO-06)."""
+    """The facts that `storage info` prints (TO-06)."""
 
     directories: tuple[str, ...]
     metadata: Mapping[str, str]
@@ -132,7 +132,8 @@ def format_directories(
 
 
 def _not_there(disk: Disk, directory: str) -> list[str]:
-    """What formatting may make of this directory and is not there now, the outermost first: what a format that fails removes."""
+    """List what formatting may make of this directory and is not there now, the outermost first: a format that fails removes
+    it."""
     home = metadata_partition_dir(directory)
     snapshot = f"{home}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}"
     properties = path_in(directory)
@@ -226,7 +227,7 @@ def _write_bootstrap(disk: Disk, directory: str, records: Sequence[MetadataRecor
 
 
 def info(disk: Disk, config: ServerConfig) -> StorageInfo:
-    """What is there and what is wrong with it (TO-06)."""
+    """Tell what is there and what is wrong with it (TO-06)."""
     found: list[str] = []
     problems: list[str] = []
     first: MetaProperties | None = None
@@ -326,7 +327,7 @@ def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, .
 
 
 def _snapshot_records(disk: Disk, path: str) -> tuple[MetadataRecord, ...]:
-    """Of a snapshot by its usual name or by the name that it had in older formats."""
+    """Read the records of a snapshot by its usual name or by the name that it had in older formats."""
     serde = MetadataSerde()
     if not path.endswith(LEGACY_BOOTSTRAP):
         return tuple(record for batch in read_snapshot_file(disk, path, serde).batches() for record in batch)

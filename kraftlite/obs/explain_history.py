@@ -55,7 +55,7 @@ class Change:
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """Who left the ISR."""
+        """The replicas that left the ISR."""
         return tuple(member for member in self.old_isr or () if member not in self.isr)
 
     @property

@@ -43,7 +43,7 @@ def partition_stories(history: History, name: str, clock: Clock) -> Iterator[Sto
 
 
 def standing(history: History, name: str, until_ms: int) -> str:
-    """Who leads and who is in sync at that time."""
+    """Tell which replica leads and which are in sync at that time."""
     known = [change for change in history.changes.get(name, []) if change.ms <= until_ms]
     topic = name.rpartition("-")[0]
     removed = [e for e in history.topic_records() if e.get("record") == "RemoveTopic" and e.get("detail") == topic]

@@ -1,4 +1,4 @@
-"""What an explanation is made of: stories, each a chain of steps of which every one says what it follows from.
+"""The parts of an explanation: stories, each a chain of steps of which every one says what it follows from.
 
 Steps come in causal order: a step is never before its cause. As text: one line with the brief words of the steps that matter,
 then a table with when, where, what and because. As JSON: the same, by field.
@@ -17,7 +17,7 @@ ARROW: Final = " ▸ "
 
 
 class Clock(Protocol):
-    """How times are told."""
+    """The way in which times are shown."""
 
     def short(self, ms: int) -> str:
         """Within a sentence."""

@@ -90,7 +90,7 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSpace:
-    """Of the file system that a directory is on, in bytes. `usable`: what this process may still write."""
+    """The space of the file system that a directory is on, in bytes. `usable`: what this process may still write."""
 
     total: int
     usable: int
@@ -179,7 +179,7 @@ class Transport(Protocol):
 
 
 class Tracer(Protocol):
-    """Where typed events go. Bound to one node; stamps node id and time itself. Must not raise and must not block."""
+    """The destination of typed events. Bound to one node; stamps node id and time itself. Must not raise and must not block."""
 
     def emit(self, event: TraceEvent) -> None: ...
 
@@ -211,7 +211,7 @@ class Tasks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What `node/build` hands to every driver of one node."""
+    """The ports that `node/build` hands to every driver of one node."""
 
     node_id: NodeId
     clock: Clock

@@ -146,7 +146,7 @@ class SimCluster:
             node.boot()
 
     async def until(self, condition: Callable[[], Any], what: str, limit_ms: int, every_ms: int = 20) -> Any:
-        """What `condition` returned when it was first true. Raises TimeoutError naming `what`."""
+        """Run until `condition` is true, and return what it returned. Raises TimeoutError naming `what`."""
         end = self.loop.now_us() + limit_ms * 1000
         while not (found := condition()):
             if self.loop.now_us() >= end:

@@ -65,7 +65,7 @@ class RunPlan:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class RunResult:
-    """What a run came to. `produced`, `acked` (with an offset) and `consumed` count records."""
+    """The result of a run. `produced`, `acked` (with an offset) and `consumed` count records."""
 
     plan: RunPlan
     shape: Shape
@@ -373,7 +373,7 @@ class _Run:
         return True
 
     def _situation(self) -> str:
-        """Who is up and who leads what, for a reader of the failure."""
+        """Tell which nodes are up and which partitions each leads, for a reader of the failure."""
         nodes = ", ".join(
             f"n{it.node_id} {'started' if it.started else 'starting' if it.running else 'down'}"
             for it in self.cluster.nodes.values()

@@ -1,4 +1,4 @@
-"""Which faults a seed stands for."""
+"""Draws the faults that a seed stands for."""
 
 from __future__ import annotations
 

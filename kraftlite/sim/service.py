@@ -1,4 +1,4 @@
-"""What simulated clients may ask of a broker: its production handlers, called with domain types instead of Kafka's bytes.
+"""The requests of simulated clients to a broker: its production handlers, called with domain types instead of Kafka's bytes.
 
 The codec between the two is tested with hostile bytes and real clients; here it would only cost time.
 """
@@ -63,7 +63,8 @@ class ProducerIdAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MetadataAsk:
-    """What a client needs to find leaders, and what a reader may compare: topics, their ids, partitions and configs."""
+    """The metadata that a client needs to find leaders, and that a reader may compare: topics, their ids, partitions and
+    configs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a simulated cluster looks like: nodes, configuration, topics. Drawn from a seed or given by name."""
+"""The shape of a simulated cluster: nodes, configuration, topics. Drawn from a seed or given by name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Shape:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Of node 1, 2, …"""
+        """The roles of node 1, 2, …"""
         return ("broker,controller",) * self.combined + ("controller",) * self.controllers + ("broker",) * self.brokers
 
     def __str__(self) -> str:

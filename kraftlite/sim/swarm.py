@@ -49,7 +49,7 @@ class Summary:
 
 @dataclass(slots=True)
 class Totals:
-    """Of all runs so far."""
+    """The totals of all runs so far."""
 
     runs: int = 0
     failures: list[Summary] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Who uses a simulated cluster: producers of every kind, consumers, an administrator."""
+"""The users of a simulated cluster: producers of every kind, consumers, an administrator."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Inode:
             self.touch(low)
 
     def crash(self, rng: random.Random | None, may_flip: MayFlip) -> bool:
-        """Whether anything was lost or damaged."""
+        """Keep what a power cut keeps, and return whether anything was lost or damaged."""
         low = self._dirty_from()
         self.flushing.clear()
         kept, before = self.durable, self.data

@@ -239,7 +239,7 @@ class SimNetwork:
         exchange.done.set_result(response)
 
     def _copy(self, method: Method, message: Any) -> Any:
-        """What the other end gets of `message`."""
+        """Return the copy of `message` that the other end gets."""
         if not self._wire or method.service not in WIRED:
             return message
         cls = type(message)

@@ -36,7 +36,7 @@ class Backend(Protocol):
 
 
 class Embedded:
-    """Of a cluster in this process."""
+    """The backend for a cluster in this process."""
 
     def __init__(self, cluster: SyncCluster) -> None:
         self.cluster = cluster
@@ -79,7 +79,7 @@ class Embedded:
 
 
 class External:
-    """Of a cluster that is only reached through its clients' listeners."""
+    """The backend for a cluster that is only reached through its clients' listeners."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         from confluent_kafka.admin import AdminClient

@@ -47,7 +47,7 @@ class NodeInfo:
 
 
 class _Base:
-    """What both clusters have in common: the shape, what acts at once, and what only looks."""
+    """The common part of both clusters: the shape, what acts at once, and what only looks."""
 
     def __init__(
         self,
@@ -153,7 +153,8 @@ class _Base:
     # --- faults that act at once
 
     def kill(self, *node_ids: int) -> None:
-        """As by SIGKILL: they run no further instruction, their connections end, what they wrote stays in the page cache.
+        """Kill nodes as SIGKILL does: they run no further instruction, their connections end, and what they wrote stays in the
+        page cache.
 
         This and the others take effect at one moment for all the nodes. They raise ValueError for a node that there is not and
         ClusterError for one that is not running; then nothing was done.
@@ -162,12 +163,13 @@ class _Base:
         self._turn()
 
     def power_cut(self, *node_ids: int) -> None:
-        """As `kill`, and everything that was not synced to their disks is lost."""
+        """Kill nodes, and lose everything that was not synced to their disks."""
         self._act(node_ids, lambda nodes: nodes.power_cut(node_ids))
         self._turn()
 
     def pause(self, *node_ids: int) -> None:
-        """As by SIGSTOP: nothing of them runs, their time goes on, the kernel still takes connections for them."""
+        """Pause nodes as SIGSTOP does: nothing of them runs, their time goes on, and the kernel still takes connections for
+        them."""
         self._act(node_ids, lambda nodes: nodes.pause(node_ids))
 
     def resume(self, *node_ids: int) -> None:
@@ -380,7 +382,7 @@ class Cluster(_Base):
         await asyncio.wrap_future(self._restart(node_ids))
 
     async def stop(self, *node_ids: int) -> None:
-        """As by SIGTERM: leaderships are handed over, logs closed. A paused node is resumed for it."""
+        """Stop nodes as SIGTERM does: leaderships are handed over, logs closed. A paused node is resumed for it."""
         await asyncio.wrap_future(self._stop(node_ids))
 
     async def create_topic(
@@ -429,7 +431,7 @@ class SyncCluster(_Base):
         self._finish(blame=error is None)
 
     def start(self) -> None:
-        """As `Cluster.start`."""
+        """The blocking form of `Cluster.start`."""
         try:
             self._begin().result()
         except BaseException:
@@ -437,7 +439,7 @@ class SyncCluster(_Base):
             raise
 
     def close(self) -> None:
-        """As `Cluster.close`."""
+        """The blocking form of `Cluster.close`."""
         self._finish(blame=True)
 
     def _finish(self, *, blame: bool) -> None:
@@ -451,11 +453,11 @@ class SyncCluster(_Base):
             raise ClusterError("; ".join(wrong))
 
     def restart(self, *node_ids: int) -> None:
-        """As `Cluster.restart`."""
+        """The blocking form of `Cluster.restart`."""
         self._restart(node_ids).result()
 
     def stop(self, *node_ids: int) -> None:
-        """As `Cluster.stop`."""
+        """The blocking form of `Cluster.stop`."""
         self._stop(node_ids).result()
 
     def create_topic(
@@ -468,7 +470,7 @@ class SyncCluster(_Base):
         *,
         timeout: float = WAIT_LIMIT_S,
     ) -> None:
-        """As `Cluster.create_topic`."""
+        """The blocking form of `Cluster.create_topic`."""
         self._create_topic(name, partitions, replication_factor, config, assignment, timeout).result()
 
     def wait_for(
@@ -483,7 +485,7 @@ class SyncCluster(_Base):
         brokers: Collection[int] | None = None,
         timeout: float = WAIT_LIMIT_S,
     ) -> PartitionView | None:
-        """As `Cluster.wait_for`."""
+        """The blocking form of `Cluster.wait_for`."""
         wanted = Wanted(topic=topic, partition=partition, leader=leader, isr=isr, hw=hw, controller=controller, brokers=brokers)
         found: PartitionView | None = self._wait_for(wanted, timeout).result()
         return found

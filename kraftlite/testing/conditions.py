@@ -1,4 +1,4 @@
-"""What can be waited for, and how it is told."""
+"""The conditions that a test can wait for, and how they are told."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Wanted:
         return found
 
     def unmet(self, view: PartitionView | None, controller: int | None, brokers: Sequence[int]) -> list[str]:
-        """What does not hold, and what was seen instead. `view` None: there is no such partition."""
+        """Say which conditions do not hold, and what was seen instead. `view` None: there is no such partition."""
         found = []
 
         def check(name: str, holds: bool, wanted: Any, seen: Any) -> None:

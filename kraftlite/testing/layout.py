@@ -1,4 +1,4 @@
-"""What an embedded cluster consists of: its nodes, their configuration, and the ports that stay theirs."""
+"""The layout of an embedded cluster: its nodes, their configuration, and the ports that stay theirs."""
 
 from __future__ import annotations
 

@@ -225,7 +225,8 @@ class Nodes:
             self._in_process(node_id, lambda: node.listeners.hold_clients(requests=requests, responses=responses))
 
     def _in_process(self, node_id: int, action: Callable[[], object]) -> None:
-        """What registers callbacks of sockets must do it in the node's process: paused with it, and gone with it."""
+        """Run a function in the node's process. Callbacks of sockets must be registered there: they are paused with it, and
+        gone with it."""
         here = self.hosts[node_id].now
         if here is not None:
             self.loop.call_soon(action, context=context_of(here.pid))

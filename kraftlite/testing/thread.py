@@ -37,7 +37,7 @@ class LoopThread:
             self.loop.close()
 
     def call(self, function: Callable[[], T]) -> T:
-        """What `function` returns on the loop, or raises."""
+        """Call `function` on the loop, and return what it returns, or raise what it raises."""
         done: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def run() -> None:

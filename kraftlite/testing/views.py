@@ -1,4 +1,4 @@
-"""What can be seen of an embedded cluster, and topics, which are made by asking its controller."""
+"""The views of an embedded cluster, and topics, which are made by asking its controller."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Views:
         return max(images, key=lambda image: image.offset)
 
     def controller(self) -> int | None:
-        """Who is active; of two that think so, the one of the later epoch."""
+        """The active controller; of two that think they are, the one of the later epoch."""
         active = [
             (node.raft.raft_epoch, node_id)
             for node_id, node in self._live().items()
@@ -158,7 +158,8 @@ class Views:
         await self._create(topic, timeout_s)
 
     async def create_offsets_topic(self, timeout_s: float) -> None:
-        """What the first consumer group would make: a client that finds it missing asks again no sooner than in a second."""
+        """Create the topic that the first consumer group would create: a client that finds it missing asks again no sooner
+        than in a second."""
         (config, *_others) = [node.broker.groups.config for node in self._live().values() if node.broker is not None]
         await self._create(offsets_topic(config), timeout_s)
 

@@ -1,4 +1,4 @@
-"""What one test did to the cluster: for its report if it fails, and so that no fault of it reaches the next test."""
+"""Watches what one test did to the cluster: for its report if it fails, and so that no fault of it reaches the next test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the connections of a node may hold in memory together: bytes that have come, and bytes that are to go (CP-69)."""
+"""The memory that the connections of a node may hold together: bytes that have come, and bytes that are to go (CP-69)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ReceiveBudget:
         return len(self._waiting)
 
     def pressed(self) -> bool:
-        """Whether what is empty should be given back now, and not when it has been idle for long."""
+        """Return whether empty buffers should be given back now, and not when they have been idle for long."""
         return bool(self._waiting) or self._first is not None or 2 * self.held_bytes > self.limit
 
     def may_hold(self, receiver: Receiver, capacity: int, *, wait: bool) -> bool:
@@ -173,7 +173,7 @@ class ResponseBudget:
         return self.held_bytes > self.limit
 
     def holds(self, sender: Sender, size: int) -> None:
-        """What it has to send now."""
+        """Note how much the connection has to send now."""
         before = self._holders.get(sender, 0)
         if size:
             if not before:

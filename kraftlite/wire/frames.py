@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
             self._make_room()
 
     def eof_received(self) -> bool:
-        """What has come whole is still worked on: its sender may want no answer."""
+        """Go on with the requests that have come whole: their sender may want no answer."""
         self._ended = self._accepting and self._in.has_frame()
         return self._ended
 
@@ -178,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def held_bytes(self) -> int:
-        """Of answers that it has not taken."""
+        """The bytes of answers that the client has not taken."""
         return self._held_bytes
 
     def fail(self, reason: str) -> None:
@@ -357,7 +357,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- memory for requests -------------------------------------------------------------------------------------------
 
     def _learn_size(self) -> None:
-        """Of a frame that has only begun to come."""
+        """Check the size of a frame that has only begun to come."""
         try:
             self._in.next_frame(self._limits.max_request_bytes)
         except ProtocolViolation as violation:
@@ -424,7 +424,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def _write_ready(self) -> None:
-        """What is answered at the head goes to the socket, as far as it takes it."""
+        """Hand the answers at the head to the socket, as far as it takes them."""
         slots = self._slots
         if slots and slots[0].done and not self._responses_held:
             at_once: list[Buffer] = []

@@ -76,7 +76,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """As on the wire; nothing about it is checked but its form."""
+    """A produce request as it is on the wire; nothing about it is checked but its form."""
 
     transactional_id: str | None
     acks: int

@@ -88,7 +88,7 @@ class KafkaListener:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where it listens; None before `start`."""
+        """The address at which it listens; None before `start`."""
         return self._endpoint
 
     async def start(self) -> Endpoint:
@@ -141,8 +141,8 @@ class KafkaListener:
         self._ports.tracer.emit(ListenerStopped(listener=self._config.name, port=self._endpoint.port, unanswered=unanswered))
 
     def abort(self) -> None:
-        """As when the process dies: nothing is answered any more. In the loop's next turn the address is free and clients see
-        their connections end. Not on uvloop."""
+        """Cut the clients off as the death of the process would: nothing is answered any more. In the loop's next turn the
+        address is free and clients see their connections end. Not on uvloop."""
         server, self._server = self._server, None
         if server is None and self._socket is not None:
             self._socket.close()
@@ -158,8 +158,8 @@ class KafkaListener:
             connection.abort()
 
     def hold(self, *, requests: bool, responses: bool) -> None:
-        """As when the network to clients is cut in one direction or both: nobody is told, and TCP delivers it in the end. Both
-        False: everything flows again."""
+        """Hold bytes as when the network to clients is cut in one direction or both: nobody is told, and TCP delivers them in
+        the end. Both False: everything flows again."""
         self._held = (requests, responses)
         for connection in list(self._connections):
             connection.hold(requests=requests, responses=responses)

@@ -1,4 +1,4 @@
-"""What one connection has to send: answers in the order of their requests, records of them still in their files."""
+"""The answers that one connection has to send: in the order of their requests, with records still in their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection is made with, and the places of its answers."""
+"""The arguments with which a connection is made, and the places of its answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConnectionLimits:
 
 
 class Owned(Protocol):
-    """What ends with its connection."""
+    """A resource that ends with its connection."""
 
     def cancel(self) -> object: ...
 
@@ -30,7 +30,7 @@ class Owned(Protocol):
 
 
 class RequestHandler(Protocol):
-    """Who answers the requests of a connection."""
+    """The part that answers the requests of a connection."""
 
     def __call__(self, connection: Connection, frame: memoryview) -> None:
         """One request, without its size prefix. Raises ProtocolViolation to have the connection closed. Must not keep `frame`."""
@@ -38,7 +38,7 @@ class RequestHandler(Protocol):
 
 
 class ConnectionOwner(Protocol):
-    """Who holds the connections of a listener."""
+    """The part that holds the connections of a listener."""
 
     def opened(self, connection: Connection) -> bool:
         """False: one connection too many, it is closed at once."""
@@ -52,7 +52,7 @@ class ConnectionOwner(Protocol):
 
     @property
     def share(self) -> NodeShare:
-        """What its connections share with all others of the node."""
+        """The resources that its connections share with all others of the node."""
         ...
 
 

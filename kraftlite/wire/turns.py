@@ -1,4 +1,4 @@
-"""Who of a node's connections may use the loop, and for how long: nobody holds up the others, however much he asks for.
+"""The turns in which a node's connections use the loop, so that none holds up the others, however much it asks for.
 
 A connection that asks for one thing at a time is served where its bytes come in, or first of all in the loop's next turn. One
 that asks for more before it has its answers, or that has used more than its share, waits in a queue as soon as there are others:
@@ -40,7 +40,7 @@ class Worker(Protocol):
     def work(self, until_ns: int) -> bool: ...
 
     def wants_much(self) -> bool:
-        """Whether it has more before it than one request and its answer."""
+        """Return whether the connection has more before it than one request and its answer."""
         ...
 
 

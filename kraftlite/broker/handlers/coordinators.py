@@ -36,7 +36,7 @@ class CoordinatorFound(NamedTuple):
 
 
 def group_coordinator(ctx: BrokerContext) -> GroupCoordinator:
-    """Of this broker; its APIs are offered only where there is one."""
+    """Return this broker's group coordinator; its APIs are offered only where there is one."""
     assert ctx.groups is not None, "an API of groups without a group coordinator"
     return ctx.groups
 
@@ -58,7 +58,7 @@ def consumer_groups(ctx: BrokerContext) -> GroupCoordinator:
 
 
 def find_coordinator(ctx: BrokerContext, listener: str, key_type: int, key: str) -> CoordinatorFound:
-    """As this listener's clients reach it."""
+    """Name the coordinator of a key by the address at which this listener's clients reach it."""
     try:
         return CoordinatorFound(key, ErrorCode.NONE, None, _find(ctx, listener, key_type, key))
     except ApiError as error:

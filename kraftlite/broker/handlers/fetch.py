@@ -60,7 +60,7 @@ class FetchedItem(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FetchPlan:
-    """What a request asks for once its session is known. `refused` are answered without a read."""
+    """The partitions that a request asks for once its session is known. `refused` are answered without a read."""
 
     session: FetchSession | None
     full: bool
@@ -181,7 +181,7 @@ def answer(ctx: BrokerContext, found: FetchPlan, results: Sequence[FetchResult])
 def answer_some(
     ctx: BrokerContext, found: FetchPlan, asked: Sequence[SessionPartition], read: Iterator[FetchResult]
 ) -> list[FetchedItem]:
-    """Of an answer that is made in parts: the items of the next partitions."""
+    """Answer the next partitions of a fetch whose answer is made in parts."""
     session = found.session
     items: list[FetchedItem] = []
     for partition in asked:

@@ -30,7 +30,7 @@ class SessionKey(NamedTuple):
 
 
 class SessionPartition:
-    """What the client asked for last, and what it was told last."""
+    """One partition of a session: what the client asked for last, and what it was told last."""
 
     __slots__ = ("current_leader_epoch", "fetch_offset", "hw", "key", "last_fetched_epoch", "log_start_offset", "max_bytes")
 
@@ -76,7 +76,7 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def must_tell(self, partition: SessionPartition, *, hw: int, log_start_offset: int, size: int, error: bool) -> bool:
-        """Whether this answer goes into an incremental response; remembers what the client then knows.
+        """Return whether this answer goes into an incremental response; remembers what the client then knows.
 
         A partition with data moves to the end, so that a small byte limit does not starve those behind it. After an error, or a
         divergence (which the caller passes as one), it is told again when all is well.

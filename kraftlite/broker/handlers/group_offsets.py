@@ -80,7 +80,7 @@ class FetchedTopic(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """Who asks for offsets; None and -1: it does not say."""
+    """The member that asks for offsets; None and -1: the request does not name one."""
 
     member_id: str | None
     member_epoch: int

@@ -127,7 +127,8 @@ class Group:
         return self.leader_id == member_id
 
     def accepts(self, member_id: str, max_size: int) -> bool:
-        """Whether there is room for a member that joins. While a rebalance is prepared, who has joined already comes first."""
+        """Return whether there is room for a member that joins. While a rebalance is prepared, members that have joined
+        already come first."""
         member = self.members.get(member_id)
         if self.state is GroupState.PREPARING_REBALANCE:
             return (member is not None and member.waiting_join is not None) or self.waiting_to_join < max_size
@@ -200,7 +201,7 @@ class Group:
     # --- protocols ----------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether a member with these protocols fits: the same type, and one protocol that everybody supports."""
+        """Return whether a member with these protocols fits: the same type, and one protocol that everybody supports."""
         if not protocol_type or not protocols:
             return False
         if not self.members or self.state is GroupState.EMPTY:
@@ -233,7 +234,8 @@ class Group:
             self.transition(GroupState.EMPTY, wall_ms)
 
     def subscribed_topics(self) -> tuple[str, ...] | None:
-        """What the consumers of this group subscribe to; None when that is not known: other protocols, or unreadable metadata."""
+        """The topics that the consumers of this group subscribe to; None when they are not known: other protocols, or
+        unreadable metadata."""
         if self.protocol_type != CONSUMER or not self.members or self.protocol_name is None:
             return None
         found: dict[str, None] = {}

@@ -41,7 +41,7 @@ _NOT_HERE: Final = frozenset(
 
 
 def client_error(error: ErrorCode, *, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> ErrorCode:
-    """What a client is told of a write that failed (CP-31, CP-37): ask again, or ask who coordinates now."""
+    """Translate a failed write for a client (CP-31, CP-37): ask again, or ask who coordinates now."""
     if error is ErrorCode.NONE:
         return error
     if error in _NOT_HERE:

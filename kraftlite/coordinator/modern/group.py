@@ -184,7 +184,7 @@ class ConsumerGroup:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def value_of(self, key: ConsumerKey) -> ConsumerValue | None:
-        """What the record with this key says now; None: there is none."""
+        """Return the present value of the record with this key; None: there is none."""
         if isinstance(key, EpochKey):
             return None if self.dead else EpochValue(self.epoch, self.metadata_hash)
         if isinstance(key, PartitionMetadataKey):
@@ -202,7 +202,7 @@ class ConsumerGroup:
         return member_value(member) if isinstance(key, MemberKey) else current_value(member)
 
     def record_keys(self) -> Iterator[ConsumerKey]:
-        """Of all records of the group, in the order in which they are to be deleted: the group last."""
+        """Return the keys of all records of the group, in the order in which they are to be deleted: the group last."""
         yield from (CurrentKey(self.group_id, member_id) for member_id in self.members)
         yield from (TargetKey(self.group_id, member_id) for member_id in self.target)
         yield TargetEpochKey(self.group_id)
@@ -271,7 +271,7 @@ class ConsumerGroup:
         return tuple(sorted(found))
 
     def hash_of(self, topics: TopicsImage) -> int:
-        """Of the subscribed topics that exist: a change of their ids or partition counts changes it. 0 for none.
+        """Hash the subscribed topics that exist: a change of their ids or partition counts changes the hash. 0 for none.
 
         Departs: Kafka's is xxh3 and includes racks, which no assignor looks at; nobody compares the two.
         """
@@ -290,7 +290,7 @@ class ConsumerGroup:
         return votes.most_common(1)[0][0] if votes else default
 
     def waits_for_others(self, member: Member) -> bool:
-        """Whether somebody still holds what this member is to get."""
+        """Return whether another member still holds a partition that this member is to get."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -341,7 +341,7 @@ def named(parts: Parts, topics: TopicsImage) -> tuple[AssignedTopic, ...]:
 
 
 def topic_ids(names: tuple[str, ...], topics: TopicsImage) -> Mapping[UUID, int]:
-    """Of those that exist, in the order of names: their number of partitions."""
+    """Return the ids of those topics that exist, in the order of names, with their number of partitions."""
     found = (topics.topic(name) for name in names)
     return {topic.topic_id: len(topic.partitions) for topic in found if topic is not None}
 

@@ -37,7 +37,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMetadata:
-    """What a member that speaks the classic protocol said when it joined."""
+    """The request with which a member that speaks the classic protocol joined."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -94,7 +94,7 @@ class Member:
 
     @property
     def subscription(self) -> tuple[object, ...]:
-        """What is in the member's metadata record."""
+        """The content of the member's metadata record."""
         return (
             self.instance_id, self.rack_id, self.client_id, self.client_host, self.topics, self.regex,
             self.rebalance_timeout_ms, self.server_assignor, self.classic,
@@ -102,7 +102,7 @@ class Member:
 
     @property
     def progress(self) -> tuple[object, ...]:
-        """What is in the record of its current assignment."""
+        """The content of the record of the member's current assignment."""
         return (self.epoch, self.previous_epoch, self.state, self.assigned, self.revoking)
 
 

@@ -62,7 +62,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """As re2j describes it, without the part of the expression that RE2 adds."""
+    """Describe the error as re2j does, without the part of the expression that RE2 adds."""
     (text,) = error.args
     words = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)).partition(": ")[0]
     return _WORDS.get(words, words)

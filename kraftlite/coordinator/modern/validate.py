@@ -1,4 +1,4 @@
-"""What is wrong with a ConsumerGroupHeartbeat before anybody looks at its group.
+"""Checks a ConsumerGroupHeartbeat before anybody looks at its group.
 
 Source: `GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid` of Kafka 4; CP-42.
 """

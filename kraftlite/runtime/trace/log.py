@@ -111,7 +111,7 @@ class ProducerStateReloaded(LogEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDoubted(LogEvent):
-    """What is on disk contradicts the recovery point or the clean shutdown: it is checked from this segment on."""
+    """A log contradicts its recovery point or its clean shutdown: it is checked from this segment on."""
 
     event: ClassVar[str] = "log.doubted"
     level: ClassVar[str] = "warning"

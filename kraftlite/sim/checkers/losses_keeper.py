@@ -174,7 +174,8 @@ class LossesKeeper(MetadataChecker):
 
 
 def partition_of(path: str, log_dirs: Sequence[str]) -> TopicPartition | None:
-    """Whose records are lost when this path lost something; None for what can be made again: indexes, checkpoints, epochs."""
+    """Name the partition whose records are lost when this path lost something; None for what can be made again: indexes,
+    checkpoints, epochs."""
     for directory in log_dirs:
         if not path.startswith(f"{directory}/"):
             continue

@@ -1,4 +1,4 @@
-"""What a log remembers of its producers is what its batches say (LG-16 to LG-20)."""
+"""The producers that a log remembers are those that its batches tell of (LG-16 to LG-20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checkers remember of each node: its metadata log as it is on its disk, over all incarnations."""
+"""The checkers' memory of each node: its metadata log as it is on its disk, over all incarnations."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class NodeView:
 
     @property
     def author(self) -> tuple[NodeId, int]:
-        """Who writes: a restarted node is somebody else."""
+        """The identity of the writer: a restarted node is another one."""
         return self.node_id, self.incarnation
 
     @property
@@ -172,7 +172,7 @@ class NodeView:
         return found
 
     def stored_election(self) -> ElectionState | None:
-        """What `quorum-state` says; None without one."""
+        """The content of `quorum-state`; None without one."""
         path = f"{self.directory}/{FILE_NAME}"
         with undisturbed(self.node.disk):
             if self.node.disk.stat(path) is None:
@@ -180,7 +180,7 @@ class NodeView:
             return parse(self.node.disk.read_file(path), path)
 
     def durable_end(self, up_to: int) -> int:
-        """How far the log, as it is known, would survive a power cut now; looks no further than `up_to`."""
+        """Return how much of the log, as it is known, would survive a power cut now; looks no further than `up_to`."""
         self.durable = max(self.durable, self.log.start, self.kept_from)
         wanted: list[Entry] = []
         offset = self.durable

@@ -207,7 +207,7 @@ def _domain(call: Call, request: FetchRequest) -> FetchCall:
 
 
 def _refuse(call: Call, asked: FetchCall) -> None:
-    """What Kafka answers to a request that makes no sense to it."""
+    """Answer as Kafka does to a request that makes no sense to it."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     topics: list[FetchedTopic] = []
     for (name, topic_id), found in groupby(asked.partitions, key=lambda it: (it.key.name, it.key.topic_id)):

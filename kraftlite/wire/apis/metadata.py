@@ -40,7 +40,7 @@ OFF_LOOP_FROM: Final = 500
 
 
 class EncodedTopics:
-    """What was encoded from one image for one listener: brokers and topics per version. Thrown away with the image, so it holds
+    """The encoded form of one image for one listener: brokers and topics per version. Thrown away with the image, so it holds
     at most what clients asked for since. Not shared between listeners."""
 
     def __init__(self) -> None:
