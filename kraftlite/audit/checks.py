@@ -43,7 +43,7 @@ class ReplicaScan:
     scans: tuple[SegmentScan, ...]
     findings: list[Finding] = field(default_factory=list)
     reached: int | None = None
-    """Where the log ends by the walk over its offsets, None before it."""
+    """The end of the log by the walk over its offsets, None before it."""
 
     @cached_property
     def headers(self) -> Headers:

@@ -178,7 +178,7 @@ def _check_line(found: ReplicaScan, log: _Log, line: Sent, acked_offsets: npt.ND
 
 
 def _check_order(found: ReplicaScan, acked: Sequence[Sent]) -> None:
-    """By `seq`, within a producer: what was sent later lies behind."""
+    """Check the order by `seq`, within a producer: a record that was sent later lies behind."""
     by_producer: dict[str, list[Sent]] = {}
     for line in acked:
         if line.seq >= 0:

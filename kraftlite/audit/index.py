@@ -33,7 +33,8 @@ class IndexProblem(NamedTuple):
 
 
 def index_problems(scan: SegmentScan, *, settled: bool) -> list[IndexProblem]:
-    """At most one problem per file, the first. `settled`: the files are complete (sealed segment, or a broker that shut down)."""
+    """Report at most one problem per file, the first. `settled`: the files are complete (sealed segment, or a broker that shut
+    down)."""
     if scan.size == 0:
         return []
     found = (_offset_problem(scan, settled), _time_problem(scan, settled))

@@ -12,7 +12,7 @@ from kraftlite.segments.files import Headers
 
 I64 = npt.NDArray[np.int64]
 MAX_ANOMALIES: Final = 50
-"""Of one segment. The first says what happened; a segment with this many is not the one that was written."""
+"""The limit for one segment. The first anomaly says what happened; a segment with this many is not the one that was written."""
 _IDENTITY: Final = ("size", "last_offset_delta", "attributes", "base_timestamp", "max_timestamp", "base_sequence", "count")
 
 

@@ -243,7 +243,7 @@ class BrokerLifecycle:
 
 
 def _why_refused(error: ApiError, broker_id: NodeId) -> str:
-    """In words that say what to do."""
+    """Explain the refusal in words that say what to do."""
     if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         return (
             f"{error}: a broker with node.id={broker_id} is alive. Stop it, or give this node a node.id of its own; "

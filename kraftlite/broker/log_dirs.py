@@ -29,7 +29,7 @@ from kraftlite.runtime.trace.log import RetentionFailed
 HOUSEKEEPING_MAX_MS: Final = 300_000
 FIRST_RETENTION_MS: Final = 30_000
 LOGS_PER_TURN: Final = 16
-"""How many logs retention looks at before the loop gets a turn."""
+"""The number of logs that retention looks at before the loop gets a turn."""
 
 
 class LogDirs:

@@ -43,7 +43,7 @@ class MemberView:
     partitions: tuple[Partition, ...]
     epoch: int | None = None
     target: tuple[Partition, ...] | None = None
-    """What it will have when the rebalance is over; None in a classic group, which has no such thing."""
+    """The partitions that it will have when the rebalance is over; None in a classic group, which has no such thing."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class GroupView:
     members: tuple[MemberView, ...] = field(default=())
     group_epoch: int | None = None
     target_epoch: int | None = None
-    """Of a group of the new protocol (KIP-848), where `with_epochs` was asked."""
+    """The epoch of the target assignment of a group of the new protocol (KIP-848), where `with_epochs` was asked."""
 
     @property
     def exists(self) -> bool:
@@ -65,7 +65,7 @@ class GroupView:
 
 
 def describe_groups(client: Any, groups: Sequence[str]) -> list[GroupView]:
-    """In the order asked; one that does not exist is Dead."""
+    """Describe groups in the order asked; one that does not exist is Dead."""
     if not groups:
         return []
     futures = client.describe_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S)

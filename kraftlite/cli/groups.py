@@ -105,7 +105,7 @@ def _names(client: Any, groups: Sequence[str], all_groups: bool) -> list[str]:
 
 
 def _note(view: GroupView) -> None:
-    """On standard error, as Kafka's tool does."""
+    """Print a note on standard error, as Kafka's tool does."""
     if view.state == "Empty":
         click.echo(f"\nConsumer group '{printable(view.group)}' has no active members.", err=True)
     elif view.state in ("PreparingRebalance", "CompletingRebalance"):

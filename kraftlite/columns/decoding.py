@@ -46,7 +46,7 @@ _FEW: Final = 8
 _STEP_NS: Final = 16_000
 _RECORD_NS: Final = 70
 _BATCH_NS: Final = 600
-"""What a step of all batches costs, and what a record and a batch cost in the light loop. Only to choose between the two."""
+"""The costs of a step of all batches, and of a record and a batch in the light loop. Only to choose between the two."""
 _PROBE: Final = 32
 """So many records of one size are taken together at least."""
 _MAX_PATIENCE: Final = 1024
@@ -120,7 +120,7 @@ def decode(
 
 
 Finder = Callable[[Run, I64], I64]
-"""Where each record of a run starts, given how many each batch has. CorruptBatch unless they end where the batches do."""
+"""Finds where each record of a run starts, given how many each batch has. CorruptBatch unless they end where the batches do."""
 
 
 @lru_cache(maxsize=4)
@@ -245,7 +245,7 @@ def _repeats(values: bytes) -> int:
 
 
 class _Part:
-    """At most `max_rows` records of a run: `decode`, then `keep`, then `columns`."""
+    """A part of a run with at most `max_rows` records: `decode`, then `keep`, then `columns`."""
 
     offsets: I64
     timestamps: I64
@@ -327,7 +327,8 @@ class _Part:
         return CorruptBatch(int(self._headers["base_offset"][index]), why)
 
     def _timestamps(self, delta: I64) -> I64:
-        """In ms, as a consumer sees them: the batch's when it is the time of the append; -1 in a batch that has no base."""
+        """Return timestamps in ms, as a consumer sees them: the batch's when it is the time of the append; -1 in a batch that
+        has no base."""
         base = self._headers["base_timestamp"]
         appended = self._headers["attributes"] & TIMESTAMP_TYPE_BIT != 0
         found: I64 = self._per_record(base) + delta

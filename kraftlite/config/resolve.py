@@ -1,4 +1,4 @@
-"""From typed keys to roles, listeners, voters and directories, and the rules that they must obey together.
+"""Resolves typed keys to roles, listeners, voters and directories, and checks the rules that they must obey together.
 
 Source: BL-25, RF-58; docs/spec/defaults.md, "Checked against each other".
 """

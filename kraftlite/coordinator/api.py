@@ -90,7 +90,7 @@ class HeartbeatRequest:
 
 
 class LeavingMember(NamedTuple):
-    """By member id, or, for a static member, by instance id with an empty member id."""
+    """A member that leaves, named by member id, or, for a static member, by instance id with an empty member id."""
 
     member_id: str
     instance_id: str | None

@@ -274,7 +274,7 @@ class Offsets:
         self._append_all(records, gone)
 
     def _append_all(self, records: list[CoordinatorRecord], then: Then) -> None:
-        """In batches of bounded size; `then` gets the first error of any, after the last of them."""
+        """Append records in batches of bounded size; `then` gets the first error of any, after the last of them."""
         chunks = [records[at : at + MAX_TOMBSTONES_PER_BATCH] for at in range(0, len(records), MAX_TOMBSTONES_PER_BATCH)]
         if not chunks:
             then(_NONE)

@@ -201,7 +201,8 @@ class GroupShard:
             self._dispatch_classic(request_id, request)
 
     def _dispatch_classic(self, request_id: int, request: JoinRequest | SyncRequest | HeartbeatRequest | LeaveRequest) -> None:
-        """To the classic group, or to one of the new protocol that members of the classic one are in, or want to be."""
+        """Pass a request to the classic group, or to one of the new protocol that members of the classic one are in, or want
+        to be."""
         group = self.consumers.by_id.get(request.group_id)
         if group is not None and not group.members and not group.dead and isinstance(request, JoinRequest):
             self.consumers.make_way(group)

@@ -1,4 +1,5 @@
-"""From what is known of a run to its failures: detected, elected, written again, caught up; and what partitions went through.
+"""Finds the failures of a run by what is known of it: detected, elected, written again, caught up; and what partitions went
+through.
 
 Times are wall milliseconds, spans are from the failure's beginning, which is what a history says (`injected`), else what the
 nodes noticed first (`trace`), else the record that fenced the broker (`record`), which is late by the session's timeout. Broker
@@ -108,7 +109,7 @@ class RunReport:
     began_ms: int
     end_ms: int
     closed_ms: int = 0
-    """When the cluster began to be shut down for good; what ISRs did from then on does not count."""
+    """The time at which the cluster began to be shut down for good; what ISRs did from then on does not count."""
     failures: list[Failure] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     isr: list[IsrHistory] = field(default_factory=list)
@@ -365,7 +366,7 @@ def _frees(move: Move, node: int, role: str) -> bool:
 
 
 def _first_write(run: RunData, key: tuple[str, int], move: Move) -> int | None:
-    """By the new leader's own word, where no client kept a history."""
+    """Find the first write by the new leader's own word, where no client kept a history."""
     for event in run.events("partition.first_produce_acknowledged", move.time_ms, run.end_ms):
         if event.get("tp") == list(key) and event.get("leader_epoch") == move.after.leader_epoch:
             return int(event["ts"])

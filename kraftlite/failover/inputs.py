@@ -52,7 +52,7 @@ _EVENTS: Final = frozenset(
         "raft.leader_resigned",
     }
 )
-"""What is used of a trace."""
+"""The events of a trace that are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class RunData:
     acks: dict[tuple[str, int], Acks] = field(default_factory=dict)
     end_ms: int = 0
     has_history: bool = False
-    """Whether some client's history is there: without one nobody knows what was acknowledged."""
+    """True when some client's history is there: without one nobody knows what was acknowledged."""
     lost_errors: int = 0
     """Records that were refused and of which nobody knows the partition."""
 

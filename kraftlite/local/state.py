@@ -38,7 +38,7 @@ class LocalNode:
     controller: str | None
     directory: str
     metrics: str | None = None
-    """Where its Prometheus page is; None unless `up --config kraftlite.metrics.port=…` asked for pages."""
+    """The address of its Prometheus page; None unless `up --config kraftlite.metrics.port=…` asked for pages."""
     pid: int | None = None
     mark: str | None = None
 

@@ -54,7 +54,7 @@ class Ledger:
     """-1 until acknowledged."""
     offsets: array[int] = field(default_factory=lambda: array("q"))
     times: array[int] = field(default_factory=lambda: array("q"))
-    """When each was acknowledged (wall milliseconds), -1 until then."""
+    """The time at which each record was acknowledged (wall milliseconds), -1 until then."""
     acknowledged: int = 0
     failed: int = 0
     first_error: str | None = None

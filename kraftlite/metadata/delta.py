@@ -321,7 +321,7 @@ class MetadataDelta:
         handler(self, record)
 
     def finish_snapshot(self) -> None:
-        """After all records of a metadata snapshot: whatever the image has and the snapshot had not is removed (ML-12)."""
+        """Called after all records of a metadata snapshot: whatever the image has and the snapshot had not is removed (ML-12)."""
         self.get_features().finish_snapshot()
         self.get_cluster().finish_snapshot()
         self.get_topics().finish_snapshot()

@@ -147,7 +147,7 @@ class TopicsImage:
         return None if topic is None else topic.partitions.get(index)
 
     def __iter__(self) -> Iterator[TopicImage]:
-        """In name order."""
+        """Iterate in name order."""
         return (self.by_name[name] for name in self.by_name)
 
     def __len__(self) -> int:

@@ -31,7 +31,7 @@ from kraftlite.runtime.trace.metadata import (
 )
 
 INITIALIZE_RETRY_MS: Final = 100
-"""How often a new publisher is tried while the loader is not caught up (ML-04)."""
+"""The interval at which a new publisher is tried while the loader is not caught up (ML-04)."""
 
 RECORDS_PER_SLICE: Final = 1_000
 """Replayed before the loop gets a turn: one to three milliseconds."""

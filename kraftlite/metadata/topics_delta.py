@@ -63,7 +63,7 @@ class TopicDelta:
         self.image = image
         self.partition_changes: dict[int, PartitionRegistration] = {}
         self.offsets: dict[int, int] = {}
-        """Of the last record that changed a partition, where it is known."""
+        """The offset of the last record that changed a partition, where it is known."""
         self.removed_partitions: tuple[int, ...] = ()
         """Only a metadata snapshot can drop a partition without its topic."""
 

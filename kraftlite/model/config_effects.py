@@ -57,7 +57,7 @@ class KeyEffect:
 
 
 def _plain(text: str) -> str:
-    """For comparison: no blanks around the items of a list, and no difference between TRUE and true."""
+    """Reduce a value for comparison: no blanks around the items of a list, and no difference between TRUE and true."""
     plain = ",".join(item.strip() for item in text.split(","))
     return plain.lower() if plain.lower() in ("true", "false") else plain
 

@@ -47,7 +47,7 @@ class NodeListeners:
         self._serve_clients = serve_clients
         self._clients: list[KafkaListener] = []
         self.share: NodeShare | None = None
-        """What the connections of all client listeners share; None before there is one."""
+        """The resources that the connections of all client listeners share; None before there is one."""
         self._reserved: dict[str, socket.socket] = {}
         self._warming: TaskHandle | None = None
         self._held = (False, False)
@@ -125,7 +125,7 @@ class NodeListeners:
         self.release()
 
     def hold_clients(self, *, requests: bool, responses: bool) -> None:
-        """For the injection of faults: see `KafkaListener.hold`. Holds for listeners that are opened later, too."""
+        """Hold clients' bytes, to inject a fault: see `KafkaListener.hold`. Holds for listeners that are opened later, too."""
         self._held = (requests, responses)
         for client in self._clients:
             client.hold(requests=requests, responses=responses)

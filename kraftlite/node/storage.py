@@ -60,7 +60,7 @@ class Layout:
     directory_ids: Mapping[str, UUID]
     """By path, the metadata directory included."""
     metadata_log_dir: str
-    """Where `__cluster_metadata-0` is."""
+    """The directory with `__cluster_metadata-0`."""
     bootstrap: tuple[MetadataRecord, ...] | None
     """The first records of a new cluster; None on a node without the controller role."""
 

@@ -1,4 +1,4 @@
-"""From recorded events to a story: what happened to a partition, a topic, a node, the controller or a record, and why.
+"""Makes stories of recorded events: what happened to a partition, a topic, a node, the controller or a record, and why.
 
     explain(events, Subject.parse("partition", "orders-0"), since_ms=…, until_ms=…).text()
 

@@ -13,7 +13,7 @@ from kraftlite.obs.explain_history import Change, History
 from kraftlite.obs.explain_story import Step, Telling, ids, seconds
 
 RECENT_MS: Final = 300_000
-"""How far back the beginning of a controlled shutdown is looked for: as long as one may last."""
+"""The time to look back for the beginning of a controlled shutdown: as long as one may last."""
 
 _ADMIN: Final = {
     "create_topics": "a client asked for the topic",
@@ -93,7 +93,7 @@ def tell_silence(telling: Telling, history: History, node: int, from_ms: int, un
 
 
 def why_silent(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> str:
-    """In words, from what the node itself recorded and from what it did not."""
+    """Explain the silence in words, from what the node itself recorded and from what it did not."""
     clock = telling.clock
     restart = history.start_after(node, from_ms)
     end_ms = restart.ms if restart is not None else None

@@ -24,7 +24,7 @@ _HOT = frozenset(
         "raft.hw_advanced",
     }
 )
-"""What a simulation records per produce or per batch. No story needs it."""
+"""The events that a simulation records per produce or per batch. No story needs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

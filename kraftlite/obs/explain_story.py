@@ -24,11 +24,11 @@ class Clock(Protocol):
         ...
 
     def exact(self, ms: int) -> str:
-        """In a table, to the millisecond."""
+        """Show a time in a table, to the millisecond."""
         ...
 
     def stamp(self, ms: int) -> str:
-        """By itself, with the date if there is one."""
+        """Show a time by itself, with the date if there is one."""
         ...
 
 

@@ -223,4 +223,4 @@ class Ports:
     fault: Callable[[BaseException, str], None]
     """fault(error, where): classify and act: log, stop the node with a non-zero exit. The only catch-all of the house."""
     trace_hot: bool = False
-    """Whether drivers emit the events of the hot path too: one per produce, append or high watermark."""
+    """True when drivers emit the events of the hot path too: one per produce, append or high watermark."""

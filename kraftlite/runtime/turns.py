@@ -17,7 +17,7 @@ from kraftlite.runtime.ports import Clock, Tasks
 T = TypeVar("T")
 
 TURN_MS: Final = 5
-"""How long the loop is worked on before everybody else on it is let in."""
+"""The time for which the loop is worked on before everybody else on it is let in."""
 
 
 class Turns:

@@ -28,7 +28,7 @@ CHUNK_BYTES: Final = 4 * MIB
 MAX_BATCH_BYTES: Final = 256 * MIB
 """A batch that claims to be larger has a damaged length."""
 RESUME_BYTES: Final = 64 * MIB
-"""How far behind a byte that is no batch the next one is looked for."""
+"""The distance behind a byte that is no batch in which the next batch is looked for."""
 _OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY: Final = np.dtype([("time", ">i8"), ("offset", ">i4")])
 Headers = npt.NDArray[Any]

@@ -26,7 +26,8 @@ CLIENT: Final = NodeId(0)
 """The node id of everything that runs outside: workloads are clients on a machine of their own."""
 
 CLEANING_INTERVAL_MS: Final = 1_500
-"""How often a node looks for metadata that it may remove. Production does so once a minute, which is longer than most runs."""
+"""The interval at which a node looks for metadata that it may remove. Production does so once a minute, which is longer than
+most runs."""
 
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump by hours, and clients have one of their own
@@ -95,7 +96,7 @@ class SimCluster:
         self.format(node_id)
 
     def tune(self, node: SimHost) -> None:
-        """Before an incarnation starts: what is no configuration, and too slow for a run of seconds."""
+        """Set, before an incarnation starts, what is no configuration, and too slow for a run of seconds."""
         assert node.node is not None
         raft = node.node.raft
         raft._config = replace(raft._config, cleaning_interval_ms=CLEANING_INTERVAL_MS)

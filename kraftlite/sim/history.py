@@ -108,7 +108,7 @@ class MetadataRead:
 
 @dataclass(eq=False, slots=True)
 class History:
-    """In order of invocation; a `Produce` and an `Admin` are completed in place."""
+    """The operations in order of invocation; a `Produce` and an `Admin` are completed in place."""
 
     produces: list[Produce] = field(default_factory=list)
     consumed: list[Consumed] = field(default_factory=list)

@@ -16,7 +16,7 @@ from kraftlite.simhost.host import Incarnation, SimHost
 
 DeathCallback = Callable[[SimHost, str], None]
 DAMAGE_WAIT_MS: Final = 15_000
-"""How long a damaged broker waits for being out of an ISR."""
+"""The time that a damaged broker waits for being out of an ISR."""
 
 
 class Injector:
@@ -228,7 +228,7 @@ class Injector:
             self._cut_all([(node.node_id, it) for it in self.cluster.nodes if it != node.node_id], plan)
 
     def _cut_quorum(self, plan: FaultPlan) -> None:
-        """From the other voters only: brokers go on talking to it."""
+        """Cut a voter off from the other voters only: brokers go on talking to it."""
         node = self._one(plan)
         if node is not None:
             self._cut_all([(node.node_id, it.node_id) for it in self.cluster.controllers if it is not node], plan)

@@ -40,7 +40,7 @@ START_LIMIT_MS: Final = 60_000
 CONVERGE_LIMIT_MS: Final = 120_000
 VERDICT_LIMIT_MS: Final = 60_000
 AFTERGLOW_MS: Final = 1_500
-"""How long the workload goes on when everything is healed and converged."""
+"""The time for which the workload goes on when everything is healed and converged."""
 
 
 class Outcome(IntEnum):
@@ -73,7 +73,7 @@ class RunResult:
     outcome: Outcome = Outcome.OK
     checker: str = ""
     story: str = ""
-    """What is wrong, in words; empty when nothing is."""
+    """The description of what is wrong; empty when nothing is."""
     trace: str = ""
     """Digest of all events: two runs of one plan have the same."""
     steps: int = 0

@@ -38,7 +38,7 @@ class Shape:
     wire: bool = False
     """Messages between nodes go through the production codec."""
     drift_ppm: int = 0
-    """How much faster or slower than real time a node's monotonic clock may run, in parts per million."""
+    """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
 
     @property
     def roles(self) -> tuple[str, ...]:

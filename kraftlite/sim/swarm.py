@@ -73,7 +73,7 @@ class Totals:
 
 
 def die_with_parent() -> None:
-    """In a worker: end when the process that started it has been killed, instead of waiting for work for ever."""
+    """End this worker when the process that started it has been killed, instead of waiting for work for ever."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -20,7 +20,7 @@ class Inode:
     """Bytes before this position are the same in `data` and `durable`; equal to both lengths when nothing is dirty."""
     mtime_ms: int = 0
     flushing: dict[int, int] = field(default_factory=dict)
-    """Where the dirty part began, of each flush under way, by its number."""
+    """The beginning of the dirty part, of each flush under way, by its number."""
     begun: int = 0
     landed: int = 0
     """The newest flush that reached the platter: an older one that ends after it has nothing to add."""

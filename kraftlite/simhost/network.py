@@ -36,7 +36,7 @@ class Link:
     min_us: int = 50
     max_us: int = 500
     slow_chance: int = 0
-    """How often a message takes `slow_us` longer, so that later ones overtake it."""
+    """The chance that a message takes `slow_us` longer, so that later ones overtake it."""
     slow_us: int = 0
     loss: int = 0
     duplicates: int = 0

@@ -16,7 +16,7 @@ EXTERNAL_LIMIT_S: Final = 20.0
 EXTERNAL_POLL_S: Final = 0.05
 HEADING: Final = "partitions of the test's topics:"
 INTERNAL: Final = "__"
-"""How the names of Kafka's own topics begin."""
+"""The prefix of the names of Kafka's own topics."""
 
 
 class Backend(Protocol):

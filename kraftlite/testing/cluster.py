@@ -42,7 +42,7 @@ class NodeInfo:
     roles: tuple[str, ...]
     state: str
     kafka: str | None
-    """Where clients reach it; None for a node that is only a controller."""
+    """The address at which clients reach it; None for a node that is only a controller."""
     failure: str | None
 
 

@@ -30,7 +30,7 @@ POLL_S: Final = 0.002
 STOP_LIMIT_S: Final = 30.0
 RECORDS_KEPT: Final = 200
 LINGER_LIMIT_S: Final = 5.0
-"""How long the tasks of killed nodes may take to end."""
+"""The time that the tasks of killed nodes may take to end."""
 SOCKET_TURNS: Final = 8
 """Turns of the loop after which an aborted connection is closed, even one that was being accepted: no task waits for that."""
 

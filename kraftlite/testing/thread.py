@@ -16,7 +16,7 @@ T = TypeVar("T")
 CALL: Final = "kraftlite-cluster-call"
 """The name of tasks that somebody in another thread waits for."""
 PATIENCE_S: Final = 60.0
-"""How long the caller waits for the thread to take a call."""
+"""The time that the caller waits for the thread to take a call."""
 
 
 class LoopThread:

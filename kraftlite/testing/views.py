@@ -26,7 +26,7 @@ from kraftlite.testing.errors import ClusterError, WaitTimeout
 from kraftlite.testing.nodes import POLL_S, Nodes
 
 ADMIN = NodeId(0)
-"""Who asks the controller: a node that is none of the cluster's, and is never cut off."""
+"""The node that asks the controller: it is none of the cluster's, and is never cut off."""
 ATTEMPT_MS = 1_000
 
 

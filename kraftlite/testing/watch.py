@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """From before a test's other fixtures to after them. The session's cluster is attached when the test first uses it."""
+    """Watches the cluster from before a test's other fixtures to after them. The session's cluster is attached when the test
+    first uses it."""
 
     def __init__(self) -> None:
         self._backend: Backend | None = None

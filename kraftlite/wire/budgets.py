@@ -16,7 +16,7 @@ MIN_PROGRESS_BYTES: Final = 64 * KIB
 MIN_PROGRESS_PART: Final = 32
 """While others wait for memory, a partial frame must get 64 KiB and a thirty-second of its buffer in 10 s."""
 RESPONSE_BUDGET_BYTES: Final = 64 * MIB
-"""Of answers that are made and not taken by their clients' sockets, in a node, before reading slows down."""
+"""The memory of the answers of a node that are made and not taken by their clients' sockets, before reading slows down."""
 UNREAD_PATIENCE_MS: Final = 30_000
 
 
@@ -61,7 +61,7 @@ class ReceiveBudget:
         self._holders: dict[Receiver, _Held] = {}
         self._waiting: dict[Receiver, int] = {}
         self._first: Receiver | None = None
-        """Who may go beyond the limit."""
+        """The connection that may go beyond the limit."""
 
     @property
     def waiting(self) -> int:
@@ -146,7 +146,7 @@ class Sender(Protocol):
     """A connection, as its node's memory for answers sees it."""
 
     sent_ms: int
-    """When its socket last took something, or an answer was first held for it."""
+    """The time at which its socket last took something, or an answer was first held for it."""
 
     def abandon(self, reason: str) -> None:
         """Close it without sending the rest."""

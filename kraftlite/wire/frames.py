@@ -33,11 +33,11 @@ RUN_REQUESTS: Final = 5
 at most five under way: when the broker becomes the leader, or the ISR grows, between two of them, the first is refused as too
 early and the next as out of order, and the client gives up its epoch."""
 RUN_NS: Final = 20 * MS
-"""How much longer than its slice such a run may take."""
+"""The time by which such a run may exceed its slice."""
 MAX_TASKS: Final = 10
 """Requests of one connection that are worked on beside the loop, or wait for data: how much they will answer is not known."""
 LINGER_MS: Final = 5_000
-"""How long a connection that is to be closed may take to read what it was answered."""
+"""The time that a connection that is to be closed may take to read what it was answered."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -195,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def close(self) -> None:
-        """After what is answered in order; the rest after `LINGER_MS` (see `sweep`)."""
+        """Close after what is answered in order has been sent; the rest after `LINGER_MS` (see `sweep`)."""
         self._accepting = False
         if self._transport is None or self.lost:
             return
@@ -364,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(violation.reason)
 
     def _make_room(self) -> None:
-        """Before more is received: larger for a frame that fills the buffer, or for speed; else the socket waits."""
+        """Make room before more is received: larger for a frame that fills the buffer, or for speed; else the socket waits."""
         received = self._in
         if received.full:
             if received.has_frame():

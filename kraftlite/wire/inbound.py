@@ -9,9 +9,9 @@ from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.primitives import INT32
 
 IDLE_BUFFER_BYTES: Final = 16 * KIB
-"""What a quiet connection holds."""
+"""The size of the buffer of a quiet connection."""
 BUSY_BUFFER_BYTES: Final = 2 * MIB
-"""How far the buffer grows for throughput alone, and what a connection keeps between its frames."""
+"""The size to which the buffer grows for throughput alone, and which a connection keeps between its frames."""
 
 
 class ReceiveBuffer:
@@ -28,7 +28,7 @@ class ReceiveBuffer:
         self.announced = 0
         """Bytes of the frame that is only partly here, its length prefix included; 0 when its size is not known."""
         self.filled = False
-        """Whether a read has filled it to its end."""
+        """True when a read has filled it to its end."""
 
     @property
     def length(self) -> int:

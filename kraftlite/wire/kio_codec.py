@@ -161,7 +161,7 @@ class _Field(NamedTuple):
     tag: int | None
     read: Reader
     default: Any
-    """Of a tagged field that is not there."""
+    """The value of a tagged field that is not there."""
 
 
 @cache

@@ -41,7 +41,8 @@ class ListenerConfig:
     """By address: instead of `max_connections_per_ip`."""
     max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
     send_buffer_bytes: int = 102_400
-    """Of the kernel, for each connection; -1: as much as the system gives, which is megabytes for who does not read."""
+    """The buffer of the kernel, for each connection; -1: as much as the system gives, which is megabytes for a client that
+    does not read."""
     receive_buffer_bytes: int = 102_400
     backlog: int = 1024
 

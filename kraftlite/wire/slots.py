@@ -68,7 +68,7 @@ class ResponseSlot:
         self.size = 0
         """Bytes of the answer that are in memory."""
         self.stored = False
-        """Whether some of it is still in files."""
+        """True when some of it is still in files."""
 
     def send(self, parts: Sequence[Part]) -> None:
         """The whole frame, size prefix included. The parts must not change afterwards. Ignored when the connection has gone."""

@@ -89,7 +89,7 @@ def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerE
 
 
 def _create_offsets_topic(ctx: BrokerContext, config: GroupConfig) -> None:
-    """In the background, once at a time; whoever asks comes again."""
+    """Create the topic in the background, once at a time; whoever asks comes again."""
     if OFFSETS_TOPIC in ctx.topics_being_created:
         return
     ctx.topics_being_created.add(OFFSETS_TOPIC)

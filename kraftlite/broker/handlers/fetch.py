@@ -26,7 +26,7 @@ from kraftlite.replication.consume import may_wait
 
 CONSUMER: Final = -1
 DEBUG_CONSUMER: Final = -2
-"""As `replica_id`: an ordinary consumer, and a tool that may read up to the leo."""
+"""Two values of `replica_id`: an ordinary consumer, and a tool that may read up to the leo."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

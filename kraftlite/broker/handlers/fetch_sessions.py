@@ -91,9 +91,10 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions. A full cache gives a slot to a new session only in place of one unused for 2 minutes, or of a
-    smaller one that has existed for as long; otherwise the client gets session id 0 and goes on with full fetches. So it does
-    when all sessions together would have more than `most_partitions`; one that would grow beyond is closed."""
+    """A cache of at most `slots` sessions. A full cache gives a slot to a new session only in place of one unused for 2
+    minutes, or of a smaller one that has existed for as long; otherwise the client gets session id 0 and goes on with full
+    fetches. So it does when all sessions together would have more than `most_partitions`; one that would grow beyond is
+    closed."""
 
     def __init__(self, slots: int, entropy: random.Random, *, most_partitions: int = SESSION_PARTITIONS) -> None:
         self._slots = slots

@@ -23,7 +23,7 @@ FETCHED_AT_ONCE: Final = 500
 
 
 class TopicRef(NamedTuple):
-    """By id when that is not None, else by name."""
+    """A topic, named by id when that is not None, else by name."""
 
     name: str | None
     topic_id: UUID | None

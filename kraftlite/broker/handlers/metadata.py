@@ -36,7 +36,7 @@ def valid_topic_name(name: str) -> bool:
 
 
 class TopicQuery(NamedTuple):
-    """By id when that is not None (v10+), else by name."""
+    """A topic, named by id when that is not None (v10+), else by name."""
 
     name: str | None
     topic_id: UUID | None

@@ -99,7 +99,7 @@ class Group:
         self.unsynced: dict[str, None] = {}
         """Members of this generation that have not asked for their assignment yet."""
         self.first_round = False
-        """Whether the rebalance under way is the one of a group that was empty, which waits for latecomers."""
+        """True while the rebalance under way is the one of a group that was empty, which waits for latecomers."""
         self.joined_lately = False
         self.patience_left_ms = 0
         self.writing_assignment = False
@@ -212,7 +212,8 @@ class Group:
         return all(any(protocol.name == name for protocol in member.protocols) for member in self.members.values())
 
     def select_protocol(self) -> str:
-        """By vote (CP-29): each member votes for the first of its protocols that all support. Ties go to the one voted first."""
+        """Select the protocol by vote (CP-29): each member votes for the first of its protocols that all support. Ties go to
+        the one voted first."""
         votes: Counter[str] = Counter()
         for member in self.members.values():
             chosen = next((protocol.name for protocol in member.protocols if self._supported_by_all(protocol.name)), None)

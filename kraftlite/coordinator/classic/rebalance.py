@@ -20,7 +20,7 @@ from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupStateChanged
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long a member that never completed a join may wait for its first one; Kafka's constant."""
+"""The time that a member that never completed a join may wait for its first one; Kafka's constant."""
 
 
 class Timer(Enum):

@@ -42,7 +42,8 @@ from kraftlite.model.errors import ApiError, ErrorCode
 
 GROUP_TYPE: Final = "consumer"
 INITIAL_EPOCH: Final = 1
-"""Of a group that nobody has joined yet, and of its target assignment, which is empty; 0 is no epoch for a member to be in."""
+"""The epoch of a group that nobody has joined yet, and of its target assignment, which is empty; 0 is no epoch for a member to
+be in."""
 
 
 class GroupState(Enum):
@@ -264,7 +265,7 @@ class ConsumerGroup:
         return member.topics if found is None else tuple(sorted({*member.topics, *found.topics}))
 
     def subscribed_topics(self) -> tuple[str, ...]:
-        """By anybody, sorted; whether they exist or not."""
+        """The topics to which any member subscribes, sorted; whether they exist or not."""
         found: dict[str, None] = {}
         for member in self.members.values():
             found.update(dict.fromkeys(self.topics_of(member)))

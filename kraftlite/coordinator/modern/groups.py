@@ -403,7 +403,7 @@ def sorted_parts(parts: Parts) -> tuple[tuple[UUID, tuple[int, ...]], ...]:
 
 
 def _updated(member: Member, request: ConsumerHeartbeatRequest) -> Member:
-    """With what the request says; it speaks the new protocol."""
+    """Update the member with what the request says; it speaks the new protocol."""
     timeout_ms = member.rebalance_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms
     return replace(
         member,

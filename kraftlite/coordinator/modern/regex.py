@@ -16,7 +16,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 
 MAX_REGEX_LENGTH: Final = 1_000
 MAX_COMPILED_BYTES: Final = 1 << 20
-"""Of memory that one expression may take."""
+"""The memory that one expression may take."""
 
 
 _WORDS: Final = {

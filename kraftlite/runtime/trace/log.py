@@ -41,14 +41,14 @@ class LogRecovered(LogEvent):
     dropped_bytes: int
     dropped_segments: int
     reason: str | None
-    """Why the first bad byte was bad; None when nothing was dropped."""
+    """The fault of the first bad byte; None when nothing was dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRolled(LogEvent):
     event: ClassVar[str] = "log.rolled"
     base_offset: int
-    """Of the new active segment."""
+    """The base offset of the new active segment."""
     reason: str
 
 

@@ -89,7 +89,7 @@ class Checker:
         """Every trace event of every node, hot ones included, in order. The event's cause may not be complete at this point."""
 
     def on_step(self, node: SimHost) -> None:
-        """After a callback of this node's process ran. `node.node` may be None or not yet started."""
+        """Called after a callback of this node's process ran. `node.node` may be None or not yet started."""
 
     def on_boot(self, node: SimHost) -> None:
         """A new incarnation was built and is about to start."""
@@ -114,7 +114,7 @@ class Checker:
         return None
 
     def at_end(self) -> None:
-        """After the liveness phase: all nodes run, all links are whole, the cluster has converged."""
+        """Called after the liveness phase: all nodes run, all links are whole, the cluster has converged."""
 
 
 CheckerFactory = Callable[[World], Checker]

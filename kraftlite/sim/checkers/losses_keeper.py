@@ -39,7 +39,7 @@ class LossesKeeper(MetadataChecker):
         super().__init__(world)
         self.replicas: ReplicaFacts = replica_facts(world)
         self._lost_by: dict[tuple[TopicPartition, NodeId], UUID | None] = {}
-        """Which incarnation the cluster knew when a replica lost bytes."""
+        """The incarnation that the cluster knew when a replica lost bytes."""
         self._touched: dict[TopicIdPartition, PartitionChange] = {}
 
     # --- passing on

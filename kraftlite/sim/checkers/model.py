@@ -274,11 +274,11 @@ class MetadataHistory:
 
     @property
     def latest(self) -> MetadataState:
-        """With everything that was committed, an open transaction's records too."""
+        """The state with everything that was committed, an open transaction's records too."""
         return self._applied.latest
 
     def replay(self, record: Any, offset: int) -> tuple[MetadataState, MetadataState]:
-        """Before and after. Raises Misfit."""
+        """Replay a record, and return the state before and after. Raises Misfit."""
         before = self._applied.latest
         if isinstance(record, r.BeginTransactionRecord):
             if self.transaction_start is not None:

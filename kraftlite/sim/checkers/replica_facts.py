@@ -96,9 +96,9 @@ class ReplicaFacts:
         self.asked: dict[tuple[NodeId, NodeId, TopicIdPartition], dict[tuple[int, int], int]] = {}
         """(follower, leader, partition) → (leader epoch, the follower's broker epoch) → largest offset that it fetched at."""
         self.committed_us: dict[int, int] = {}
-        """When a metadata record was committed, by its offset."""
+        """The time at which a metadata record was committed, by its offset."""
         self.excuses: dict[TopicIdPartition, str] = {}
-        """As `Losses.excused`, for topics that are gone too."""
+        """The same as `Losses.excused`, for topics that are gone too."""
         self._local: dict[NodeId, _Local] = {}
         self._hooks: dict[str, list[Callable[[Any, Any], None]]] = {name: [] for name in _HOOKS}
 
@@ -131,7 +131,8 @@ class ReplicaFacts:
         self._tell("on_partition", change)
 
     def forget_committed(self, key: TopicIdPartition, floor: int) -> None:
-        """From leader epoch `floor` on another history of the partition counts: what was committed before may be gone."""
+        """Note that from leader epoch `floor` on another history of the partition counts: what was committed before may be
+        gone."""
         truth = self.truths.get(key)
         if truth is not None:
             truth.reset(floor)

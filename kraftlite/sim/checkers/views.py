@@ -112,7 +112,7 @@ class NodeView:
         self.core: RaftCore | None = None
         self.controller: ControllerCore | None = None
         self.kept_from = 0
-        """Where the log begins on the disk: what was before is in a snapshot."""
+        """The offset at which the log begins on the disk: what was before is in a snapshot."""
         self.directory: str = ""
         self.directory_id: UUID | None = None
         self.log = LogMemory()
@@ -122,7 +122,7 @@ class NodeView:
         self.hw = 0
         """The committed offset that this incarnation knows."""
         self.opened_leo: int | None = None
-        """Where the log ended when this incarnation had recovered it, before it wrote anything."""
+        """The end of the log when this incarnation had recovered it, before it wrote anything."""
         self.raft_stamp: tuple[object, ...] = ()
         self.controller_stamp: tuple[object, ...] = ()
         self.image: object = None

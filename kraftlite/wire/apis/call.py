@@ -103,7 +103,7 @@ class Call:
                 self.slot.fail(f"{self.api.name} was not answered")
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
-        """For what is done later, out of somebody else's turn: what goes wrong in it costs this request."""
+        """Run what is done later, out of somebody else's turn: what goes wrong in it costs this request."""
 
         def run() -> None:
             try:

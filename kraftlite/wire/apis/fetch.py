@@ -54,7 +54,7 @@ LARGE_FRAME_BYTES = 32 * KIB
 """About a thousand partitions: a request of this size is decoded beside the loop."""
 LARGE_FETCH_PARTITIONS = 1_000
 STEP_PARTITIONS = 250
-"""What of a large fetch is worked on before others have their turn: some milliseconds."""
+"""The part of a large fetch that is worked on before others have their turn: some milliseconds."""
 
 
 def _handle(call: Call) -> None:
