@@ -8,7 +8,7 @@ WORKDIR /src
 RUN apt-get update \
  && apt-get install -y --no-install-recommends gcc libc6-dev \
  && rm -rf /var/lib/apt/lists/*
-COPY pyproject.toml hatch_build.py README.md CHANGELOG.md ./
+COPY pyproject.toml hatch_build.py LICENSE README.md CHANGELOG.md ./
 COPY proto ./proto
 COPY kraftlite ./kraftlite
 COPY pyspark_kraftlite ./pyspark_kraftlite

@@ -1,6 +1,6 @@
 # The inner loop is `make` (under a minute). `make help` lists the rest.
 .DEFAULT_GOAL := quick
-.PHONY: quick test run format proto scenarios swarm mutants fuzz cluster clients spark bench containers clean help
+.PHONY: quick test run format proto scenarios swarm mutants fuzz cluster clients spark bench packaging containers clean help
 
 quick: ## checks and all tests that start no process
 	@scripts/test quick
@@ -40,6 +40,9 @@ spark: ## all tests on Spark, the slow ones too (needs Java 17)
 
 bench: ## measure; prints a table and JSON, asserts nothing
 	@$$(scripts/venv dev flights spark) -m tests.bench
+
+packaging: ## build sdist and wheel twice, and try them in empty environments (needs the package index)
+	@$$(scripts/venv dev flights) -m pytest -m slow tests/packaging
 
 containers: ## build the image and try docker-compose.yml for real (needs a Docker engine)
 	@scripts/containers

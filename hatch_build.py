@@ -31,6 +31,7 @@ def build() -> Path | None:
         [str(PACKAGE / "_scan.c")],
         depends=[str(PACKAGE / "_scan_core.h")],
         define_macros=[("Py_LIMITED_API", LIMITED_API)],
+        extra_compile_args=[] if sys.platform == "win32" else ["-g0"],  # no paths of this machine: the same bytes anywhere
         py_limited_api=True,
     )
     with tempfile.TemporaryDirectory(prefix="kraftlite-build-") as scratch:

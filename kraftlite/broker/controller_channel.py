@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint
-from kraftlite.model.method import Method
+from kraftlite.model.method import Method, Req, Res
 from kraftlite.raft.client import RaftClient
 from kraftlite.runtime.ports import Ports, TransportError
 
@@ -33,7 +33,7 @@ class RaftControllerChannel:
         self._raft = raft
         self._attempt_timeout_ms = attempt_timeout_ms
 
-    async def call(self, method: Method, request: Any, timeout_ms: int) -> Any:
+    async def call(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         clock = self._ports.clock
         deadline_ms = clock.now_ms() + timeout_ms
         reason = "no controller is known"
@@ -53,7 +53,7 @@ class RaftControllerChannel:
                 )
             await clock.sleep(min(RETRY_BACKOFF_MS, remaining))
 
-    async def _attempt(self, endpoint: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
+    async def _attempt(self, endpoint: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res | _Failed:
         """The response, or `_Failed` when it is worth another attempt. Raises ApiError for a refusal."""
         call = asyncio.ensure_future(self._ports.transport.call(endpoint, method, request, timeout_ms))
         moved = asyncio.get_running_loop().create_future()

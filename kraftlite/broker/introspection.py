@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kraftlite.model.messages.introspection import (
     NodeStatusRequest,
@@ -12,8 +12,7 @@ from kraftlite.model.messages.introspection import (
     ReplicaStatesResponse,
 )
 from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
-from kraftlite.model.method import Method
-from kraftlite.runtime.ports import Handler
+from kraftlite.runtime.ports import Handlers, route
 
 
 class Introspection:
@@ -27,8 +26,8 @@ class Introspection:
         self._status = status
         self._replicas = replicas
 
-    def handlers(self) -> Mapping[Method, Handler]:
-        return {NODE_STATUS: self._node_status, REPLICA_STATES: self._replica_states}
+    def handlers(self) -> Handlers:
+        return dict((route(NODE_STATUS, self._node_status), route(REPLICA_STATES, self._replica_states)))
 
     async def _node_status(self, request: NodeStatusRequest) -> NodeStatusResponse:
         return self._status()

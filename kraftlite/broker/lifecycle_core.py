@@ -70,9 +70,9 @@ class HeartbeatAnswered:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFailed:
+    """No answer, or a refusal: neither has renewed the lease."""
+
     reason: str
-    answered: bool = False
-    """A controller answered (with an error): one is reachable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +230,8 @@ class BrokerLifecycleCore:
                 self._on_registration_failed(reason, now_ms)
             case HeartbeatAnswered(response):
                 self._on_heartbeat(response, now_ms)
-            case HeartbeatFailed(_, answered):
+            case HeartbeatFailed():
                 self._in_flight = False
-                if answered:
-                    self._touch(now_ms)
                 self._immediate = False
                 self._schedule(now_ms, self._config.heartbeat_interval_ms)
             case ReadyToUnfence():
@@ -336,7 +334,8 @@ class BrokerLifecycleCore:
         self._wish(now_ms)
 
     def _set_shutdown_deadline(self) -> None:
-        """A quorum that has not heard us for a session timeout has fenced us and moved our leaderships: nothing to wait for."""
+        """There is nothing to wait for when the quorum has not renewed our lease for a session timeout: it has moved our
+        leaderships away, or does not know us any more (we were unregistered, or a newer incarnation has the id)."""
         begun = self._begun_shutdown_ms
         heard = begun if self._last_contact_ms is None else self._last_contact_ms
         unreachable = max(heard + self._config.session_timeout_ms, begun + self._config.heartbeat_interval_ms)
@@ -372,7 +371,7 @@ class BrokerLifecycleCore:
                 waited = self._config.log_dir_failure_timeout_ms
                 self._give_up(f"no controller acknowledged the failed log directory {directory_id} within {waited} ms")
         if self._shutdown_deadline_ms is not None and now_ms >= self._shutdown_deadline_ms:
-            self._move(BrokerState.SHUTTING_DOWN, "the controller did not let us go in time")
+            self._move(BrokerState.SHUTTING_DOWN, "no controller has let us go in time")
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN) or self._in_flight:
             return
         if self._next_communication_ms is None or now_ms < self._next_communication_ms:

@@ -230,7 +230,7 @@ class BrokerLifecycle:
             response = await self._channel.call(BROKER_HEARTBEAT, request, self._config.session_timeout_ms)
         except ApiError as error:
             self._ports.tracer.emit(BrokerHeartbeatFailed(reason=str(error)))
-            self._step(HeartbeatFailed(str(error), answered=error.code is not ErrorCode.REQUEST_TIMED_OUT))
+            self._step(HeartbeatFailed(str(error)))
             return
         self._step(HeartbeatAnswered(response))
 

@@ -20,12 +20,11 @@ from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.messages.introspection import ReplicaState
-from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RaftClient
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.manager import ReplicaManager
-from kraftlite.runtime.ports import Handler, Ports
+from kraftlite.runtime.ports import Handlers, Ports
 
 CLIENT_GRACE_MS: Final = 1_000
 
@@ -33,7 +32,7 @@ CLIENT_GRACE_MS: Final = 1_000
 class BrokerListeners(Protocol):
     """The addresses at which the broker is reached. The node implements it: a broker does not know about sockets."""
 
-    async def open_replication(self, handlers: Mapping[Method, Handler]) -> None: ...
+    async def open_replication(self, handlers: Handlers) -> None: ...
 
     async def prepare_clients(self, context: BrokerContext) -> None: ...
 

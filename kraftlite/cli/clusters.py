@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, print_table
+from kraftlite.cli.files import read_text
 from kraftlite.cli.kafka import admin, kafka_errors, list_topics, result
 from kraftlite.local.client import ask
 from kraftlite.model.errors import ErrorCode
@@ -163,9 +164,10 @@ def _of_topic(bootstrap: str, topic: str, partition: int | None) -> list[tuple[s
 
 def _from_file(path: Path) -> list[tuple[str, int]]:
     try:
-        entries = json.loads(path.read_text())["partitions"]
+        entries = json.loads(read_text(path))["partitions"]
         return [(str(entry["topic"]), int(entry["partition"])) for entry in entries]
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise click.ClickException(f'{path}: allowed is {{"partitions": [{{"topic": …, "partition": …}}]}}') from None
+    except (ValueError, KeyError, TypeError) as error:
+        message = f'{path}: allowed is {{"partitions": [{{"topic": …, "partition": …}}]}}: {error!r}'
+        raise click.ClickException(message) from None

@@ -13,6 +13,8 @@ from typing import Any
 import click
 
 from kraftlite.cli.common import output_option
+from kraftlite.cli.dump_report import Report
+from kraftlite.cli.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.cli.render import control_as_json, record_as_json, text_of
 from kraftlite.log.batch import (
     HEADER_BYTES,
@@ -39,41 +41,6 @@ PLAIN = (
 _LOG_FILE = re.compile(r"\d{20}(\.log|\.index|\.timeindex|\.txnindex|\.snapshot|-\d{10}\.checkpoint)")
 _CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _METADATA_PREFIX = "__cluster_metadata-"
-
-
-class Report:
-    """Prints what is found, as text or as JSON lines, and counts damage."""
-
-    def __init__(self, *, as_json: bool, batches_only: bool) -> None:
-        self.as_json = as_json
-        self.batches_only = batches_only
-        self.damage = 0
-
-    def file(self, path: Path, **facts: Any) -> None:
-        if self.as_json:
-            self._json({"file": str(path), **facts})
-            return
-        click.echo(f"Dumping {path}")
-        if "start_offset" in facts:
-            click.echo(f"Log starting offset: {facts['start_offset']}")
-        if "snapshot_end_offset" in facts:
-            click.echo(f"Snapshot end offset: {facts['snapshot_end_offset']}, epoch: {facts['snapshot_epoch']}")
-
-    def line(self, text: str, value: dict[str, Any]) -> None:
-        if self.as_json:
-            self._json(value)
-        else:
-            click.echo(text)
-
-    def problem(self, text: str) -> None:
-        self.damage += 1
-        if self.as_json:
-            self._json({"problem": text})
-        else:
-            click.echo(text)
-
-    def _json(self, value: dict[str, Any]) -> None:
-        click.echo(json.dumps(value, default=str, ensure_ascii=False))
 
 
 @click.command("dump")
@@ -130,7 +97,12 @@ def dump_file(path: Path, report: Report, max_bytes: int | None) -> None:
         dump_index.dump(path, report)
     else:
         report.file(path)
-        for line in path.read_text(errors="backslashreplace").splitlines():
+        try:
+            data = read_bounded(path, MAX_TEXT_BYTES)
+        except ValueError as error:
+            report.problem(str(error))
+            return
+        for line in data.decode(errors="backslashreplace").splitlines():
             report.line(line, {"line": line})
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kraftlite.cli.dump_report import Report
+from kraftlite.cli.files import MAX_INDEX_BYTES, read_bounded
 from kraftlite.log.batch import HEADER_BYTES, parse_header
 from kraftlite.log.producer_snapshots import CorruptSnapshot, decode_snapshot
-
-if TYPE_CHECKING:
-    from kraftlite.cli.dump import Report
 
 _OFFSET = struct.Struct(">ii")
 _TIME = struct.Struct(">qi")
@@ -18,7 +17,11 @@ _TXN = struct.Struct(">hqqqq")
 
 
 def dump(path: Path, report: Report) -> None:
-    data = path.read_bytes()
+    try:
+        data = read_bounded(path, MAX_INDEX_BYTES)
+    except ValueError as error:
+        report.problem(str(error))
+        return
     if path.suffix == ".snapshot":
         _producers(path, data, report)
         return

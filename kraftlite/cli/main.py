@@ -11,6 +11,8 @@ from importlib import import_module
 
 import click
 
+from kraftlite import __version__, require_assertions
+
 DEBUG_VARIABLE = "KRAFTLITE_DEBUG"
 
 
@@ -196,12 +198,7 @@ cli = LazyGroup(
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        click.echo(f"kraftlite {version('kraftlite')}")
-    except PackageNotFoundError:
-        click.echo("kraftlite (not installed)")
+    click.echo(f"kraftlite {__version__}")
     from kraftlite.log.scan import IMPLEMENTATION
 
     where = "C" if IMPLEMENTATION == "c" else "Python: no compiler was there at the install"
@@ -218,6 +215,11 @@ cli.params.append(
 
 def main(args: list[str] | None = None) -> None:
     """Run and exit: 0, 1 on failure, 2 on wrong usage, 130 when interrupted. Errors are one line on standard error."""
+    try:
+        require_assertions()
+    except ImportError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
     try:
         status = cli.main(args=args, prog_name="kraftlite", standalone_mode=False)
         sys.stdout.flush()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftlite.cli.common import output_option, pairs, print_json, print_table
+from kraftlite.cli.files import read_text
 
 if TYPE_CHECKING:
     from kraftlite.config.server import ServerConfig
@@ -205,10 +206,10 @@ def _formatted_as(loaded: ServerConfig) -> str | None:
     from kraftlite.config.properties import parse_properties
 
     try:
-        text = (Path(loaded.metadata_log_dir) / "meta.properties").read_text()
-    except OSError:
+        properties = parse_properties(read_text(Path(loaded.metadata_log_dir) / "meta.properties"))
+    except (OSError, ValueError):
         return None
-    return next((item.value for item in parse_properties(text) if item.key == "cluster.id"), None)
+    return next((item.value for item in properties if item.key == "cluster.id"), None)
 
 
 @click.command("explain")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kraftlite.cli.common import data_dir_of, data_dir_option, output_option, print_json
+from kraftlite.cli.files import read_text
 
 if TYPE_CHECKING:
     from kraftlite.audit.findings import PartitionResult
@@ -133,7 +134,7 @@ def by_position(directories: Sequence[Path]) -> dict[str, list[Path]]:
     for place, directory in enumerate(directories, start=1):
         path = directory.expanduser().absolute()
         try:
-            values = {item.key: item.value for item in parse_properties((path / "meta.properties").read_text())}
+            values = {item.key: item.value for item in parse_properties(read_text(path / "meta.properties"))}
         except (OSError, ValueError):
             values = {}
         name = f"b{values['node.id']}" if values.get("node.id", "").isdecimal() else f"dir{place}"

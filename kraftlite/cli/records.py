@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
+from kraftlite.cli.files import read_text
 from kraftlite.cli.kafka import admin, kafka_message, result
 
 _TIMEOUT_S = 30.0
@@ -67,7 +68,7 @@ def delete_records(
 
 def _read(path: Path) -> list[tuple[str, int, int]]:
     try:
-        rows = json.loads(path.read_text())["partitions"]
+        rows = json.loads(read_text(path))["partitions"]
         return [(str(row["topic"]), int(row["partition"]), int(row["offset"])) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         message = f'{path}: expected {{"partitions": [{{"topic": …, "partition": …, "offset": …}}]}}: {error!r}'

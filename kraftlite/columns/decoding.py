@@ -9,6 +9,7 @@ Source: LG-02; the scalar form is `kraftlite.log.batch.iter_records`.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
@@ -356,9 +357,9 @@ class _Part:
             if np.any(fields.headers * 2 > fields.ends - fields.headers_at):
                 raise Malformed("there are more of them than bytes")
             name_at, name_size, value_at, value_size = _header_spans(self._data, fields, edges)
-            names = _gather(self._buffer, name_at, np.maximum(name_size, 0)).cast(pa.string())
-        except (Malformed, pa.ArrowInvalid) as error:
+        except Malformed as error:
             raise CorruptBatch(int(self.offsets[0]), f"headers of this or a later record do not parse: {error}") from error
+        names = _texts(_gather(self._buffer, name_at, np.maximum(name_size, 0)))
         values = _gather(self._buffer, value_at, value_size)
         structs = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
         valid = pa.py_buffer(np.packbits(fields.headers > 0, bitorder="little"))
@@ -415,6 +416,29 @@ def _gather(buffer: Any, at: I64, size: I64) -> Any:
         return found
     valid = pa.py_buffer(np.packbits(size >= 0, bitorder="little"))
     return pa.Array.from_buffers(pa.binary(), rows, [valid, *found.buffers()[1:]])
+
+
+def _texts(names: Any) -> Any:
+    """As strings. What is not UTF-8 becomes U+FFFD, as in the strings of Spark's own Kafka source."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode("utf-8", _LIKE_JAVA) for name in names.to_pylist()], pa.string())
+
+
+def _replaced_as_by_java(error: UnicodeError) -> tuple[str, int]:
+    """Where Java's decoder goes on behind one U+FFFD. It differs from Python's only in taking a surrogate, which is three bytes
+    that UTF-8 forbids, for one malformed character."""
+    assert isinstance(error, UnicodeDecodeError)
+    data, start = error.object, error.start
+    if data[start] == 0xED and data[start + 1 : start + 2] >= b"\xa0" and data[start + 1] & 0xC0 == 0x80:
+        third = data[start + 2 : start + 3]
+        return "\ufffd", start + (3 if third and third[0] & 0xC0 == 0x80 else 2)
+    return "\ufffd", error.end
+
+
+_LIKE_JAVA: Final = "kraftlite.replaced_as_by_java"
+codecs.register_error(_LIKE_JAVA, _replaced_as_by_java)
 
 
 def _numbers(values: npt.NDArray[Any], kind: Any) -> Any:

@@ -10,6 +10,7 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.heartbeats import BrokerControlState
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topics_state import TopicsState
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
@@ -33,12 +34,12 @@ class BrokerControl:
 
     def register(
         self, request: BrokerRegistrationRequest, now_ms: int, write_offset: int
-    ) -> ControllerResult[BrokerRegistrationResponse]:
+    ) -> Steps[ControllerResult[BrokerRegistrationResponse]]:
         """A new incarnation leaves all ISRs and leaderships of the one before it, then starts fenced (CM-02, invariant 19)."""
         existing = self._cluster.check_registration(request, now_ms)
         records: list[MetadataRecord] = []
         if existing is not None and existing.incarnation_id != request.incarnation_id:
-            self._elections.broker_leaves(existing.broker_id, records)
+            yield from self._elections.broker_leaves(existing.broker_id, records)
         registration = self._cluster.registration_record(request, existing, write_offset + len(records))
         records.append(registration)
         response = BrokerRegistrationResponse(broker_epoch=registration.broker_epoch)
@@ -47,7 +48,7 @@ class BrokerControl:
             cause += f" replaces={existing.broker_epoch}"
         return ControllerResult(records=records, response=response, cause=cause)
 
-    def heartbeat(self, request: BrokerHeartbeatRequest) -> ControllerResult[BrokerHeartbeatResponse]:
+    def heartbeat(self, request: BrokerHeartbeatRequest) -> Steps[ControllerResult[BrokerHeartbeatResponse]]:
         broker_id = request.broker_id
         self._cluster.check_epoch(broker_id, request.broker_epoch)
         registration_offset = self._cluster.registration_offset(broker_id)
@@ -58,11 +59,11 @@ class BrokerControl:
         if following is not current:
             cause += f" old={current.value} new={following.value}"
             if following is BrokerControlState.UNFENCED:
-                self._elections.unfence(broker_id, records)
+                yield from self._elections.unfence(broker_id, records)
             elif following is BrokerControlState.CONTROLLED_SHUTDOWN:
-                self._elections.enter_controlled_shutdown(broker_id, records)
+                yield from self._elections.enter_controlled_shutdown(broker_id, records)
             else:
-                self._elections.fence(broker_id, records)
+                yield from self._elections.fence(broker_id, records)
             self._tracer.emit(
                 BrokerStateChanged(broker_id=broker_id, broker_epoch=request.broker_epoch, old=current.value, new=following.value)
             )
@@ -72,7 +73,8 @@ class BrokerControl:
             live.tracker.remove(broker_id, request.broker_epoch)
         if request.offline_log_dirs:
             cause += f" offline_log_dirs={len(request.offline_log_dirs)}"
-            self._elections.directories_offline(broker_id, request.broker_epoch, request.offline_log_dirs, records)
+            offline = self._elections.directories_offline(broker_id, request.broker_epoch, request.offline_log_dirs, records)
+            yield from offline
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= registration_offset,
             is_fenced=following.fenced,
@@ -94,7 +96,7 @@ class BrokerControl:
             return
         live.touch(request.broker_id, registration.fenced, request.current_metadata_offset)
 
-    def fence_one_stale(self, now_ms: int) -> ControllerResult[bool]:
+    def fence_one_stale(self, now_ms: int) -> Steps[ControllerResult[bool]]:
         """Fence one broker whose session is over; the response says whether more are due (CE-27)."""
         tracker = self._cluster.live.tracker
         records: list[MetadataRecord] = []
@@ -109,5 +111,5 @@ class BrokerControl:
                 continue
             self._tracer.emit(BrokerSessionExpired(broker_id=broker_id, broker_epoch=broker_epoch, silent_ms=silent_ms))
             cause = f"broker={broker_id} silent_ms={silent_ms}"
-            self._elections.fence(broker_id, records)
+            yield from self._elections.fence(broker_id, records)
         return ControllerResult(records=records, response=bool(records) and tracker.has_expired(now_ms), cause=cause)

@@ -5,9 +5,11 @@ Source: Kafka's ConfigurationControlManager; CM-47 to CM-52.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import ConfigRecord, MetadataRecord
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of, scaled, topic_synonyms
 from kraftlite.model.config_effects import dynamic_refusal
@@ -87,33 +89,35 @@ class ConfigControl:
         """Capped at the replication factor."""
         return min(int(self.effective_topic_value(topic, "min.insync.replicas")), replication_factor)
 
-    def effective_for_new_topic(self, overrides: Mapping[str, str]) -> tuple[TopicConfigValue, ...]:
-        values = []
-        for name in sorted(TOPIC_CONFIGS):
-            value, source = (overrides[name], ConfigSource.TOPIC_CONFIG) if name in overrides else self.topic_default(name)
-            sensitive = TOPIC_CONFIGS[name].sensitive
-            values.append(
-                TopicConfigValue(
-                    name=name,
-                    value=None if sensitive else value,
-                    read_only=False,
-                    source=int(source),
-                    is_sensitive=sensitive,
-                )
-            )
-        return tuple(values)
+    def topic_defaults(self) -> tuple[TopicConfigValue, ...]:
+        """The configs of a new topic without overrides, by name: the same for all topics of a request."""
+        return tuple(_config_value(name, *self.topic_default(name)) for name in sorted(TOPIC_CONFIGS))
+
+    @staticmethod
+    def effective_for_new_topic(
+        overrides: Mapping[str, str], defaults: tuple[TopicConfigValue, ...]
+    ) -> tuple[TopicConfigValue, ...]:
+        if not overrides:
+            return defaults
+        return tuple(
+            _config_value(default.name, overrides[default.name], ConfigSource.TOPIC_CONFIG)
+            if default.name in overrides
+            else default
+            for default in defaults
+        )
 
     # --- operations
 
-    def incremental_alter(self, request: IncrementalAlterConfigsRequest) -> ControllerResult[AlterConfigsResponse]:
+    def incremental_alter(self, request: IncrementalAlterConfigsRequest) -> Steps[ControllerResult[AlterConfigsResponse]]:
         """Each resource by itself: a bad key leaves its resource unchanged, the others proceed (CM-47)."""
         records = BoundedRecords()
         results = []
-        resources = [(entry.resource_type, entry.resource_name) for entry in request.resources]
+        count = Counter((entry.resource_type, entry.resource_name) for entry in request.resources)
         for entry in request.resources:
+            yield
             resource = (entry.resource_type, entry.resource_name)
             try:
-                self._check_once(resource, resources)
+                self._check_once(resource, count)
                 found = self._changes(resource, entry.changes)
             except ApiError as error:
                 results.append(_result(resource, error))
@@ -122,15 +126,16 @@ class ConfigControl:
             results.append(_result(resource, None))
         return _finish(records, results, request.validate_only)
 
-    def legacy_alter(self, request: AlterConfigsRequest) -> ControllerResult[AlterConfigsResponse]:
+    def legacy_alter(self, request: AlterConfigsRequest) -> Steps[ControllerResult[AlterConfigsResponse]]:
         """Replaces the whole set of each resource (CM-50)."""
         records = BoundedRecords()
         results = []
-        resources = [(entry.resource_type, entry.resource_name) for entry in request.resources]
+        count = Counter((entry.resource_type, entry.resource_name) for entry in request.resources)
         for entry in request.resources:
+            yield
             resource = (entry.resource_type, entry.resource_name)
             try:
-                self._check_once(resource, resources)
+                self._check_once(resource, count)
                 found = self._replacement(resource, entry.configs)
             except ApiError as error:
                 results.append(_result(resource, error))
@@ -155,24 +160,19 @@ class ConfigControl:
         ]
 
     @staticmethod
-    def _check_once(resource: Resource, resources: list[Resource]) -> None:
-        if resources.count(resource) > 1:
+    def _check_once(resource: Resource, count: Counter[Resource]) -> None:
+        if count[resource] > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
-    def _check_resource(self, resource: Resource) -> None:
+    @staticmethod
+    def _check_name(resource: Resource) -> None:
         kind, name = resource
         if kind == _TOPIC:
             if name == "":
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-            if not self.topic_exists(name):
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         elif kind == _BROKER:
-            if name == "":
-                return
-            if not (name.isascii() and name.isdigit()):
+            if name != "" and not (name.isascii() and name.isdigit()):
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: expected a broker id.")
-            if not self.broker_exists(NodeId(int(name))):
-                raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
         elif kind == _GROUP:
             if name == "":
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -185,18 +185,25 @@ class ConfigControl:
                 f"Unknown resource type {kind}",
             )
 
+    def _check_exists(self, resource: Resource) -> None:
+        """Only who sends good values is told that there is no such topic or broker, as by Kafka."""
+        kind, name = resource
+        if kind == _TOPIC and not self.topic_exists(name):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        if kind == _BROKER and name != "" and not self.broker_exists(NodeId(int(name))):
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+
     def _changes(self, resource: Resource, changes: Sequence[ConfigChange]) -> list[MetadataRecord]:
-        self._check_resource(resource)
+        self._check_name(resource)
         names = [change.name for change in changes]
-        duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
+        if len(set(names)) < len(names):
             raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         current = self.get(resource)
         wanted = {change.name: self._new_value(resource, change, current) for change in changes}
         return self._records(resource, current, wanted)
 
     def _replacement(self, resource: Resource, configs: Sequence[ConfigPair]) -> list[MetadataRecord]:
-        self._check_resource(resource)
+        self._check_name(resource)
         wanted: dict[str, str | None] = {}
         for pair in configs:
             if pair.name in wanted:
@@ -218,12 +225,7 @@ class ConfigControl:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
         if change.op == AlterConfigOp.SET:
             return change.value
-        key = self._key(resource, change.name)
-        if key is None or key.type is not ConfigType.LIST:
-            raise ApiError(
-                ErrorCode.INVALID_CONFIG,
-                f"Can't {AlterConfigOp(change.op).name} to key {change.name} because its type is not LIST.",
-            )
+        key = self._list_key(resource, change)
         text = current.get(change.name)
         if text is None:
             text = self.topic_default(change.name)[0] if resource[0] == _TOPIC else key.default or ""
@@ -234,6 +236,19 @@ class ConfigControl:
         else:
             items = [item for item in items if item not in named]
         return ",".join(items)
+
+    def _list_key(self, resource: Resource, change: ConfigChange) -> ConfigKey:
+        """The key of a list. Raises ApiError(INVALID_CONFIG); Kafka has words of their own for keys of brokers."""
+        key, operation = self._key(resource, change.name), AlterConfigOp(change.op).name
+        if key is not None and key.type is ConfigType.LIST:
+            return key
+        if resource[0] != _BROKER:
+            words = f"Can't {operation} to key {change.name} because its type is not LIST."
+        elif key is None:
+            words = f"Unknown config name: {change.name}"
+        else:
+            words = f"Config value {operation.lower()} is not allowed for config key: {change.name}"
+        raise ApiError(ErrorCode.INVALID_CONFIG, words)
 
     @staticmethod
     def _key(resource: Resource, name: str) -> ConfigKey | None:
@@ -252,6 +267,7 @@ class ConfigControl:
             validate_client_metrics_configs(after)
         else:
             self._validate_broker(resource, wanted)
+        self._check_exists(resource)
         rewrites = resource[0] == _BROKER
         records: list[MetadataRecord] = []
         for name in sorted(wanted):
@@ -296,6 +312,13 @@ class ConfigControl:
     def remove_topic(self, topic: str) -> None:
         """A removed topic's configs go with it (CM-23)."""
         self.configs.pop((_TOPIC, topic))
+
+
+def _config_value(name: str, value: str, source: ConfigSource) -> TopicConfigValue:
+    sensitive = TOPIC_CONFIGS[name].sensitive
+    return TopicConfigValue(
+        name=name, value=None if sensitive else value, read_only=False, source=int(source), is_sensitive=sensitive
+    )
 
 
 def _result(resource: Resource, error: ApiError | None) -> AlterConfigsResult:

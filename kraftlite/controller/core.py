@@ -7,21 +7,33 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, assert_never
 
 from kraftlite.controller.activation import activation_records
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.deferred import DeferredQueue
-from kraftlite.controller.events import InternalEvent, OnDone, ReadEvent, WriteEvent, classify
+from kraftlite.controller.events import (
+    Answer,
+    Event,
+    Internal,
+    NothingChanged,
+    OnDone,
+    Operation,
+    R,
+    Read,
+    Write,
+    classify,
+)
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.periodic import PeriodicTask, PeriodicTasks
-from kraftlite.controller.queue import Event, EventQueue, QueueClosed
+from kraftlite.controller.queue import EventQueue, QueueClosed, QueueTimeout
 from kraftlite.controller.record_trace import RecordTrace
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.state import ControllerState
+from kraftlite.controller.turns import Pace, Steps
 from kraftlite.metadata.records import MetadataRecord, NoOpRecord
-from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, changing
 from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftClient
 from kraftlite.runtime.ports import Tracer
@@ -33,6 +45,9 @@ from kraftlite.runtime.trace.controller import (
     SnapshotLoaded,
     StableAdvanced,
 )
+
+_REPLAYED_AT_ONCE: Final = 100
+"""Committed records between two looks at whether the turn is over: replay is where a node that starts spends its time."""
 
 
 class ControllerCore:
@@ -56,7 +71,9 @@ class ControllerCore:
         self._tracer = tracer
         self.state = ControllerState(config, rng, tracer)
         self.offsets = self.state.offsets
-        self.queue = EventQueue()
+        self.queue: EventQueue[Event] = EventQueue(self._run, self._failed)
+        self.pace = Pace()
+        self._took_us = 0
         self.deferred = DeferredQueue()
         self.claim_epoch: int | None = None
         self.activated = False
@@ -71,6 +88,11 @@ class ControllerCore:
         return self.claim_epoch is not None
 
     @property
+    def queue_size(self) -> int:
+        """Events that wait to run as soon as possible."""
+        return len(self.queue)
+
+    @property
     def last_written_offset(self) -> int:
         assert self.offsets.write_offset is not None
         return self.offsets.write_offset - 1
@@ -78,8 +100,8 @@ class ControllerCore:
     def submit(
         self,
         name: str,
-        operation: Callable[[int], ControllerResult[Any]],
-        on_done: OnDone,
+        operation: Operation[R],
+        on_done: OnDone[R],
         now_ms: int,
         *,
         deadline_ms: int | None = None,
@@ -87,24 +109,33 @@ class ControllerCore:
         on_timeout: Callable[[], None] | None = None,
     ) -> None:
         """Enqueue a write. `after(last_offset, now_ms)` runs once its records are applied, `on_timeout` if it never runs."""
-        event = WriteEvent(self, name, operation, on_done, after=after, on_timeout=on_timeout, requested=True)
+        event = Write(name, operation, on_done, after, on_timeout, requested=True)
         self.queue.append(event, now_ms, deadline_ms=deadline_ms)
 
     def read(
-        self, name: str, operation: Callable[[int], Any], on_done: OnDone, now_ms: int, *, deadline_ms: int | None = None
+        self, name: str, operation: Callable[[int], R], on_done: OnDone[R], now_ms: int, *, deadline_ms: int | None = None
     ) -> None:
-        self.queue.append(ReadEvent(self, name, operation, on_done), now_ms, deadline_ms=deadline_ms)
+        self.queue.append(Read(name, operation, on_done), now_ms, deadline_ms=deadline_ms)
 
     def step(self, now_ms: int, limit: int = 1_000) -> bool:
-        """Run what is due, at most `limit` events; whether more is waiting. Raises Fault."""
+        """Run what is due, for one turn: at most `limit` events, and no more elements than a turn may have; whether more is
+        waiting. Raises Fault."""
         clock_us = self.metrics.clock_us
         started_us = began_us = clock_us()
+        self.pace.begin()
         for _ in range(limit):
             if not self.queue.run_one(now_ms):
                 return False
-            waited_ms, ended_us = self.queue.last_queue_time_ms, clock_us()
+            ended_us = clock_us()
+            self._took_us += ended_us - began_us
+            if self.queue.has_begun:
+                return True
+            waited_ms = self.queue.last_queue_time_ms
             waited_us = None if waited_ms is None else waited_ms * 1000 + began_us - started_us
-            self.metrics.note_event(waited_us, ended_us - began_us)
+            self.metrics.note_event(waited_us, self._took_us)
+            self._took_us = 0
+            if self.pace.is_over:
+                return True
             began_us = ended_us
         return True
 
@@ -129,19 +160,65 @@ class ControllerCore:
     def on_leader_change(self, leader: LeaderAndEpoch, now_ms: int) -> None:
         self._internal("handle_leader_change", lambda now: self._handle_leader_change(leader, now), now_ms)
 
-    def _internal(self, name: str, operation: Callable[[int], None], now_ms: int) -> None:
+    def _internal(self, name: str, operation: Callable[[int], Steps[None] | None], now_ms: int) -> None:
         if not self.queue.closed:
-            self.queue.append(InternalEvent(self, name, operation), now_ms)
+            self.queue.append(Internal(name, operation), now_ms)
 
-    # --- for the events
+    # --- running events
 
-    def check_active(self) -> None:
+    def _run(self, event: Event, now_ms: int) -> Iterator[None] | None:
+        """Do it; or return it as an iterator, each step of which is the work of one turn."""
+        match event:
+            case Write():
+                return self.pace.through(self._write(event, now_ms))
+            case Read():
+                event.on_done(event.operation(self.offsets.read_epoch))
+                return None
+            case Internal():
+                return self._internally(event, now_ms)
+            case _:
+                assert_never(event)
+
+    def _internally(self, event: Internal, now_ms: int) -> Iterator[None] | None:
+        with changing(f"controller {event.name}"):
+            steps = event.operation(now_ms)
+        return None if steps is None else self.pace.through(_changing(event.name, steps))
+
+    def _failed(self, event: Event, error: BaseException, now_ms: int) -> None:
+        """The event did not run (timeout, shutdown), or its body raised `error`."""
+        if isinstance(event, Write) and isinstance(error, QueueTimeout) and event.on_timeout is not None:
+            event.on_timeout()
+        if not isinstance(event, Internal):
+            event.on_done(classify(error).answer)
+        self._handle_failure(event.name, error)
+
+    def _write(self, event: Write[R], now_ms: int) -> Steps[None]:
+        self._check_active()
+        result = yield from self._compute(event, now_ms)
+        last_offset = (yield from self._append(event.name, result)) if result.records else self.last_written_offset
+        if event.after is not None:
+            event.after(last_offset, now_ms)
+        self._park(event.on_done, result.response, last_offset if result.records else None)
+
+    @staticmethod
+    def _compute(event: Write[R], now_ms: int) -> Steps[ControllerResult[R]]:
+        try:
+            found = event.operation(now_ms)
+            return found if isinstance(found, ControllerResult) else (yield from found)
+        except (ApiError, Fault):
+            raise
+        except Exception as error:
+            if event.requested:
+                raise NothingChanged from error
+            raise
+
+    def _check_active(self) -> None:
         if self.claim_epoch is None:
             leader = self._raft.leader_and_epoch().leader_id
             where = "none appears to be" if leader is None else f"node {leader} appears to be"
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"This node is not the active controller: {where}.")
 
-    def append(self, operation: str, result: ControllerResult[Any]) -> int:
+    def _append(self, operation: str, result: ControllerResult[R]) -> Steps[int]:
         """Apply the records, then give them to raft, batch by batch; the offset of the last one (CE-05, CE-17)."""
         records = result.records
         if result.atomic and len(records) > MAX_RECORDS_PER_BATCH:
@@ -149,20 +226,31 @@ class ControllerCore:
         first_offset, last_offset = None, -1
         for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
             batch = records[start : start + MAX_RECORDS_PER_BATCH]
-            first_offset, last_offset = self._append_batch(operation, result.cause, batch, first_offset)
+            first_offset, last_offset = yield from self._append_batch(operation, result.cause, batch, first_offset)
         return last_offset
 
-    def _append_batch(self, operation: str, cause: str, batch: list[MetadataRecord], first_offset: int | None) -> tuple[int, int]:
-        """The first offset of the operation and the last one so far."""
+    def _append_batch(
+        self, operation: str, cause: str, batch: list[MetadataRecord], first_offset: int | None
+    ) -> Steps[tuple[int, int]]:
+        """The first offset of the operation and the last one so far. Until all is replayed raft may neither write nor send any
+        of it; if it loses its leadership meanwhile, it forgets what is staged, and the news is an event behind this one."""
         assert self.claim_epoch is not None
-        last_offset = self._raft.prepare_append(self.claim_epoch, batch)
+        encode, encoded = self._raft.encode, []
+        for record in batch:
+            encoded.append(encode(record))
+            yield
+        last_offset = self._raft.prepare_append(self.claim_epoch, batch, encoded)
         base_offset = last_offset - len(batch) + 1
         first_offset = base_offset if first_offset is None else first_offset
         trace = RecordTrace(self.state, operation, cause, first_offset=first_offset, base_offset=base_offset, count=len(batch))
         for offset, record in enumerate(batch, base_offset):
-            trace.before(record, offset)
-            self._replay(record, offset)
-            trace.after(record, offset)
+            if trace.tells(offset):
+                trace.before(record, offset)
+                self._replay(record, offset)
+                trace.after(record, offset)
+            else:
+                self._replay(record, offset)
+            yield
         self._raft.schedule_prepared_append()
         self.offsets.handle_scheduled(last_offset)
         self.metrics.last_applied_record_offset = last_offset
@@ -176,15 +264,15 @@ class ControllerCore:
             # A record that cannot be applied means that this node would differ from its log (CE-10, CE-21).
             raise Fault(f"cannot apply {type(record).__name__} at offset {offset}: {error}") from error
 
-    def park(self, event: WriteEvent, last_offset: int | None) -> None:
+    def _park(self, on_done: OnDone[R], response: R, last_offset: int | None) -> None:
         """Answer at `last_offset`; without records, when everything now pending is stable (CE-07)."""
         wait_for = self.deferred.highest_pending_offset if last_offset is None else last_offset
         if wait_for is None:
-            event.complete(None)
+            on_done(response)
         else:
-            self.deferred.add(wait_for, event)
+            self.deferred.add(wait_for, Answer(on_done, response))
 
-    def handle_failure(self, name: str, error: BaseException) -> None:
+    def _handle_failure(self, name: str, error: BaseException) -> None:
         """An event failed. Raises Fault if this node must stop; renounces if another one should take over."""
         verdict = classify(error)
         if verdict.fatal:
@@ -219,7 +307,7 @@ class ControllerCore:
                 raft_epoch=epoch, write_offset=self.last_written_offset + 1, stable_offset=self.offsets.stable_offset
             )
         )
-        event = WriteEvent(self, "activate", lambda _now: self._activation(), _nobody_waits, after=self._after_activation)
+        event = Write("activate", lambda _now: self._activation(), _nobody_waits, after=self._after_activation)
         self.queue.prepend(event, now_ms)
 
     def _activation(self) -> ControllerResult[str]:
@@ -261,13 +349,17 @@ class ControllerCore:
 
     # --- commits and snapshots
 
-    def _handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
+    def _handle_commit(self, batches: Sequence[CommittedBatch]) -> Steps[None]:
         for batch in batches:
             if batch.last_offset <= self.offsets.committed_offset:
                 continue
             if not self.active:
-                for offset, record in enumerate(batch.records, batch.base_offset):
-                    self._replay(record, offset)
+                for start in range(0, len(batch.records), _REPLAYED_AT_ONCE):
+                    records = batch.records[start : start + _REPLAYED_AT_ONCE]
+                    for offset, record in enumerate(records, batch.base_offset + start):
+                        self._replay(record, offset)
+                    self.pace.note(len(records) - 1)
+                    yield
                 self.metrics.last_applied_record_offset = batch.last_offset
             self.metrics.last_applied_record_timestamp_ms = batch.append_timestamp_ms
             if self.offsets.handle_commit(batch.last_offset, batch.epoch):
@@ -276,7 +368,7 @@ class ControllerCore:
                 )
         self.deferred.complete_up_to(self.offsets.stable_offset)
 
-    def _load_snapshot(self, end_offset: int, epoch: int, batches: Sequence[tuple[Any, ...]]) -> None:
+    def _load_snapshot(self, end_offset: int, epoch: int, batches: Sequence[tuple[Any, ...]]) -> Steps[None]:
         if self.active:
             raise Fault(f"asked to load the metadata snapshot {end_offset}-{epoch} while being the active controller")
         self.state.reset()
@@ -286,6 +378,7 @@ class ControllerCore:
             for record in batch:
                 self._replay(record, end_offset - 1)
                 count += 1
+                yield
         self.offsets.end_load_snapshot(end_offset, epoch)
         self.metrics.last_applied_record_offset = end_offset - 1
         self._tracer.emit(SnapshotLoaded(end_offset=end_offset, raft_epoch=epoch, records=count))
@@ -326,17 +419,23 @@ class ControllerCore:
             self.periodic.register(task)
 
     def _periodic_event(self, task: PeriodicTask) -> Event:
-        def operation(now_ms: int) -> ControllerResult[bool]:
-            result = task.run(now_ms)
+        def operation(now_ms: int) -> Steps[ControllerResult[bool]]:
+            found = task.run(now_ms)
+            result = found if isinstance(found, ControllerResult) else (yield from found)
             self.periodic.schedule(task, now_ms, again=result.response)
             return result
 
-        return WriteEvent(self, task.name, operation, _nobody_waits)
+        return Write(task.name, operation, _nobody_waits)
 
     def state_hash(self) -> str:
         """Equal on any two controllers that have replayed to the same offset (CE-22)."""
         return self.state.hash()
 
 
-def _nobody_waits(_error: ApiError | None, _response: Any) -> None:
+def _changing(name: str, steps: Steps[None]) -> Steps[None]:
+    with changing(f"controller {name}"):
+        yield from steps
+
+
+def _nobody_waits(_outcome: object) -> None:
     return None

@@ -6,24 +6,23 @@ Source: Kafka's QuorumController; CE-01, CE-06, CE-25, CE-31.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from kraftlite.controller.activation import bootstrap_level
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.core import ControllerCore
+from kraftlite.controller.events import Operation, R
 from kraftlite.controller.metrics import ControllerMetrics
 from kraftlite.controller.registration import ControllerRegistrar
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import methods, security
-from kraftlite.model.method import Method
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
-from kraftlite.runtime.ports import Handler, Ports, TimerHandle
-
-Operation = Callable[[int], ControllerResult[Any]]
+from kraftlite.runtime.ports import Handlers, Ports, TimerHandle, route
 
 STALL_MS: Final = 100
 """A timer that fires this much too late says that this node's loop stood still meanwhile."""
@@ -129,26 +128,26 @@ class ControllerDriver:
     async def _submit(
         self,
         name: str,
-        operation: Operation,
+        operation: Operation[R],
         timeout_ms: int,
         *,
         after: Callable[[int, int], None] | None = None,
         on_timeout: Callable[[], None] | None = None,
-    ) -> Any:
+    ) -> R:
         if self._stopped:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "The controller is shutting down.")
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-        def done(error: ApiError | None, response: Any) -> None:
+        def done(outcome: R | ApiError) -> None:
             if future.done():
                 return
-            if error is not None:
-                future.set_exception(error)
+            if isinstance(outcome, ApiError):
+                future.set_exception(outcome)
             else:
-                future.set_result(response)
+                future.set_result(outcome)
 
         def expired() -> None:
-            done(ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} was not committed within {timeout_ms} ms."), None)
+            done(ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} was not committed within {timeout_ms} ms."))
 
         now_ms = self._ports.clock.now_ms()
         timer = self._ports.clock.call_later(timeout_ms, expired)
@@ -161,32 +160,34 @@ class ControllerDriver:
 
     # --- handlers
 
-    def handlers(self) -> Mapping[Method, Handler]:
+    def handlers(self) -> Handlers:
         """Every method of service "Controller"."""
-        return {
-            methods.REGISTER_BROKER: self._register_broker,
-            methods.BROKER_HEARTBEAT: self._broker_heartbeat,
-            methods.UNREGISTER_BROKER: self._unregister_broker,
-            methods.REGISTER_CONTROLLER: self._register_controller,
-            methods.ALTER_PARTITION: self._alter_partition,
-            methods.ELECT_LEADERS: self._elect_leaders,
-            methods.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
-            methods.CREATE_TOPICS: self._create_topics,
-            methods.DELETE_TOPICS: self._delete_topics,
-            methods.CREATE_PARTITIONS: self._create_partitions,
-            methods.INCREMENTAL_ALTER_CONFIGS: self._incremental_alter_configs,
-            methods.ALTER_CONFIGS: self._alter_configs,
-            methods.UPDATE_FEATURES: self._update_features,
-            methods.ALTER_PARTITION_REASSIGNMENTS: self._alter_partition_reassignments,
-            methods.LIST_PARTITION_REASSIGNMENTS: self._list_partition_reassignments,
-            methods.ALTER_CLIENT_QUOTAS: self._alter_client_quotas,
-            methods.ALTER_USER_SCRAM_CREDENTIALS: self._alter_user_scram_credentials,
-        }
+        return dict(
+            (
+                route(methods.REGISTER_BROKER, self._register_broker),
+                route(methods.BROKER_HEARTBEAT, self._broker_heartbeat),
+                route(methods.UNREGISTER_BROKER, self._unregister_broker),
+                route(methods.REGISTER_CONTROLLER, self._register_controller),
+                route(methods.ALTER_PARTITION, self._alter_partition),
+                route(methods.ELECT_LEADERS, self._elect_leaders),
+                route(methods.ALLOCATE_PRODUCER_IDS, self._allocate_producer_ids),
+                route(methods.CREATE_TOPICS, self._create_topics),
+                route(methods.DELETE_TOPICS, self._delete_topics),
+                route(methods.CREATE_PARTITIONS, self._create_partitions),
+                route(methods.INCREMENTAL_ALTER_CONFIGS, self._incremental_alter_configs),
+                route(methods.ALTER_CONFIGS, self._alter_configs),
+                route(methods.UPDATE_FEATURES, self._update_features),
+                route(methods.ALTER_PARTITION_REASSIGNMENTS, self._alter_partition_reassignments),
+                route(methods.LIST_PARTITION_REASSIGNMENTS, self._list_partition_reassignments),
+                route(methods.ALTER_CLIENT_QUOTAS, self._alter_client_quotas),
+                route(methods.ALTER_USER_SCRAM_CREDENTIALS, self._alter_user_scram_credentials),
+            )
+        )
 
-    async def _register_broker(self, request: m.BrokerRegistrationRequest) -> Any:
+    async def _register_broker(self, request: m.BrokerRegistrationRequest) -> m.BrokerRegistrationResponse:
         state = self.core.state
 
-        def operation(now_ms: int) -> ControllerResult[Any]:
+        def operation(now_ms: int) -> Steps[ControllerResult[m.BrokerRegistrationResponse]]:
             return state.brokers.register(request, now_ms, self._raft.log_end_offset())
 
         def after(_last_offset: int, now_ms: int) -> None:
@@ -195,7 +196,7 @@ class ControllerDriver:
 
         return await self._submit("register_broker", operation, self._config.request_timeout_ms, after=after)
 
-    async def _broker_heartbeat(self, request: m.BrokerHeartbeatRequest) -> Any:
+    async def _broker_heartbeat(self, request: m.BrokerHeartbeatRequest) -> m.BrokerHeartbeatResponse:
         state = self.core.state
         registration = state.cluster.brokers.get(request.broker_id)
         known = registration is not None and registration.broker_epoch == request.broker_epoch
@@ -215,11 +216,11 @@ class ControllerDriver:
             on_timeout=on_timeout,
         )
 
-    async def _unregister_broker(self, request: m.UnregisterBrokerRequest) -> Any:
+    async def _unregister_broker(self, request: m.UnregisterBrokerRequest) -> m.Empty:
         elections = self.core.state.elections
         return await self._submit("unregister_broker", lambda _now: elections.unregister(request.broker_id), request.timeout_ms)
 
-    async def _register_controller(self, request: m.ControllerRegistrationRequest) -> Any:
+    async def _register_controller(self, request: m.ControllerRegistrationRequest) -> m.Empty:
         cluster = self.core.state.cluster
         return await self._submit(
             "register_controller", lambda _now: cluster.register_controller(request), self._config.request_timeout_ms
@@ -228,43 +229,43 @@ class ControllerDriver:
     async def _register_self(self, request: m.ControllerRegistrationRequest) -> None:
         await self._register_controller(request)
 
-    async def _alter_partition(self, request: m.AlterPartitionRequest) -> Any:
+    async def _alter_partition(self, request: m.AlterPartitionRequest) -> m.AlterPartitionResponse:
         if not request.partitions:
             return m.AlterPartitionResponse(partitions=())
         isr = self.core.state.isr
         return await self._submit("alter_partition", lambda _now: isr.alter(request), self._config.request_timeout_ms)
 
-    async def _elect_leaders(self, request: m.ElectLeadersRequest) -> Any:
+    async def _elect_leaders(self, request: m.ElectLeadersRequest) -> m.ElectLeadersResponse:
         if request.partitions is not None and not request.partitions:
             return m.ElectLeadersResponse(results=())
         elections = self.core.state.elections
         return await self._submit("elect_leaders", lambda _now: elections.elect(request), request.timeout_ms)
 
-    async def _allocate_producer_ids(self, request: m.AllocateProducerIdsRequest) -> Any:
+    async def _allocate_producer_ids(self, request: m.AllocateProducerIdsRequest) -> m.AllocateProducerIdsResponse:
         producer_ids = self.core.state.producer_ids
         return await self._submit(
             "allocate_producer_ids", lambda _now: producer_ids.allocate(request), self._config.request_timeout_ms
         )
 
-    async def _create_topics(self, request: m.CreateTopicsRequest) -> Any:
+    async def _create_topics(self, request: m.CreateTopicsRequest) -> m.CreateTopicsResponse:
         if not request.topics:
             return m.CreateTopicsResponse(topics=())
         topics = self.core.state.topics
         return await self._submit("create_topics", lambda _now: topics.create(request), request.timeout_ms)
 
-    async def _delete_topics(self, request: m.DeleteTopicsRequest) -> Any:
+    async def _delete_topics(self, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
         if not request.topics:
             return m.DeleteTopicsResponse(topics=())
         topics = self.core.state.topics
         return await self._submit("delete_topics", lambda _now: topics.delete(request), request.timeout_ms)
 
-    async def _create_partitions(self, request: m.CreatePartitionsRequest) -> Any:
+    async def _create_partitions(self, request: m.CreatePartitionsRequest) -> m.CreatePartitionsResponse:
         if not request.topics:
             return m.CreatePartitionsResponse(topics=())
         topics = self.core.state.topics
         return await self._submit("create_partitions", lambda _now: topics.create_partitions(request), request.timeout_ms)
 
-    async def _incremental_alter_configs(self, request: m.IncrementalAlterConfigsRequest) -> Any:
+    async def _incremental_alter_configs(self, request: m.IncrementalAlterConfigsRequest) -> m.AlterConfigsResponse:
         if not request.resources:
             return m.AlterConfigsResponse(resources=())
         configs = self.core.state.configs
@@ -272,34 +273,40 @@ class ControllerDriver:
             "incremental_alter_configs", lambda _now: configs.incremental_alter(request), request.timeout_ms
         )
 
-    async def _alter_configs(self, request: m.AlterConfigsRequest) -> Any:
+    async def _alter_configs(self, request: m.AlterConfigsRequest) -> m.AlterConfigsResponse:
         if not request.resources:
             return m.AlterConfigsResponse(resources=())
         configs = self.core.state.configs
         return await self._submit("alter_configs", lambda _now: configs.legacy_alter(request), request.timeout_ms)
 
-    async def _update_features(self, request: m.UpdateFeaturesRequest) -> Any:
+    async def _update_features(self, request: m.UpdateFeaturesRequest) -> m.UpdateFeaturesResponse:
         if not request.updates:
             return m.UpdateFeaturesResponse(results=())
         feature_control = self.core.state.features
         return await self._submit("update_features", lambda _now: feature_control.update(request), request.timeout_ms)
 
-    async def _alter_partition_reassignments(self, request: m.AlterPartitionReassignmentsRequest) -> Any:
+    async def _alter_partition_reassignments(
+        self, request: m.AlterPartitionReassignmentsRequest
+    ) -> m.AlterPartitionReassignmentsResponse:
         if not request.partitions:
             return m.AlterPartitionReassignmentsResponse(results=())
         moves = self.core.state.reassignments
         return await self._submit("alter_partition_reassignments", lambda _now: moves.alter(request), request.timeout_ms)
 
-    async def _list_partition_reassignments(self, request: m.ListPartitionReassignmentsRequest) -> Any:
+    async def _list_partition_reassignments(
+        self, request: m.ListPartitionReassignmentsRequest
+    ) -> m.ListPartitionReassignmentsResponse:
         moves = self.core.state.reassignments
         return await self._submit("list_partition_reassignments", lambda _now: moves.list(request), request.timeout_ms)
 
-    async def _alter_client_quotas(self, request: security.AlterClientQuotasRequest) -> Any:
+    async def _alter_client_quotas(self, request: security.AlterClientQuotasRequest) -> security.AlterClientQuotasResponse:
         if not request.entries:
             return security.AlterClientQuotasResponse(entries=())
         quotas = self.core.state.quotas
         return await self._submit("alter_client_quotas", lambda _now: quotas.alter(request), request.timeout_ms)
 
-    async def _alter_user_scram_credentials(self, request: security.AlterUserScramCredentialsRequest) -> Any:
+    async def _alter_user_scram_credentials(
+        self, request: security.AlterUserScramCredentialsRequest
+    ) -> security.AlterUserScramCredentialsResponse:
         scram = self.core.state.scram
         return await self._submit("alter_user_scram_credentials", lambda _now: scram.alter(request), request.timeout_ms)

@@ -14,6 +14,7 @@ from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.partition_change import Election, PartitionChangeBuilder, PartitionTarget
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.controller.topics_state import PartitionRef, TopicInfo, TopicsState
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata import features
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -95,7 +96,7 @@ class ElectionControl:
         *,
         removed: NodeId | None = None,
         added: NodeId | None = None,
-    ) -> None:
+    ) -> Steps[None]:
         """Take `removed` out of leaderships and ISRs; let `added` lead where nobody does."""
         unclean: dict[str, bool] = {}
         for info, index in partitions:
@@ -107,24 +108,25 @@ class ElectionControl:
             record = self.change(info, index, PartitionTarget(isr=isr), election, removed=removed, added=added)
             if record is not None:
                 records.append(record)
+            yield
 
-    def broker_leaves(self, broker_id: NodeId, records: list[MetadataRecord]) -> None:
-        self.leader_and_isr_updates(self._state.partitions_with_broker_in_isr(broker_id), records, removed=broker_id)
+    def broker_leaves(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
+        yield from self.leader_and_isr_updates(self._state.partitions_with_broker_in_isr(broker_id), records, removed=broker_id)
 
-    def fence(self, broker_id: NodeId, records: list[MetadataRecord]) -> None:
+    def fence(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
         """Partition changes first, the fencing itself written last (CM-10)."""
         registration = self._cluster.brokers[broker_id]
-        self.broker_leaves(broker_id, records)
+        yield from self.broker_leaves(broker_id, records)
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=True))
 
-    def unfence(self, broker_id: NodeId, records: list[MetadataRecord]) -> None:
+    def unfence(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
         """The registration first, then elections for what this broker can revive (CM-11)."""
         registration = self._cluster.brokers[broker_id]
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=False))
         if not registration.in_controlled_shutdown:
-            self.leader_and_isr_updates(self._state.partitions_without_leader(), records, added=broker_id)
+            yield from self.leader_and_isr_updates(self._state.partitions_without_leader(), records, added=broker_id)
 
-    def enter_controlled_shutdown(self, broker_id: NodeId, records: list[MetadataRecord]) -> None:
+    def enter_controlled_shutdown(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
         """The intent first, then new leaders. Where it is the last ISR member there is no leader until it comes back."""
         registration = self._cluster.brokers[broker_id]
         if not registration.in_controlled_shutdown:
@@ -133,20 +135,20 @@ class ElectionControl:
                     broker_id=broker_id, broker_epoch=registration.broker_epoch, in_controlled_shutdown=True
                 )
             )
-        self.broker_leaves(broker_id, records)
+        yield from self.broker_leaves(broker_id, records)
 
-    def unregister(self, broker_id: NodeId) -> ControllerResult[Empty]:
+    def unregister(self, broker_id: NodeId) -> Steps[ControllerResult[Empty]]:
         registration = self._cluster.brokers.get(broker_id)
         if registration is None:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
         records = BoundedRecords()
-        self.broker_leaves(broker_id, records)
+        yield from self.broker_leaves(broker_id, records)
         records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch))
         return ControllerResult(records=list(records), response=Empty(), atomic=True, cause=f"broker={broker_id}")
 
     # --- on request, and by the clock
 
-    def elect(self, request: ElectLeadersRequest) -> ControllerResult[ElectLeadersResponse]:
+    def elect(self, request: ElectLeadersRequest) -> Steps[ControllerResult[ElectLeadersResponse]]:
         """CM-38. Raises ApiError(INVALID_REQUEST) for an unknown election type."""
         if request.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
             raise ApiError(
@@ -164,9 +166,11 @@ class ElectionControl:
                     result = self._elect_one(name, index, kind, records)
                     if result.error is not ErrorCode.ELECTION_NOT_NEEDED:
                         results.append(result)
+                    yield
         else:
             seen: set[tuple[str, int]] = set()
             for wanted in request.partitions:
+                yield
                 if (wanted.topic, wanted.partition) in seen:
                     results.append(_refused(wanted.topic, wanted.partition, ErrorCode.INVALID_REQUEST, "Duplicate partition."))
                     continue
@@ -192,22 +196,27 @@ class ElectionControl:
         records.append(record)
         return _refused(topic, index, ErrorCode.NONE, None)
 
-    def balance_preferred(self) -> ControllerResult[bool]:
+    def balance_preferred(self) -> Steps[ControllerResult[bool]]:
         """Leaders back to the preferred replicas, a bounded number per run. The response: run again at once (CE-28)."""
-        return self._sweep(self._state.imbalanced_partitions(), lambda _info: Election.PREFERRED)
+        return (yield from self._sweep(self._state.imbalanced_partitions(), lambda _info: Election.PREFERRED))
 
-    def elect_unclean(self) -> ControllerResult[bool]:
+    def elect_unclean(self) -> Steps[ControllerResult[bool]]:
         """Leaders for leaderless partitions of the topics that allow losing records (CE-29)."""
-        return self._sweep(
-            self._state.partitions_without_leader(),
-            lambda info: Election.UNCLEAN if self._configs.unclean_election_enabled(info.name) else None,
+        return (
+            yield from self._sweep(
+                self._state.partitions_without_leader(),
+                lambda info: Election.UNCLEAN if self._configs.unclean_election_enabled(info.name) else None,
+            )
         )
 
-    def _sweep(self, partitions: list[PartitionRef], policy: Callable[[TopicInfo], Election | None]) -> ControllerResult[bool]:
+    def _sweep(
+        self, partitions: list[PartitionRef], policy: Callable[[TopicInfo], Election | None]
+    ) -> Steps[ControllerResult[bool]]:
         records: list[MetadataRecord] = []
         for info, index in partitions:
             if len(records) >= self._max_elections:
                 return ControllerResult(records=records, response=True)
+            yield
             election = policy(info)
             if election is None:
                 continue
@@ -220,18 +229,18 @@ class ElectionControl:
 
     def directories_offline(
         self, broker_id: NodeId, broker_epoch: int, offline: tuple[object, ...], records: list[MetadataRecord]
-    ) -> None:
+    ) -> Steps[None]:
         """A broker reports failed directories: what was in them leaves its ISRs, and the registration forgets them."""
         registration = self._cluster.brokers[broker_id]
         newly = tuple(directory for directory in registration.log_dirs if directory in offline)
         if not newly or not features.supports_directories(self._features.level_or_minimum()):
             return
-        affected = [
-            (info, index)
-            for info, index in self._state.partitions_with_broker_in_isr(broker_id)
-            if self._directory_of(info, index, broker_id) in newly
-        ]
-        self.leader_and_isr_updates(affected, records, removed=broker_id)
+        affected = []
+        for info, index in self._state.partitions_with_broker_in_isr(broker_id):
+            if self._directory_of(info, index, broker_id) in newly:
+                affected.append((info, index))
+            yield
+        yield from self.leader_and_isr_updates(affected, records, removed=broker_id)
         left = tuple(directory for directory in registration.log_dirs if directory not in newly)
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=left))
 

@@ -1,4 +1,4 @@
-"""The kinds of event on the controller's queue, and the one function that says what an error means.
+"""The events on the controller's queue, as data, and the one function that says what an error means. The core runs them.
 
 Source: Kafka's QuorumController; CE-05 to CE-10, CE-20.
 """
@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from kraftlite.controller.queue import QueueClosed, QueueFull, QueueTimeout
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import Steps
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 
-if TYPE_CHECKING:
-    from kraftlite.controller.core import ControllerCore
+R = TypeVar("R")
+"""The response of an operation."""
 
 
 class NothingChanged(Exception):
-    """An operation broke, for `__cause__`, while its records were computed or staged: it costs its request (ADR 5)."""
+    """An operation broke, for `__cause__`, while its records were computed: it costs its request (ADR 5)."""
 
 
-OnDone = Callable[[ApiError | None, Any], None]
-"""Called exactly once: with an error, or with the response once it is durable."""
+Operation: TypeAlias = Callable[[int], ControllerResult[R] | Steps[ControllerResult[R]]]
+"""Computes records and a response at a time in milliseconds: at once, or element by element."""
+OnDone: TypeAlias = Callable[[R | ApiError], None]
+"""Called exactly once: with the response once it is durable, or with an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,91 +50,49 @@ def classify(error: BaseException) -> Verdict:
     return Verdict(answer=internal, renounce=not isinstance(error, NothingChanged))
 
 
-class WriteEvent:
-    """An operation of the active controller that may write (CE-05). Answers when its records are stable (CE-06)."""
+@dataclass(frozen=True, slots=True)
+class Write(Generic[R]):
+    """An operation of the active controller that may write (CE-05). Answers when its records are stable (CE-06).
 
-    def __init__(
-        self,
-        core: ControllerCore,
-        name: str,
-        operation: Callable[[int], ControllerResult[Any]],
-        on_done: OnDone,
-        *,
-        after: Callable[[int, int], None] | None = None,
-        on_timeout: Callable[[], None] | None = None,
-        requested: bool = False,
-    ) -> None:
-        """`requested`: by a peer, who is told when it breaks. What the controller does of itself must not break: another one
-        shall try it."""
-        self.name = name
-        self._core = core
-        self._operation = operation
-        self._on_done = on_done
-        self._after = after
-        self._on_timeout = on_timeout
-        self._requested = requested
-        self._response: Any = None
+    `after(last_offset, now_ms)` runs once its records are applied, `on_timeout` if the event never runs. `requested`: by a peer,
+    who is told when it breaks. What the controller does of itself must not break: another one shall try it.
+    """
 
-    def run(self, now_ms: int) -> None:
-        core = self._core
-        core.check_active()
-        result = self._compute(now_ms)
-        self._response = result.response
-        last_offset = core.append(self.name, result) if result.records else core.last_written_offset
-        if self._after is not None:
-            self._after(last_offset, now_ms)
-        core.park(self, last_offset if result.records else None)
-
-    def _compute(self, now_ms: int) -> ControllerResult[Any]:
-        try:
-            return self._operation(now_ms)
-        except (ApiError, Fault):
-            raise
-        except Exception as error:
-            if self._requested:
-                raise NothingChanged from error
-            raise
-
-    def complete(self, error: BaseException | None) -> None:
-        if error is None:
-            self._on_done(None, self._response)
-        else:
-            self._on_done(classify(error).answer, None)
-
-    def fail(self, error: BaseException, now_ms: int) -> None:
-        if isinstance(error, QueueTimeout) and self._on_timeout is not None:
-            self._on_timeout()
-        self._on_done(classify(error).answer, None)
-        self._core.handle_failure(self.name, error)
+    name: str
+    operation: Operation[R]
+    on_done: OnDone[R]
+    after: Callable[[int, int], None] | None = None
+    on_timeout: Callable[[], None] | None = None
+    requested: bool = False
 
 
-class ReadEvent:
+@dataclass(frozen=True, slots=True)
+class Read(Generic[R]):
     """A look at the stable state: `operation` gets the timeline epoch to read at (CE-08)."""
 
-    def __init__(self, core: ControllerCore, name: str, operation: Callable[[int], Any], on_done: OnDone) -> None:
-        self.name = name
-        self._core = core
-        self._operation = operation
-        self._on_done = on_done
-
-    def run(self, now_ms: int) -> None:
-        self._on_done(None, self._operation(self._core.offsets.read_epoch))
-
-    def fail(self, error: BaseException, now_ms: int) -> None:
-        self._on_done(classify(error).answer, None)
-        self._core.handle_failure(self.name, error)
+    name: str
+    operation: Callable[[int], R]
+    on_done: OnDone[R]
 
 
-class InternalEvent:
-    """Work that nobody waits for: callbacks of raft, activation."""
+@dataclass(frozen=True, slots=True)
+class Internal:
+    """Work that nobody waits for: the callbacks of raft. One that breaks off leaves a controller, active or not, that knows only
+    a part of what is committed, or of who leads: a fault."""
 
-    def __init__(self, core: ControllerCore, name: str, operation: Callable[[int], None]) -> None:
-        self.name = name
-        self._core = core
-        self._operation = operation
+    name: str
+    operation: Callable[[int], Steps[None] | None]
 
-    def run(self, now_ms: int) -> None:
-        self._operation(now_ms)
 
-    def fail(self, error: BaseException, now_ms: int) -> None:
-        self._core.handle_failure(self.name, error)
+Event: TypeAlias = Write[Any] | Read[Any] | Internal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer(Generic[R]):
+    """The response of a `Write` that waits for its records to become stable."""
+
+    on_done: OnDone[R]
+    response: R
+
+    def complete(self, error: BaseException | None) -> None:
+        self.on_done(self.response if error is None else classify(error).answer)

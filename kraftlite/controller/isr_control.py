@@ -8,6 +8,7 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import Election, PartitionTarget
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.topics_state import TopicsState
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord, PartitionChangeRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ErrorCode
@@ -29,13 +30,14 @@ class IsrControl:
         self._configs = configs
         self._elections = elections
 
-    def alter(self, request: AlterPartitionRequest) -> ControllerResult[AlterPartitionResponse]:
+    def alter(self, request: AlterPartitionRequest) -> Steps[ControllerResult[AlterPartitionResponse]]:
         """Raises ApiError(STALE_BROKER_EPOCH) for the whole request; all else is answered per partition."""
         self._cluster.check_epoch(request.broker_id, request.broker_epoch)
         records: list[MetadataRecord] = []
         seen: set[tuple[int, int]] = set()
         results = []
         for item in request.partitions:
+            yield
             key = (item.topic_id.int, item.partition)
             if key in seen:
                 results.append(_error(item, ErrorCode.INVALID_REQUEST))

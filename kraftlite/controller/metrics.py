@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kraftlite.controller.offset_control import OffsetControl
+from kraftlite.controller.state import ControllerState
 from kraftlite.raft.client import LeaderAndEpoch
-
-if TYPE_CHECKING:
-    from kraftlite.controller.core import ControllerCore
 
 
 @dataclass(slots=True)
@@ -26,11 +25,24 @@ class DurationSummary:
         self.max_us = max(self.max_us, took_us)
 
 
+class ControllerView(Protocol):
+    """What the numbers are read from: a `ControllerCore`."""
+
+    state: ControllerState
+    offsets: OffsetControl
+
+    @property
+    def active(self) -> bool: ...
+
+    @property
+    def queue_size(self) -> int: ...
+
+
 class ControllerMetrics:
     """Counters are kept here, gauges are read from the state when asked."""
 
-    def __init__(self, core: ControllerCore) -> None:
-        self._core = core
+    def __init__(self, view: ControllerView) -> None:
+        self._view = view
         self.last_applied_record_offset = -1
         self.last_applied_record_timestamp_ms = -1
         self.new_active_controllers_count = 0
@@ -55,40 +67,40 @@ class ControllerMetrics:
 
     @property
     def active_controller_count(self) -> int:
-        return int(self._core.active)
+        return int(self._view.active)
 
     @property
     def last_committed_record_offset(self) -> int:
-        return self._core.offsets.committed_offset
+        return self._view.offsets.committed_offset
 
     @property
     def event_queue_size(self) -> int:
-        return len(self._core.queue)
+        return self._view.queue_size
 
     @property
     def fenced_broker_count(self) -> int:
-        return sum(registration.fenced for registration in self._core.state.cluster.brokers.values())
+        return sum(registration.fenced for registration in self._view.state.cluster.brokers.values())
 
     @property
     def active_broker_count(self) -> int:
-        return sum(not registration.fenced for registration in self._core.state.cluster.brokers.values())
+        return sum(not registration.fenced for registration in self._view.state.cluster.brokers.values())
 
     @property
     def global_topic_count(self) -> int:
-        return len(self._core.state.replication.topics)
+        return len(self._view.state.replication.topics)
 
     @property
     def global_partition_count(self) -> int:
-        return self._core.state.replication.partition_count.get()
+        return self._view.state.replication.partition_count.get()
 
     @property
     def offline_partitions_count(self) -> int:
-        return self._core.state.replication.leaderless_count
+        return self._view.state.replication.leaderless_count
 
     @property
     def preferred_replica_imbalance_count(self) -> int:
-        return self._core.state.replication.imbalanced_count
+        return self._view.state.replication.imbalanced_count
 
     @property
     def unclean_elections_count(self) -> int:
-        return self._core.state.replication.unclean_elections
+        return self._view.state.replication.unclean_elections

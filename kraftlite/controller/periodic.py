@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.controller.queue import Event, EventQueue
+from kraftlite.controller.events import Event
+from kraftlite.controller.queue import EventQueue
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import Steps
 
 AGAIN_MS: Final = 10
 """Delay of a task that has more to do at once."""
@@ -22,13 +24,13 @@ class PeriodicTask:
 
     name: str
     period_ms: int
-    run: Callable[[int], ControllerResult[bool]]
+    run: Callable[[int], ControllerResult[bool] | Steps[ControllerResult[bool]]]
 
 
 class PeriodicTasks:
     """Keeps each task scheduled as a deferred event while active."""
 
-    def __init__(self, queue: EventQueue, make_event: Callable[[PeriodicTask], Event]) -> None:
+    def __init__(self, queue: EventQueue[Event], make_event: Callable[[PeriodicTask], Event]) -> None:
         self._queue = queue
         self._make_event = make_event
         self._tasks: dict[str, PeriodicTask] = {}

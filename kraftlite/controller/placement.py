@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
 
+from kraftlite.controller.turns import Steps, at_once
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 
@@ -69,6 +70,10 @@ class StripedPlacer:
         self._rng = rng
 
     def place(self, count: int, replication_factor: int, brokers: Iterable[UsableBroker]) -> list[tuple[NodeId, ...]]:
+        return at_once(self.placing(count, replication_factor, brokers))
+
+    def placing(self, count: int, replication_factor: int, brokers: Iterable[UsableBroker]) -> Steps[list[tuple[NodeId, ...]]]:
+        """`place`, partition by partition."""
         usable = sorted(brokers, key=lambda broker: broker.broker_id)
         self._check(replication_factor, usable)
         by_rack: dict[str | None, list[UsableBroker]] = {}
@@ -80,6 +85,7 @@ class StripedPlacer:
         placed: list[tuple[NodeId, ...]] = []
         spread = len(usable) * len(racks)
         for number in range(count):
+            yield
             if number and number % spread == 0:
                 # All rotations have been used once: draw new starting points, so that pairs of brokers vary too.
                 racks = [_Rack(by_rack[name], len(names), self._rng) for name in names]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 from kraftlite.model.limits import MAX_CONTROLLER_QUEUE
 
@@ -24,23 +25,20 @@ class QueueFull(Exception):
     """More events wait than the queue may hold."""
 
 
-class Event(Protocol):
-    """Something to run on the queue. Exactly one of `run` and `fail` is called first; `fail` also after a `run` that raised."""
+class Named(Protocol):
+    """Something to run on the queue."""
 
     @property
     def name(self) -> str: ...
 
-    def run(self, now_ms: int) -> None: ...
 
-    def fail(self, error: BaseException, now_ms: int) -> None:
-        """The event did not run (timeout, shutdown), or its body raised `error`."""
-        ...
+E = TypeVar("E", bound=Named)
 
 
-class _Entry:
+class _Entry(Generic[E]):
     __slots__ = ("deadline_ms", "done", "due_ms", "enqueued_ms", "event", "tag")
 
-    def __init__(self, event: Event, enqueued_ms: int, *, deadline_ms: int | None = None, tag: str | None = None) -> None:
+    def __init__(self, event: E, enqueued_ms: int, *, deadline_ms: int | None = None, tag: str | None = None) -> None:
         self.event = event
         self.enqueued_ms = enqueued_ms
         self.deadline_ms = deadline_ms
@@ -49,21 +47,31 @@ class _Entry:
         self.done = False
 
 
-class EventQueue:
+class EventQueue(Generic[E]):
     """Tail append, head prepend, and deferred-until-time with a tag. Sans I/O: `run_one` does one thing that is due.
 
-    Order: expired events fail first, then due deferred events (by time, then by arrival) run, then the others (CE-02). An
-    exception of an event's body goes to its own `fail`, and what `fail` raises goes to the caller (CE-04).
+    Order: expired events fail first, then due deferred events (by time, then by arrival) run, then the others (CE-02). Of each
+    event exactly one of `run(event, now_ms)` and `failed(event, error, now_ms)` is called first: it runs, or it will not
+    (timeout, shutdown). `run` does it, or returns it as an iterator, each step of which is the work of one turn; no other event
+    runs in between. What `run` raises goes to `failed`, and what `failed` raises goes to the caller (CE-04).
     """
 
-    def __init__(self, limit: int = MAX_CONTROLLER_QUEUE) -> None:
-        self._ready: deque[_Entry] = deque()
-        self._deferred: list[tuple[int, int, _Entry]] = []
-        self._deadlines: list[tuple[int, int, _Entry]] = []
-        self._by_tag: dict[str, _Entry] = {}
+    def __init__(
+        self,
+        run: Callable[[E, int], Iterator[None] | None],
+        failed: Callable[[E, BaseException, int], None],
+        limit: int = MAX_CONTROLLER_QUEUE,
+    ) -> None:
+        self.run = run
+        self.failed = failed
+        self._ready: deque[_Entry[E]] = deque()
+        self._deferred: list[tuple[int, int, _Entry[E]]] = []
+        self._deadlines: list[tuple[int, int, _Entry[E]]] = []
+        self._by_tag: dict[str, _Entry[E]] = {}
         self._sequence = 0
         self._limit = limit
         self._size = 0
+        self._begun: tuple[E, Iterator[None]] | None = None
         self.closed = False
         self.last_queue_time_ms: int | None = None
         """How long the event that ran last had waited; None: it was deferred, and waited on purpose, or did not run."""
@@ -72,23 +80,24 @@ class EventQueue:
         """Events that wait to run as soon as possible; deferred ones are not counted."""
         return self._size
 
-    def append(self, event: Event, now_ms: int, *, deadline_ms: int | None = None) -> None:
+    def append(self, event: E, now_ms: int, *, deadline_ms: int | None = None) -> None:
         entry = self._admit(event, now_ms, deadline_ms)
         if entry is not None:
             self._ready.append(entry)
 
-    def prepend(self, event: Event, now_ms: int, *, deadline_ms: int | None = None) -> None:
+    def prepend(self, event: E, now_ms: int, *, deadline_ms: int | None = None) -> None:
         """Before everything that waits; for activation."""
         entry = self._admit(event, now_ms, deadline_ms)
         if entry is not None:
             self._ready.appendleft(entry)
 
-    def _admit(self, event: Event, now_ms: int, deadline_ms: int | None) -> _Entry | None:
+    def _admit(self, event: E, now_ms: int, deadline_ms: int | None) -> _Entry[E] | None:
         if self.closed:
-            event.fail(QueueClosed("the controller is shutting down"), now_ms)
+            self.failed(event, QueueClosed("the controller is shutting down"), now_ms)
             return None
         if self._size >= self._limit and deadline_ms is not None:
-            event.fail(QueueFull(f"{self._size} controller events are waiting, at most {self._limit} may"), now_ms)
+            full = QueueFull(f"{self._size} controller events are waiting, at most {self._limit} may")
+            self.failed(event, full, now_ms)
             return None
         entry = _Entry(event, now_ms, deadline_ms=deadline_ms)
         if deadline_ms is not None:
@@ -96,10 +105,10 @@ class EventQueue:
         self._size += 1
         return entry
 
-    def schedule_deferred(self, tag: str, event: Event, due_ms: int, now_ms: int, *, keep_earlier: bool = False) -> None:
+    def schedule_deferred(self, tag: str, event: E, due_ms: int, now_ms: int, *, keep_earlier: bool = False) -> None:
         """Run `event` at `due_ms`. Replaces the deferred event of the same tag, unless `keep_earlier` and that one is sooner."""
         if self.closed:
-            event.fail(QueueClosed("the controller is shutting down"), now_ms)
+            self.failed(event, QueueClosed("the controller is shutting down"), now_ms)
             return
         previous = self._by_tag.get(tag)
         if previous is not None:
@@ -118,12 +127,12 @@ class EventQueue:
         entry.done = True
         return True
 
-    def _push(self, heap: list[tuple[int, int, _Entry]], at_ms: int, entry: _Entry) -> None:
+    def _push(self, heap: list[tuple[int, int, _Entry[E]]], at_ms: int, entry: _Entry[E]) -> None:
         self._sequence += 1
         heapq.heappush(heap, (at_ms, self._sequence, entry))
 
     @staticmethod
-    def _peek(heap: list[tuple[int, int, _Entry]]) -> _Entry | None:
+    def _peek(heap: list[tuple[int, int, _Entry[E]]]) -> _Entry[E] | None:
         while heap and heap[0][2].done:
             heapq.heappop(heap)
         return heap[0][2] if heap else None
@@ -134,7 +143,10 @@ class EventQueue:
         return min(found) if found else None
 
     def run_one(self, now_ms: int) -> bool:
-        """Do the next due thing; False when nothing is due."""
+        """Do the next due thing, or one more turn of the event that has begun; False when nothing is due."""
+        if self._begun is not None:
+            self._go_on(now_ms)
+            return True
         self.last_queue_time_ms = None
         expiring = self._peek(self._deadlines)
         if expiring is not None and expiring.deadline_ms is not None and expiring.deadline_ms < now_ms:
@@ -142,7 +154,8 @@ class EventQueue:
             expiring.done = True
             self._size -= 1
             waited = now_ms - expiring.enqueued_ms
-            expiring.event.fail(QueueTimeout(f"{expiring.event.name} waited {waited} ms in the controller's queue"), now_ms)
+            late = QueueTimeout(f"{expiring.event.name} waited {waited} ms in the controller's queue")
+            self.failed(expiring.event, late, now_ms)
             return True
         deferred = self._peek(self._deferred)
         if deferred is not None and deferred.due_ms <= now_ms:
@@ -163,15 +176,31 @@ class EventQueue:
             return True
         return False
 
-    def _run(self, entry: _Entry, now_ms: int) -> None:
-        try:
-            entry.event.run(now_ms)
-        except Exception as error:  # noqa: BLE001 - each event answers and classifies its own errors (CE-04, CE-20)
-            self.classify_by(entry.event, error, now_ms)
+    @property
+    def has_begun(self) -> bool:
+        """Whether an event has begun and not ended: the next turn is its."""
+        return self._begun is not None
 
-    @staticmethod
-    def classify_by(event: Event, error: Exception, now_ms: int) -> None:
-        event.fail(error, now_ms)
+    def _run(self, entry: _Entry[E], now_ms: int) -> None:
+        try:
+            turns = self.run(entry.event, now_ms)
+        except Exception as error:  # noqa: BLE001 - each error is answered and classified by `failed` (CE-04, CE-20)
+            self.failed(entry.event, error, now_ms)
+            return
+        if turns is not None:
+            self._begun = entry.event, turns
+            self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
+        assert self._begun is not None
+        event, turns = self._begun
+        try:
+            next(turns)
+        except StopIteration:
+            self._begun = None
+        except Exception as error:  # noqa: BLE001 - as in `_run`
+            self._begun = None
+            self.failed(event, error, now_ms)
 
     def close(self, now_ms: int) -> None:
         """No further event is taken. Deferred ones fail at once; those already waiting still run (CE-04)."""
@@ -179,15 +208,18 @@ class EventQueue:
         for _, _, entry in sorted(self._deferred, key=lambda item: item[:2]):
             if not entry.done:
                 entry.done = True
-                entry.event.fail(QueueClosed("the controller is shutting down"), now_ms)
+                self.failed(entry.event, QueueClosed("the controller is shutting down"), now_ms)
         self._deferred.clear()
         self._by_tag.clear()
 
     def drain(self, now_ms: int) -> None:
-        """Fail what is still waiting: nothing will run it any more."""
+        """Fail what has begun and what is still waiting: nothing will run it any more."""
+        if self._begun is not None:
+            (event, _turns), self._begun = self._begun, None
+            self.failed(event, QueueClosed("the controller is shutting down"), now_ms)
         while self._ready:
             entry = self._ready.popleft()
             if not entry.done:
                 entry.done = True
                 self._size -= 1
-                entry.event.fail(QueueClosed("the controller is shutting down"), now_ms)
+                self.failed(entry.event, QueueClosed("the controller is shutting down"), now_ms)

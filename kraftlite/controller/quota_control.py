@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.image import QuotaEntity
 from kraftlite.metadata.records import ClientQuotaRecord, MetadataRecord
 from kraftlite.model.configdef import ConfigType
@@ -45,12 +46,13 @@ class QuotaControl:
     def __init__(self, registry: TimelineRegistry) -> None:
         self.quotas: TimelineMap[QuotaEntity, Mapping[str, str]] = TimelineMap(registry)
 
-    def alter(self, request: AlterClientQuotasRequest) -> ControllerResult[AlterClientQuotasResponse]:
+    def alter(self, request: AlterClientQuotasRequest) -> Steps[ControllerResult[AlterClientQuotasResponse]]:
         """Each entity by itself; a bad key leaves its entity unchanged."""
         records = BoundedRecords()
         results = []
         seen: set[QuotaEntity] = set()
         for entry in request.entries:
+            yield
             error: ApiError | None = None
             entity = tuple(sorted(entry.entity))
             try:

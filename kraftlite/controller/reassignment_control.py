@@ -11,6 +11,7 @@ from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import Election, PartitionTarget
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.controller.topics_state import TopicInfo, TopicsState
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import PartitionChangeRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -47,12 +48,13 @@ class ReassignmentControl:
 
     # --- start and cancel
 
-    def alter(self, request: AlterPartitionReassignmentsRequest) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+    def alter(self, request: AlterPartitionReassignmentsRequest) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
         """Each partition by itself: a refusal of one leaves the others."""
         records = BoundedRecords()
         results = []
         seen: set[tuple[str, int]] = set()
         for wanted in request.partitions:
+            yield
             error: ApiError | None = None
             try:
                 if (wanted.topic, wanted.partition) in seen:
@@ -149,7 +151,7 @@ class ReassignmentControl:
 
     # --- list
 
-    def list(self, request: ListPartitionReassignmentsRequest) -> ControllerResult[ListPartitionReassignmentsResponse]:
+    def list(self, request: ListPartitionReassignmentsRequest) -> Steps[ControllerResult[ListPartitionReassignmentsResponse]]:
         """What is under way, in the order of topic names; unknown partitions are left out (CM-46)."""
         if request.partitions is None:
             wanted = [(name, index) for name in sorted(self._state.topic_ids) for index in sorted(self._topic(name).partitions)]
@@ -157,6 +159,7 @@ class ReassignmentControl:
             wanted = [(one.topic, one.partition) for one in request.partitions]
         found = []
         for name, index in dict.fromkeys(wanted):
+            yield
             info = self._state.topic(name)
             partition = None if info is None else info.partitions.get(index)
             if partition is None or not (partition.adding_replicas or partition.removing_replicas):

@@ -65,15 +65,13 @@ class RecordTrace:
 
     def before(self, record: MetadataRecord, offset: int) -> None:
         """A removal names its topic while it is still there; a partition's change needs what it was."""
-        if not self._tells(offset):
-            return
         if isinstance(record, RemoveTopicRecord):
             self._events.append(self._plain(record, offset))
         elif isinstance(record, PartitionRecord | PartitionChangeRecord):
             self._old = self._partition(record)
 
     def after(self, record: MetadataRecord, offset: int) -> None:
-        if not self._tells(offset) or isinstance(record, RemoveTopicRecord | NoOpRecord):
+        if isinstance(record, RemoveTopicRecord | NoOpRecord):
             return
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             self._events.append(self._change(record, offset))
@@ -89,7 +87,8 @@ class RecordTrace:
         if count > TRACED_RECORDS:
             tracer.emit(RecordsAppended(operation=self._operation, count=count, last_offset=self._last_offset, cause=self._cause))
 
-    def _tells(self, offset: int) -> bool:
+    def tells(self, offset: int) -> bool:
+        """Whether the record there is told of; of others neither `before` nor `after` is called."""
         return offset - self._base_offset < TRACED_RECORDS or offset == self._last_offset
 
     def _partition(self, record: PartitionRecord | PartitionChangeRecord) -> PartitionRegistration | None:

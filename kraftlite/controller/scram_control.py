@@ -7,6 +7,7 @@ import hmac
 from typing import Final
 
 from kraftlite.controller.results import BoundedRecords, ControllerResult
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.security import (
@@ -31,12 +32,13 @@ class ScramControl:
     def __init__(self, registry: TimelineRegistry) -> None:
         self.credentials: TimelineMap[tuple[str, int], UserScramCredentialRecord] = TimelineMap(registry)
 
-    def alter(self, request: AlterUserScramCredentialsRequest) -> ControllerResult[AlterUserScramCredentialsResponse]:
+    def alter(self, request: AlterUserScramCredentialsRequest) -> Steps[ControllerResult[AlterUserScramCredentialsResponse]]:
         """Each user by itself: an error in one of its changes refuses all of them."""
         errors: dict[str, ApiError | None] = {}
         changes: tuple[ScramDeletion | ScramUpsertion, ...] = (*request.deletions, *request.upsertions)
         seen: set[tuple[str, int]] = set()
         for change in changes:
+            yield
             key = (change.name, change.mechanism)
             error = _refusal(change)
             if error is None and isinstance(change, ScramDeletion) and key not in self.credentials:
@@ -48,6 +50,7 @@ class ScramControl:
                 errors[change.name] = error
         records = BoundedRecords()
         for change in changes:
+            yield
             if errors[change.name] is None:
                 records.append(_record(change))
         results = tuple(

@@ -18,6 +18,7 @@ from kraftlite.controller.topics_state import (
     has_collision_characters,
     unify_collision_characters,
 )
+from kraftlite.controller.turns import Steps
 from kraftlite.metadata import features
 from kraftlite.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -36,6 +37,7 @@ from kraftlite.model.messages.controller import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     ReplicaAssignment,
+    TopicConfigValue,
     TopicSelector,
 )
 from kraftlite.model.topic_name import validate_topic_name
@@ -63,16 +65,18 @@ class TopicControl:
 
     # --- create topics
 
-    def create(self, request: CreateTopicsRequest) -> ControllerResult[CreateTopicsResponse]:
+    def create(self, request: CreateTopicsRequest) -> Steps[ControllerResult[CreateTopicsResponse]]:
         """Each topic by itself. Raises ApiError(POLICY_VIOLATION) when all together are too much (CE-18)."""
         records = BoundedRecords()
         results: list[CreatableTopicResult] = []
         count = Counter(topic.name for topic in request.topics)
         unified: dict[str, str] = {}
+        defaults = self._configs.topic_defaults()
         for topic in request.topics:
+            yield
             try:
                 self._check_new_name(topic.name, count, unified)
-                found, result = self._create_one(topic)
+                found, result = yield from self._create_one(topic, defaults)
             except ApiError as error:
                 results.append(CreatableTopicResult(name=topic.name, error=error.code, message=error.message))
                 continue
@@ -97,11 +101,14 @@ class TopicControl:
             if other is not None:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
-    def _create_one(self, topic: CreatableTopic) -> tuple[list[MetadataRecord], CreatableTopicResult]:
+    def _create_one(
+        self, topic: CreatableTopic, defaults: tuple[TopicConfigValue, ...]
+    ) -> Steps[tuple[list[MetadataRecord], CreatableTopicResult]]:
         config_records = self._configs.for_new_topic(topic.name, topic.configs)
-        placed = self._manual_assignment(topic) if topic.assignments else self._automatic_assignment(topic)
+        placed = yield from (self._manual_assignment(topic) if topic.assignments else self._automatic_assignment(topic))
         partitions = []
         for index, replicas in enumerate(placed):
+            yield
             isr = self._live(replicas)
             if not isr:
                 code = ErrorCode.INVALID_REPLICA_ASSIGNMENT if topic.assignments else ErrorCode.INVALID_REPLICATION_FACTOR
@@ -109,7 +116,9 @@ class TopicControl:
             partitions.append((replicas, isr))
         topic_id = self._new_topic_id()
         records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
-        records += [self._new_partition(topic_id, index, *placement) for index, placement in enumerate(partitions)]
+        for index, placement in enumerate(partitions):
+            yield
+            records.append(self._new_partition(topic_id, index, *placement))
         overrides = {pair.name: pair.value for pair in topic.configs if pair.value is not None}
         result = CreatableTopicResult(
             name=topic.name,
@@ -117,7 +126,7 @@ class TopicControl:
             topic_id=topic_id,
             num_partitions=len(partitions),
             replication_factor=len(partitions[0][0]),
-            configs=self._configs.effective_for_new_topic(overrides),
+            configs=self._configs.effective_for_new_topic(overrides, defaults),
         )
         return records, result
 
@@ -127,7 +136,7 @@ class TopicControl:
             if topic_id not in self._state.topics:
                 return topic_id
 
-    def _automatic_assignment(self, topic: CreatableTopic) -> list[tuple[NodeId, ...]]:
+    def _automatic_assignment(self, topic: CreatableTopic) -> Steps[list[tuple[NodeId, ...]]]:
         if topic.replication_factor < -1 or topic.replication_factor == 0:
             raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -137,14 +146,14 @@ class TopicControl:
             raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         count = self._config.default_num_partitions if topic.num_partitions == -1 else topic.num_partitions
         factor = self._config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
-        return self._place(count, factor)
+        return (yield from self._place(count, factor))
 
-    def _place(self, count: int, replication_factor: int) -> list[tuple[NodeId, ...]]:
+    def _place(self, count: int, replication_factor: int) -> Steps[list[tuple[NodeId, ...]]]:
         usable = self._cluster.usable_brokers()
         # Placement of more than may be written is cut off here; BoundedRecords refuses the operation.
-        return self._placer.place(min(count, MAX_RECORDS_PER_USER_OP + 1), replication_factor, usable)
+        return (yield from self._placer.placing(min(count, MAX_RECORDS_PER_USER_OP + 1), replication_factor, usable))
 
-    def _manual_assignment(self, topic: CreatableTopic) -> list[tuple[NodeId, ...]]:
+    def _manual_assignment(self, topic: CreatableTopic) -> Steps[list[tuple[NodeId, ...]]]:
         if topic.replication_factor != -1:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
@@ -158,6 +167,7 @@ class TopicControl:
         placed: dict[int, tuple[NodeId, ...]] = {}
         factor: int | None = None
         for assignment in topic.assignments:
+            yield
             if assignment.partition in placed:
                 raise ApiError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -209,15 +219,16 @@ class TopicControl:
 
     # --- add partitions
 
-    def create_partitions(self, request: CreatePartitionsRequest) -> ControllerResult[CreatePartitionsResponse]:
+    def create_partitions(self, request: CreatePartitionsRequest) -> Steps[ControllerResult[CreatePartitionsResponse]]:
         records = BoundedRecords()
         results = []
         count = Counter(topic.name for topic in request.topics)
         for topic in request.topics:
+            yield
             try:
                 if count[topic.name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                found = self._more_partitions(topic)
+                found = yield from self._more_partitions(topic)
             except ApiError as error:
                 results.append(CreatePartitionsResult(name=topic.name, error=error.code, message=error.message))
                 continue
@@ -226,7 +237,7 @@ class TopicControl:
         outcome = ControllerResult(records=list(records), response=CreatePartitionsResponse(topics=tuple(results)), atomic=True)
         return outcome.without_records() if request.validate_only else outcome
 
-    def _more_partitions(self, topic: CreatePartitionsTopic) -> list[MetadataRecord]:
+    def _more_partitions(self, topic: CreatePartitionsTopic) -> Steps[list[MetadataRecord]]:
         info = self._state.topic(topic.name)
         if info is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist.")
@@ -248,12 +259,14 @@ class TopicControl:
                     "assignment(s) were specified.",
                 )
             for assignment in topic.assignments:
+                yield
                 self._check_assignment(assignment, factor)
             placed = [assignment.broker_ids for assignment in topic.assignments]
         else:
-            placed = self._place(additional, factor)
+            placed = yield from self._place(additional, factor)
         records: list[MetadataRecord] = []
         for index, replicas in enumerate(placed, present):
+            yield
             isr = self._live(replicas)
             if not isr:
                 manual = topic.assignments is not None
@@ -264,15 +277,19 @@ class TopicControl:
 
     # --- delete topics
 
-    def delete(self, request: DeleteTopicsRequest) -> ControllerResult[DeleteTopicsResponse]:
+    def delete(self, request: DeleteTopicsRequest) -> Steps[ControllerResult[DeleteTopicsResponse]]:
         if not self._config.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable=false).")
         records = BoundedRecords()
         results = []
-        resolved = [self._resolve(selector) for selector in request.topics]
+        resolved = []
+        for selector in request.topics:
+            yield
+            resolved.append(self._resolve(selector))
         names = Counter(selector.name for selector in request.topics if selector.name is not None)
         ids = Counter(found for found in resolved if isinstance(found, UUID))
         for selector, found in zip(request.topics, resolved, strict=True):
+            yield
             if isinstance(found, ApiError):
                 error: ApiError | None = found
                 if selector.name is not None and names[selector.name] > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import KIB
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import FetchEntry, FetchParams
+from kraftlite.replication.consume import may_wait
 from kraftlite.runtime.ports import Clock
 
 LOAD_WAIT_MS: Final = 500
@@ -76,7 +78,16 @@ class PartitionLoader:
             last_fetched_epoch=None,
             max_bytes=self._chunk,
         )
-        (result,) = await self._log.fetch(params, [entry])
+        (result,) = self._log.fetch_now(params, [entry])
+        if may_wait(params, [result]):
+            woken = asyncio.Event()
+            waiting = self._log.fetch_wait(params, woken.set)
+            try:
+                waiting.watch([entry])
+                await woken.wait()
+            finally:
+                waiting.cancel()
+            (result,) = self._log.fetch_now(params, [entry])
         if result.error is not ErrorCode.NONE:
             raise ApiError(result.error, f"{self._tp} cannot be read at offset {position}")
         return bytes(result.records), result.hw

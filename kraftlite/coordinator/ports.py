@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -16,6 +16,14 @@ class Led(Protocol):
 
     @property
     def leader_epoch(self) -> int: ...
+
+
+class Waiting(Protocol):
+    """A read that waits for records, or for its time to be over."""
+
+    def watch(self, entries: Iterable[FetchEntry], /) -> None: ...
+
+    def cancel(self) -> None: ...
 
 
 class OffsetsLog(Protocol):
@@ -32,7 +40,9 @@ class OffsetsLog(Protocol):
         origin: AppendOrigin,
     ) -> None: ...
 
-    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
+    def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
+
+    def fetch_wait(self, params: FetchParams, ready: Callable[[], None], /) -> Waiting: ...
 
     def list_offset(
         self,

@@ -1,1 +1,5 @@
 """A local cluster of real node processes on loopback."""
+
+from kraftlite import require_assertions
+
+require_assertions()

@@ -25,6 +25,8 @@ _STARTING = ".starting"
 _PATIENCE = 3
 _LITTLE_SPACE = 1 << 20
 """Bytes of free disk below which a node cannot even say what is wrong."""
+_LOOKED_AT_BYTES = 1 << 20
+"""Of the end of what a node has said."""
 DEFAULT_CONTROLLERS = 3
 DEFAULT_BROKERS = 3
 
@@ -224,8 +226,8 @@ def _says_started(node: LocalNode, offset: int) -> bool:
 def _log_since(node: LocalNode, offset: int) -> str:
     try:
         with node.log_path.open("rb") as log:
-            log.seek(offset)
-            return log.read().decode("utf-8", "replace")
+            log.seek(max(offset, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
+            return log.read(_LOOKED_AT_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from kraftlite.local.state import STATE_NAME, locked
 
 HOST = "127.0.0.1"
+_MAX_BYTES = 1 << 20
+"""Of the file of all ports: ten thousand of them. A larger one does not parse, and is as good as none."""
 _STEP = 1000
 _BELOW = 32_000
 """Linux hands out ports from 32768 on to outgoing connections; a listener there may find its port taken after a restart."""
@@ -42,7 +44,8 @@ def reserve(data_dir: Path, wanted: Sequence[int]) -> list[int]:
 def _read(registry: Path, data_dir: Path) -> dict[int, str]:
     """The ports that other clusters hold. An entry younger than its cluster's file (a start under way) is marked by its lock."""
     try:
-        raw = json.loads(registry.read_text())
+        with registry.open("rb") as file:
+            raw = json.loads(file.read(_MAX_BYTES))
         entries = {int(port): str(owner) for port, owner in raw.items()}
     except (OSError, ValueError, AttributeError):
         return {}

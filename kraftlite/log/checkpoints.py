@@ -47,7 +47,7 @@ def read_bounded(disk: Disk, path: str, most: int) -> bytes:
     if stat.is_dir:
         raise MalformedCheckpoint(f"{path} is a directory, a file was expected")
     if stat.size > most:
-        raise MalformedCheckpoint(f"{path} has {stat.size} bytes, expected at most {most}")
+        raise MalformedCheckpoint(f"{path} has {stat.size} bytes; allowed are at most {most}")
     return disk.read_file(path)
 
 

@@ -9,7 +9,7 @@ docs/DIFFERENCES.md, "Malformed record batches".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -150,6 +150,11 @@ class BatchCheck:
         yield from _scan_compressed(scanner, chunks) if header.codec else _scan_plain(scanner, body)
         _judge(scanner, header, config, self._wall_ms)
         self.verdict = Verdict(None, header, scanner.max_timestamp)
+
+
+def finish_all(checks: Iterable[BatchCheck]) -> None:
+    for check in checks:
+        check.finish()
 
 
 def check_batch(batch: Batch, config: LogConfig, wall_ms: int) -> Verdict:

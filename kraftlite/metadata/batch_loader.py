@@ -5,7 +5,7 @@ Source: Kafka's MetadataBatchLoader; KIP-868; ML-08 to ML-11.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 
 from kraftlite.metadata.delta import MetadataDelta
@@ -13,6 +13,7 @@ from kraftlite.metadata.image import MetadataImage, MetadataProvenance
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.metadata.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 from kraftlite.model.errors import Fault
+from kraftlite.model.limits import MAX_INT32
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch
 
 Flush = Callable[[MetadataDelta, MetadataImage, Manifest], None]
@@ -57,6 +58,13 @@ class BatchLoader:
         self.has_seen_record = True
 
     def load(self, batch: CommittedBatch, leader: LeaderAndEpoch | None = None) -> None:
+        for _ in self.load_in_steps(batch, leader):
+            pass
+
+    def load_in_steps(
+        self, batch: CommittedBatch, leader: LeaderAndEpoch | None = None, records_per_step: int = MAX_INT32
+    ) -> Iterator[None]:
+        """`load`, with a pause after every so many records. Nothing else may be asked of this before the end."""
         self.has_seen_record = self.has_seen_record or bool(batch.records)
         for index, record in enumerate(batch.records):
             offset = batch.base_offset + index
@@ -74,6 +82,8 @@ class BatchLoader:
             self._offset = offset
             self._epoch = batch.epoch
             self._log_time_ms = batch.append_timestamp_ms
+            if (index + 1) % records_per_step == 0:
+                yield
         self._offset = batch.last_offset
         self._epoch = batch.epoch
         self._log_time_ms = batch.append_timestamp_ms

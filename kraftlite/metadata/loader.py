@@ -166,8 +166,9 @@ class MetadataLoader:
     async def _load(self, batches: Sequence[CommittedBatch]) -> None:
         replayed = 0
         for batch in batches:
-            self._batches.load(batch, self._leader)
-            replayed += len(batch.records)
+            for _ in self._batches.load_in_steps(batch, self._leader, RECORDS_PER_SLICE):
+                await self._ports.clock.sleep(0)
+            replayed += len(batch.records) % RECORDS_PER_SLICE
             if replayed >= RECORDS_PER_SLICE:
                 replayed = 0
                 await self._ports.clock.sleep(0)

@@ -20,11 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from types import NoneType, UnionType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from kraftlite.model.ids import UNCHANGED, NodeId, Unchanged
 
@@ -38,20 +39,26 @@ class MalformedMessage(ValueError):
     """Bytes that are not what the class requires: not protobuf, a uuid that is not 16 bytes long, an unknown enum value."""
 
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+M = TypeVar("M", bound="DataclassInstance")
+
+
 @dataclass(frozen=True, slots=True)
-class Mapper:
+class Mapper(Generic[M]):
     """`to_pb(value)` gives a protobuf message, `from_pb(message)` the value; both trust types, as mypy has checked them."""
 
-    cls: type[Any]
-    pb: type[Any]
-    to_pb: Callable[[Any], Any]
-    from_pb: Callable[[Any], Any]
+    cls: type[M]
+    pb: type[Message]
+    to_pb: Callable[[M], Message]
+    from_pb: Callable[..., M]
+    """Takes the protobuf message, and by position what was left out of it."""
 
-    def encode(self, value: Any) -> bytes:
-        data: bytes = self.to_pb(value).SerializeToString()
-        return data
+    def encode(self, value: M) -> bytes:
+        return self.to_pb(value).SerializeToString()
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> M:
         """Raises MalformedMessage."""
         message = self.pb()
         try:
@@ -72,10 +79,10 @@ class _Uuids(dict[bytes, UUID]):
         return value
 
 
-class _Tuples(dict[tuple[Any, ...], tuple[Any, ...]]):
+class _Tuples(dict[tuple[object, ...], tuple[object, ...]]):
     """A tuple to the one equal object that stands for it."""
 
-    def __missing__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def __missing__(self, value: tuple[object, ...]) -> tuple[object, ...]:
         if len(self) >= INTERN_LIMIT:
             self.clear()
         self[value] = value
@@ -97,26 +104,26 @@ _UUID_TUPLES: Final = _UuidTuples()
 _TUPLES: Final = _Tuples()
 
 
-_MAPPERS: Final[dict[tuple[type[Any], type[Any], frozenset[str]], Mapper]] = {}
+_MAPPERS: Final[dict[tuple[type[object], type[Message], frozenset[str]], Mapper[Any]]] = {}
 
 
-def mapper(cls: type[Any], pb: type[Any], *, leave_out: frozenset[str] = frozenset()) -> Mapper:
+def mapper(cls: type[M], pb: type[Message], *, leave_out: frozenset[str] = frozenset()) -> Mapper[M]:
     """The mapper between a dataclass and a protobuf message class, compiled on first use. `leave_out`: dataclass fields that
     travel by other means; `from_pb` then takes them as keyword arguments. TypeError when the two do not agree."""
     key = (cls, pb, leave_out)
-    found = _MAPPERS.get(key)
+    found: Mapper[M] | None = _MAPPERS.get(key)
     if found is None:
         found = _MAPPERS[key] = _Compiler(cls, pb, leave_out).compile()
     return found
 
 
-def message_class(descriptor: Descriptor) -> type[Any]:
-    found: type[Any] = message_factory.GetMessageClass(descriptor)
+def message_class(descriptor: Descriptor) -> type[Message]:
+    found: type[Message] = message_factory.GetMessageClass(descriptor)
     return found
 
 
-class _Compiler:
-    def __init__(self, cls: type[Any], pb: type[Any], leave_out: frozenset[str]) -> None:
+class _Compiler(Generic[M]):
+    def __init__(self, cls: type[M], pb: type[Message], leave_out: frozenset[str]) -> None:
         self._cls = cls
         self._pb = pb
         self._leave_out = leave_out
@@ -130,8 +137,8 @@ class _Compiler:
             "tuple": tuple,
         }
 
-    def compile(self) -> Mapper:
-        cls, descriptor = self._cls, self._pb.DESCRIPTOR
+    def compile(self) -> Mapper[M]:
+        cls, descriptor = self._cls, typing.cast("Descriptor", self._pb.DESCRIPTOR)
         hints = typing.get_type_hints(cls)
         names = [field.name for field in fields(cls) if field.name not in self._leave_out]
         known = set(descriptor.fields_by_name)
@@ -164,7 +171,7 @@ class _Compiler:
         body = "".join(f"    set_{name}(o, {expression})\n" for name, expression in decode)
         return f"    o = new(C)\n{body}    return o\n"
 
-    def _field(self, name: str, hint: Any, field: FieldDescriptor) -> tuple[str, str]:
+    def _field(self, name: str, hint: object, field: FieldDescriptor) -> tuple[str, str]:
         """The two expressions of one field: from `x.name`, and from `m.name`."""
         inner, may_be_none, may_be_unchanged = _split(hint)
         if typing.get_origin(inner) is tuple:
@@ -188,7 +195,7 @@ class _Compiler:
         return to_pb.format(f"x.{name}"), from_pb.format(f"m.{name}")
 
     def _tuple_field(
-        self, name: str, hint: Any, field: FieldDescriptor, may_be_none: bool, may_be_unchanged: bool
+        self, name: str, hint: object, field: FieldDescriptor, may_be_none: bool, may_be_unchanged: bool
     ) -> tuple[str, str]:
         element = typing.get_args(hint)[0]
         if not (may_be_none or may_be_unchanged):
@@ -206,7 +213,7 @@ class _Compiler:
         encoded = f"(None if x.{name} is {absent} else W_{name}(values={given}))"
         return encoded, f'({taken} if m.HasField("{name}") else {absent})'
 
-    def _elements(self, element: Any, field: FieldDescriptor, given: str, taken: str) -> tuple[str, str]:
+    def _elements(self, element: object, field: FieldDescriptor, given: str, taken: str) -> tuple[str, str]:
         to_pb, from_pb = self._single(element, field)
         encoded = given if to_pb == "{}" else f"[{to_pb.format('e')} for e in {given}]"
         if field.message_type is not None:
@@ -217,7 +224,7 @@ class _Compiler:
             some = "TUPLES[tuple(v[:])]" if from_pb == "{}" else f"TUPLES[tuple([{from_pb.format('e')} for e in v])]"
         return encoded, f"({some} if (v := {taken}) else ())"
 
-    def _single(self, hint: Any, field: FieldDescriptor) -> tuple[str, str]:
+    def _single(self, hint: object, field: FieldDescriptor) -> tuple[str, str]:
         """Expressions for one value, with `{}` for where it is."""
         kind = field.cpp_type
         if hint is int or hint is NodeId:
@@ -248,16 +255,16 @@ class _Compiler:
         return "{}", "{}"
 
 
-class _Enum(dict[int, Any]):
-    def __init__(self, name: str, members: dict[int, Any]) -> None:
+class _Enum(dict[int, IntEnum]):
+    def __init__(self, name: str, members: dict[int, IntEnum]) -> None:
         super().__init__(members)
         self._name = name
 
-    def __missing__(self, value: int) -> Any:
+    def __missing__(self, value: int) -> IntEnum:
         raise ValueError(f"{value} is not a {self._name}")
 
 
-def _split(hint: Any) -> tuple[Any, bool, bool]:
+def _split(hint: object) -> tuple[object, bool, bool]:
     """A type hint without None and Unchanged, and whether it had them."""
     if typing.get_origin(hint) not in (UnionType, typing.Union):
         return hint, False, False

@@ -103,7 +103,7 @@ def validate_group_configs(values: Mapping[str, str], broker_values: Mapping[str
 
 
 def validate_client_metrics_configs(values: Mapping[str, str]) -> None:
-    """Raises ApiError: INVALID_REQUEST for a key or an interval, INVALID_CONFIG for a pattern that is not allowed."""
+    """Raises ApiError: INVALID_REQUEST for an unknown key or interval out of bounds, INVALID_CONFIG for what cannot be read."""
     for name, text in values.items():
         key = CLIENT_METRICS_CONFIGS.get(name)
         if key is None:
@@ -111,7 +111,7 @@ def validate_client_metrics_configs(values: Mapping[str, str]) -> None:
         try:
             value = key.parse(text)
         except ValueError as error:
-            raise ApiError(ErrorCode.INVALID_REQUEST, protocol_message(error)) from None
+            raise ApiError(ErrorCode.INVALID_CONFIG, protocol_message(error)) from None
         if name == "interval.ms" and not _MIN_INTERVAL_MS <= value <= _MAX_INTERVAL_MS:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,

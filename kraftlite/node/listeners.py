@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kraftlite.config.server import ServerConfig
 from kraftlite.model.broker_configs import connection_overrides
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import ListenerInfo
-from kraftlite.model.method import Method
-from kraftlite.runtime.ports import Handler, Ports, TaskHandle
+from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 from kraftlite.runtime.trace.node import ListenerOpened
 from kraftlite.wire.sockets import bound_socket
 
@@ -38,9 +36,7 @@ class NodeListeners:
     introspection; every other listener speaks Kafka. Raises OSError when an address cannot be had.
     """
 
-    def __init__(
-        self, ports: Ports, config: ServerConfig, introspection: Mapping[Method, Handler], *, serve_clients: bool
-    ) -> None:
+    def __init__(self, ports: Ports, config: ServerConfig, introspection: Handlers, *, serve_clients: bool) -> None:
         self._ports = ports
         self._config = config
         self._introspection = introspection
@@ -77,12 +73,12 @@ class NodeListeners:
         config = self._config
         return listener.name not in config.controller_listener_names and listener.name != config.inter_broker_listener_name
 
-    async def open_controller(self, handlers: Mapping[Method, Handler]) -> None:
+    async def open_controller(self, handlers: Handlers) -> None:
         for listener in self._config.listeners:
             if listener.name in self._config.controller_listener_names:
                 await self._serve(listener, handlers)
 
-    async def open_replication(self, handlers: Mapping[Method, Handler]) -> None:
+    async def open_replication(self, handlers: Handlers) -> None:
         for listener in self._config.listeners:
             if listener.name == self._config.inter_broker_listener_name:
                 await self._serve(listener, handlers)
@@ -134,7 +130,7 @@ class NodeListeners:
     def connection_count(self) -> int:
         return sum(client.connection_count for client in self._clients)
 
-    async def _serve(self, listener: ListenerInfo, handlers: Mapping[Method, Handler]) -> None:
+    async def _serve(self, listener: ListenerInfo, handlers: Handlers) -> None:
         wanted = Endpoint(listener.host, listener.port)
         bound = await self._ports.transport.serve(wanted, {**handlers, **self._introspection})
         self._ports.tracer.emit(ListenerOpened(listener=listener.name, endpoint=str(bound)))

@@ -49,7 +49,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     path = path_in(directory)
     found = disk.stat(path)
     if found is not None and found.size > _MAX_BYTES:
-        raise ValueError(f"{path} has {found.size} bytes; what formatting writes has a few hundred")
+        raise ValueError(f"{path} has {found.size} bytes; allowed are at most {_MAX_BYTES}, and formatting writes a few hundred")
     try:
         data = disk.read_file(path)
     except (FileNotFoundError, NotADirectoryError):

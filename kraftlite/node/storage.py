@@ -18,6 +18,7 @@ from kraftlite.config.server import ServerConfig
 from kraftlite.host.clock import HostClock
 from kraftlite.host.loop import host_entropy
 from kraftlite.log.batch import check_crc, iter_batches, iter_records
+from kraftlite.log.checkpoints import MAX_SMALL_FILE_BYTES, read_bounded
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.features import (
     GROUP_VERSION,
@@ -332,7 +333,7 @@ def _snapshot_records(disk: Disk, path: str) -> tuple[MetadataRecord, ...]:
     if not path.endswith(LEGACY_BOOTSTRAP):
         return tuple(record for batch in read_snapshot_file(disk, path, serde).batches() for record in batch)
     records: list[MetadataRecord] = []
-    for header, batch in iter_batches(disk.read_file(path)):
+    for header, batch in iter_batches(read_bounded(disk, path, MAX_SMALL_FILE_BYTES)):
         if not check_crc(batch, header):
             raise ValueError(f"the batch at offset {header.base_offset} is damaged")
         if not header.is_control:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraftlite.model.ids import NodeId
+from kraftlite.model.limits import MIB
 from kraftlite.runtime.trace import TraceEvent
 
+_MAX_LINE_BYTES: Final = MIB
 TIMELINE_NAME: Final = "kraftlite-trace.jsonl"
 _encode = json.JSONEncoder(default=str, separators=(",", ":"), ensure_ascii=False).encode
 
@@ -61,20 +63,22 @@ class TimelineFile:
 
 
 def read_timeline(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The events of one file, the older half first. A line cut off by a crash, or damaged, is left out."""
+    """The events of one file, the older half first. A line cut off by a crash, damaged, or
+    longer than 1 MiB is left out."""
     path = Path(path)
     for part in (path.with_name(path.name + ".1"), path):
         try:
-            lines = part.read_bytes().splitlines()
+            file = part.open("rb")
         except FileNotFoundError:
             continue
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and "ts" in event and "event" in event:
-                yield event
+        with file:
+            while line := file.readline(_MAX_LINE_BYTES):
+                try:
+                    event = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(event, dict) and "ts" in event and "event" in event:
+                    yield event
 
 
 def merge_timelines(paths: Iterable[str | Path], *, since_ms: int = 0) -> list[dict[str, Any]]:

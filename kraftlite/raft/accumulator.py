@@ -54,11 +54,12 @@ class BatchAccumulator:
         self._batches: list[PreparedBatch] = []
         self._linger_deadline_ms: int | None = None
 
-    def prepare(self, records: Sequence[Any], wall_ms: int) -> int:
+    def prepare(self, records: Sequence[Any], wall_ms: int, encoded: Sequence[bytes] | None = None) -> int:
         """Stage `records`; returns the offset of the last one. Raises ApiError and leaves nothing behind when they do not fit."""
         if not records:
             raise ValueError("an append needs at least one record")
-        values = [self._serde.encode(record) for record in records]
+        values = [self._serde.encode(record) for record in records] if encoded is None else encoded
+        assert len(values) == len(records), f"{len(values)} values of {len(records)} records"
         size = sum(map(len, values)) + RECORD_OVERHEAD_BYTES * len(values)
         if size + BATCH_OVERHEAD_BYTES > self._max_batch_bytes:
             message = f"{len(values)} records need {size} bytes; one atomic append holds at most {self._max_batch_bytes}"

@@ -108,8 +108,14 @@ class RaftClient(Protocol):
         """Including what was prepared but not yet written."""
         ...
 
-    def prepare_append(self, epoch: int, records: Sequence[Any]) -> int:
+    def encode(self, record: Any) -> bytes:
+        """A record's value in the log, for `prepare_append`. Changes nothing."""
+        ...
+
+    def prepare_append(self, epoch: int, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> int:
         """Stage one atomic batch; returns the offset of its last record. Nothing leaves before `schedule_prepared_append`.
+
+        `encoded`: what `encode` has made of each record, by a caller that has many and takes turns for it.
 
         Raises ApiError(NOT_CONTROLLER) when this node does not lead in `epoch`, ApiError(RECORD_LIST_TOO_LARGE) beyond
         8 MiB, ValueError when `epoch` is newer than the quorum's (RF-35, RF-36).

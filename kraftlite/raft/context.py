@@ -6,11 +6,11 @@ Source: KIP-595 "Quorum State Machine"; RF-01, RF-04, RF-11, RF-13, RF-23.
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TypeVar
 
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import RAFT_EPOCH_ANSWERED, RAFT_EPOCH_STEP, RAFT_EPOCH_TRUSTED
-from kraftlite.model.messages.raft import OffsetAndEpoch
+from kraftlite.model.messages.raft import OffsetAndEpoch, RaftRequest, RaftResponse
 from kraftlite.model.method import Method
 from kraftlite.raft.config import QuorumConfig
 from kraftlite.raft.events import OutboundRequest, Output, Reply
@@ -21,6 +21,9 @@ from kraftlite.raft.states import Candidate, Follower, Leader, Prospective, Resi
 from kraftlite.raft.voters import ReplicaKey, VoterSet
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace import raft as trace
+
+Asked = TypeVar("Asked", bound=RaftRequest)
+Answered = TypeVar("Answered", bound=RaftResponse)
 
 
 class RaftContext:
@@ -87,7 +90,7 @@ class RaftContext:
 
     # output
 
-    def send(self, peer_id: NodeId, method: Method, request: Any, endpoint: Endpoint | None = None) -> None:
+    def send(self, peer_id: NodeId, method: Method[Asked, Answered], request: Asked, endpoint: Endpoint | None = None) -> None:
         peer = endpoint if endpoint is not None else self.voters.endpoint(peer_id)
         assert peer is not None, f"no endpoint of node {peer_id} is known"
         entry = self.requests.open(peer_id, method, request, self.now_ms)
@@ -102,7 +105,7 @@ class RaftContext:
             )
         )
 
-    def reply(self, request_id: int, response: Any) -> None:
+    def reply(self, request_id: int, response: RaftResponse) -> None:
         self.out.replies.append(Reply(request_id=request_id, response=response))
 
     def ask_flush(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from kraftlite.model.errors import ErrorCode, Fault
 from kraftlite.model.ids import Endpoint
@@ -22,6 +22,8 @@ from kraftlite.model.messages.raft import (
     OffsetAndEpoch,
     RaftFetchRequest,
     RaftFetchResponse,
+    RaftRequest,
+    RaftResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -200,45 +202,50 @@ class RaftCore:
 
     def _handle(self, event: Event) -> None:
         ctx = self._ctx
-        if isinstance(event, RequestReceived):
-            self._on_request(event.request_id, event.request)
-        elif isinstance(event, ResponseReceived):
-            outstanding = ctx.requests.close(event.correlation_id)
-            if outstanding is not None:
-                self._on_response(outstanding, event.response)
-        elif isinstance(event, RequestFailed):
-            outstanding = ctx.requests.close(event.correlation_id)
-            if outstanding is not None:
-                ctx.requests.back_off(outstanding.peer_id, outstanding.method, ctx.now_ms)
-        elif isinstance(event, LogFlushed):
-            self.metalog.note_durable()
-            self._serving.on_flushed()
-        elif isinstance(event, AppendScheduled):
-            self._leadership.schedule()
-        elif isinstance(event, ResignRequested):
-            self._on_resign(event)
-        elif isinstance(event, ShutdownRequested):
-            ctx.shutting_down = True
-        else:
-            assert isinstance(event, Tick), event
+        match event:
+            case RequestReceived():
+                self._on_request(event.request_id, event.request)
+            case ResponseReceived():
+                outstanding = ctx.requests.close(event.correlation_id)
+                if outstanding is not None:
+                    self._on_response(outstanding, event.response)
+            case RequestFailed():
+                outstanding = ctx.requests.close(event.correlation_id)
+                if outstanding is not None:
+                    ctx.requests.back_off(outstanding.peer_id, outstanding.method, ctx.now_ms)
+            case LogFlushed():
+                self.metalog.note_durable()
+                self._serving.on_flushed()
+            case AppendScheduled():
+                self._leadership.schedule()
+            case ResignRequested():
+                self._on_resign(event)
+            case ShutdownRequested():
+                ctx.shutting_down = True
+            case Tick():
+                pass
+            case _:
+                assert_never(event)
 
-    def _on_request(self, request_id: int, request: Any) -> None:
-        if isinstance(request, RaftFetchRequest):
-            self._serving.on_fetch_request(request_id, request)
-            return
-        response: Any
-        if isinstance(request, VoteRequest):
-            response = self._elections.on_vote_request(request)
-        elif isinstance(request, BeginQuorumEpochRequest):
-            response = self._elections.on_begin_request(request)
-        elif isinstance(request, EndQuorumEpochRequest):
-            response = self._elections.on_end_request(request)
-        else:
-            assert isinstance(request, FetchSnapshotRequest), request
-            response = self._serving.on_fetch_snapshot_request(request)
+    def _on_request(self, request_id: int, request: RaftRequest) -> None:
+        response: RaftResponse
+        match request:
+            case RaftFetchRequest():
+                self._serving.on_fetch_request(request_id, request)  # may be answered later
+                return
+            case VoteRequest():
+                response = self._elections.on_vote_request(request)
+            case BeginQuorumEpochRequest():
+                response = self._elections.on_begin_request(request)
+            case EndQuorumEpochRequest():
+                response = self._elections.on_end_request(request)
+            case FetchSnapshotRequest():
+                response = self._serving.on_fetch_snapshot_request(request)
+            case _:
+                assert_never(request)
         self._ctx.reply(request_id, response)
 
-    def _on_response(self, outstanding: Outstanding, response: Any) -> None:
+    def _on_response(self, outstanding: Outstanding, response: RaftResponse) -> None:
         peer_id, request = outstanding.peer_id, outstanding.request
         if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
             # Of another cluster: nothing it says about epochs and leaders concerns this one.
@@ -248,17 +255,20 @@ class RaftCore:
                     f"{self._ctx.config.cluster_id}: check controller.quorum.voters, and cluster.id in meta.properties"
                 )
             self._ctx.requests.back_off(peer_id, outstanding.method, self._ctx.now_ms)
-        elif isinstance(response, RaftFetchResponse):
-            self._following.on_fetch_response(peer_id, request, response)
-        elif isinstance(response, VoteResponse):
-            self._elections.on_vote_response(peer_id, request, response)
-        elif isinstance(response, BeginQuorumEpochResponse):
-            self._leadership.on_begin_response(peer_id, response)
-        elif isinstance(response, EndQuorumEpochResponse):
-            self._elections.on_end_response(peer_id, response)
-        else:
-            assert isinstance(response, FetchSnapshotResponse), response
-            self._following.on_fetch_snapshot_response(peer_id, request, response)
+            return
+        match request, response:
+            case RaftFetchRequest(), RaftFetchResponse():
+                self._following.on_fetch_response(peer_id, request, response)
+            case VoteRequest(), VoteResponse():
+                self._elections.on_vote_response(peer_id, request, response)
+            case BeginQuorumEpochRequest(), BeginQuorumEpochResponse():
+                self._leadership.on_begin_response(peer_id, response)
+            case EndQuorumEpochRequest(), EndQuorumEpochResponse():
+                self._elections.on_end_response(peer_id, response)
+            case FetchSnapshotRequest(), FetchSnapshotResponse():
+                self._following.on_fetch_snapshot_response(peer_id, request, response)
+            case _:
+                raise AssertionError(f"{outstanding.method} of node {peer_id} was answered with {type(response).__name__}")
 
     def _on_resign(self, event: ResignRequested) -> None:
         state = self._ctx.state
@@ -324,9 +334,9 @@ class RaftCore:
 
     # appends and snapshots: synchronous, because their result is an offset or a file
 
-    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int) -> int:
+    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int, encoded: Sequence[bytes] | None = None) -> int:
         """See `RaftClient.prepare_append`."""
-        return self._leadership.prepare_append(epoch, records, wall_ms)
+        return self._leadership.prepare_append(epoch, records, wall_ms, encoded)
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, last_contained_timestamp_ms: int) -> FileSnapshotWriter | None:
         """See `RaftClient.create_snapshot`."""

@@ -18,17 +18,23 @@ Source: RF-31, RF-46. Departs: Kafka cuts such a log off, and believes every epo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, parse_header
 from kraftlite.model.errors import Fault
+from kraftlite.model.limits import MIB, RPC_MAX_MESSAGE_BYTES
 from kraftlite.raft.flush_mark import FILE_NAME as FLUSH_MARK
 from kraftlite.raft.flush_mark import read_flush_mark
 from kraftlite.raft.snapshots import parse_snapshot_name
-from kraftlite.runtime.ports import Disk
+from kraftlite.runtime.ports import Disk, File
 
-_MAGIC_AT = 16
-_MAX_STEP = 1 << 31
+_MAGIC_AT: Final = 16
+_MAX_STEP: Final = 1 << 31
+_MAX_BATCH_BYTES: Final = RPC_MAX_MESSAGE_BYTES
+"""What claims to be larger is no batch: no leader could have sent it."""
+_PIECE_BYTES: Final = MIB
 
 
 def check_only_copy(disk: Disk, directory: str) -> None:
@@ -58,11 +64,11 @@ def check_only_copy(disk: Disk, directory: str) -> None:
                 f"{directory}: the records from offset {expected} to {base - 1} are missing before {path}, "
                 "and this controller has the only copy of the metadata: restore them"
             )
-        data = memoryview(disk.read_file(path))
-        expected, epoch, end = _walk(data, expected, epoch)
-        if end == len(data):
-            continue
-        known = mark is not None or (base == bases[-1] and not _intact_behind(data, end, expected))
+        with _opened(disk, path) as segment:
+            expected, epoch, end = _walk(segment, expected, epoch)
+            if end == segment.size:
+                continue
+            known = mark is not None or (base == bases[-1] and not _intact_behind(segment, end, expected))
         if expected < flushed or not known:
             raise Fault(
                 f"{path} is damaged at byte {end}: the records from offset {expected} on are lost, "
@@ -86,25 +92,63 @@ def wrong_epoch_from(disk: Disk, directory: str, latest_epoch: int | None) -> in
     """
     if disk.stat(directory) is None:
         return None
-    last: BatchHeader | None = None
-    began: int | None = None
+    walk = _EpochWalk(latest_epoch)
     for base in _bases(disk.listdir(directory)):
-        data = memoryview(disk.read_file(f"{directory}/{base:020d}.log"))
-        position = 0
-        while len(data) - position >= HEADER_BYTES:
-            header = parse_header(data, position)
-            if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
-                return None  # recovery ends the log here, if not before
-            epoch = header.partition_leader_epoch
-            if latest_epoch is not None and epoch > latest_epoch:
-                return header.base_offset
-            if not _follows(header, last.partition_leader_epoch if last is not None else None):
-                # Of two that contradict each other, a first batch of an epoch that nothing confirms may be the wrong one.
-                return began if began is not None else header.base_offset
-            began = header.base_offset if last is None or epoch > last.partition_leader_epoch else None
-            last = header
-            position += header.size_bytes
+        with _opened(disk, f"{directory}/{base:020d}.log") as segment:
+            position = 0
+            while segment.size - position >= HEADER_BYTES:
+                header = parse_header(segment.at(position, HEADER_BYTES))
+                if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
+                    return None  # recovery ends the log here, if not before
+                wrong = walk.wrong_from(header)
+                if wrong is not None:
+                    return wrong
+                position += header.size_bytes
     return None
+
+
+class _EpochWalk:
+    def __init__(self, latest_epoch: int | None) -> None:
+        self._latest_epoch = latest_epoch
+        self._last: BatchHeader | None = None
+        self._began: int | None = None
+
+    def wrong_from(self, header: BatchHeader) -> int | None:
+        """With the next batch: as `wrong_epoch_from`."""
+        last, epoch = self._last, header.partition_leader_epoch
+        if self._latest_epoch is not None and epoch > self._latest_epoch:
+            return header.base_offset
+        if not _follows(header, last.partition_leader_epoch if last is not None else None):
+            # Of two that contradict each other, a first batch of an epoch that nothing confirms may be the wrong one.
+            return self._began if self._began is not None else header.base_offset
+        self._began = header.base_offset if last is None or epoch > last.partition_leader_epoch else None
+        self._last = header
+        return None
+
+
+class _Segment:
+    """A file of the log, of which a piece at a time is in memory."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._begin, self._piece = 0, memoryview(b"")
+        self.size = file.size()
+
+    def at(self, position: int, length: int) -> memoryview:
+        """`length` bytes from `position`, fewer at the end of the file."""
+        if position < self._begin or position + length > self._begin + len(self._piece):
+            self._begin, self._piece = position, memoryview(self._file.pread(max(length, _PIECE_BYTES), position))
+        begin = position - self._begin
+        return self._piece[begin : begin + length]
+
+
+@contextmanager
+def _opened(disk: Disk, path: str) -> Iterator[_Segment]:
+    file = disk.open(path)
+    try:
+        yield _Segment(file)
+    finally:
+        file.close()
 
 
 def _bases(names: Sequence[str]) -> list[int]:
@@ -112,10 +156,10 @@ def _bases(names: Sequence[str]) -> list[int]:
     return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal())
 
 
-def _walk(data: memoryview, expected: int, epoch: int | None) -> tuple[int, int | None, int]:
+def _walk(segment: _Segment, expected: int, epoch: int | None) -> tuple[int, int | None, int]:
     """(next offset, epoch, position) where the intact batches from the start on end, each following the one before it."""
     position = 0
-    while (header := _batch_at(data, position)) is not None:
+    while (header := _batch_at(segment, position)) is not None:
         if header.base_offset != expected or not _follows(header, epoch):
             break
         expected, epoch = header.next_offset, header.partition_leader_epoch
@@ -129,24 +173,38 @@ def _follows(header: BatchHeader, epoch: int | None) -> bool:
     return epoch is None or found == epoch or (found > epoch and header.is_control)
 
 
-def _batch_at(data: memoryview, position: int) -> BatchHeader | None:
+def _batch_at(segment: _Segment, position: int) -> BatchHeader | None:
     """The header of the batch at this position if it is whole and its CRC fits."""
-    if len(data) - position < HEADER_BYTES:
-        return None
-    header = parse_header(data, position)
-    plausible = header.magic == MAGIC and HEADER_BYTES <= header.size_bytes <= len(data) - position
-    if not plausible or header.last_offset_delta < 0:
-        return None
-    return header if check_crc(data[position : position + header.size_bytes], header) else None
+    header = _header_at(segment, position)
+    return header if header is not None and check_crc(segment.at(position, header.size_bytes), header) else None
 
 
-def _intact_behind(data: memoryview, position: int, expected: int) -> bool:
+def _header_at(segment: _Segment, position: int) -> BatchHeader | None:
+    """If the file is long enough for the batch that it tells of."""
+    left = segment.size - position
+    if left < HEADER_BYTES:
+        return None
+    header = parse_header(segment.at(position, HEADER_BYTES))
+    plausible = header.magic == MAGIC and HEADER_BYTES <= header.size_bytes <= min(left, _MAX_BATCH_BYTES)
+    return header if plausible and header.last_offset_delta >= 0 else None
+
+
+def _intact_behind(segment: _Segment, position: int, expected: int) -> bool:
     """Not at the position itself: a torn write may leave a batch there of which nothing but the offset is wrong."""
-    raw = bytes(data)
-    at = raw.find(bytes([MAGIC]), position + 1 + _MAGIC_AT)
-    while at >= 0:
-        header = _batch_at(data, at - _MAGIC_AT)
-        if header is not None and expected <= header.base_offset < expected + _MAX_STEP:
-            return True
-        at = raw.find(bytes([MAGIC]), at + 1)
+    magic = bytes([MAGIC])
+    begin = position + 1 + _MAGIC_AT
+    while begin < segment.size:
+        piece = bytes(segment.at(begin, _PIECE_BYTES))
+        found = piece.find(magic)
+        while found >= 0:
+            at = begin + found - _MAGIC_AT
+            header = _header_at(segment, at)
+            if (
+                header is not None
+                and expected <= header.base_offset < expected + _MAX_STEP
+                and _batch_at(segment, at) is not None
+            ):
+                return True
+            found = piece.find(magic, found + 1)
+        begin += len(piece)
     return False

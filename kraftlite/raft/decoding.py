@@ -10,16 +10,28 @@ from typing import Any
 
 from kraftlite.log.batch import HEADER_BYTES, BatchHeader, iter_batches, iter_records
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import MAX_INT32
 from kraftlite.raft.client import CommittedBatch, RecordSerde
 
 
 def decode_batches(data: bytes, serde: RecordSerde) -> Iterator[CommittedBatch]:
     """The batches in `data`; a control batch keeps its place but has no records."""
+    return (batch for batch in decode_in_steps(data, serde) if batch is not None)
+
+
+def decode_in_steps(data: bytes, serde: RecordSerde, records_per_step: int = MAX_INT32) -> Iterator[CommittedBatch | None]:
+    """As `decode_batches`, with a None after every so many records of a batch that has more."""
     decode = serde.decode
     for header, raw in iter_batches(data):
         records: tuple[Any, ...] = ()
         if not header.is_control:
-            records = tuple([decode(value) for value in record_values(header, raw)])
+            values = record_values(header, raw)
+            decoded: list[Any] = []
+            for start in range(0, len(values), records_per_step):
+                if start:
+                    yield None
+                decoded += [decode(value) for value in values[start : start + records_per_step]]
+            records = tuple(decoded)
         yield CommittedBatch(
             base_offset=header.base_offset,
             last_offset=header.last_offset,

@@ -6,19 +6,20 @@ Source: RF-28, RF-37, RF-43, RF-49.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.model.limits import MIB
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftListener, RecordSerde
 from kraftlite.raft.core import RaftCore
-from kraftlite.raft.decoding import decode_batches
+from kraftlite.raft.decoding import decode_in_steps
 from kraftlite.raft.snapshots import SnapshotReader
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace import raft as trace
 
 SLICE_RECORDS = 1_000
 SLICE_BYTES = MIB
+_END: Final = CommittedBatch(base_offset=-1, last_offset=-1, epoch=-1, append_timestamp_ms=-1, size_bytes=0, records=())
 
 
 class DecodedSnapshot:
@@ -34,15 +35,42 @@ class DecodedSnapshot:
         return iter(self._batches)
 
 
+class Decoding:
+    """The slice of the log at one offset, decoded step by step and once for all state machines that have come there."""
+
+    def __init__(self, data: bytes, serde: RecordSerde) -> None:
+        self._rest = decode_in_steps(data, serde, SLICE_RECORDS)
+        self._batches: list[CommittedBatch] = []
+        self._records = 0
+        self._done = False
+
+    def step(self) -> list[CommittedBatch] | None:
+        """Decode at most 1,000 records and the rest of a small batch; the batches, once they are whole."""
+        while not self._done:
+            batch = next(self._rest, _END)
+            if batch is None:
+                return None
+            self._done = batch is _END or self._records + len(batch.records) >= SLICE_RECORDS
+            if batch is not _END:
+                self._batches.append(batch)
+                self._records += len(batch.records)
+        return self._batches
+
+
 class ListenerFeed:
     """What one state machine has received so far, and what it receives next.
 
-    `step` does a bounded amount of work: at most one batch beyond 1,000 records or 1 MiB. Invariant: `next_offset` is at the
-    start of a batch and never above the committed offset.
+    `step` does a bounded amount of work: it decodes at most 1,000 records of a large batch, or hands over what is decoded, at
+    most one batch beyond 1,000 records or 1 MiB. Invariant: `next_offset` is at the start of a batch and never above the
+    committed offset.
     """
 
-    def __init__(self, core: RaftCore, listener: RaftListener, serde: RecordSerde, tracer: Tracer) -> None:
+    def __init__(
+        self, core: RaftCore, listener: RaftListener, serde: RecordSerde, tracer: Tracer, decodings: dict[int, Decoding]
+    ) -> None:
+        """`decodings`: by offset, of all feeds of this node."""
         self.listener = listener
+        self._decodings = decodings
         self.next_offset = 0
         self._core = core
         self._serde = serde
@@ -69,8 +97,9 @@ class ListenerFeed:
             return True
         if self.next_offset < committed:
             batches = self._slice(committed)
-            self.next_offset = batches[-1].last_offset + 1
-            self.listener.handle_commit(batches)
+            if batches is not None:
+                self.next_offset = batches[-1].last_offset + 1
+                self.listener.handle_commit(batches)
             return True
         return False
 
@@ -105,8 +134,9 @@ class ListenerFeed:
         self._tracer.emit(trace.SnapshotDelivered(listener=type(self.listener).__name__, end_offset=snapshot.snapshot_id.offset))
         self.listener.handle_load_snapshot(snapshot)
 
-    def _slice(self, committed: int) -> list[CommittedBatch]:
-        """The next committed batches: those this node appended itself as they were handed in, the others from the log."""
+    def _slice(self, committed: int) -> list[CommittedBatch] | None:
+        """The next committed batches: those this node appended itself as they were handed in, the others from the log. None
+        while they are not decoded yet."""
         batches: list[CommittedBatch] = []
         offset, records, size = self.next_offset, 0, 0
         while offset < committed and records < SLICE_RECORDS and size < SLICE_BYTES:
@@ -117,14 +147,13 @@ class ListenerFeed:
             offset, records, size = batch.last_offset + 1, records + len(batch.records), size + batch.size_bytes
         if batches:
             return batches
-        data = self._core.metalog.log.read(offset, SLICE_BYTES, up_to=committed)
-        for batch in decode_batches(data, self._serde):
-            batches.append(batch)
-            records += len(batch.records)
-            if records >= SLICE_RECORDS:
-                break
-        assert batches, f"no batch at offset {offset} below the committed offset {committed}"
-        return batches
+        decoding = self._decodings.get(offset)
+        if decoding is None:
+            data = self._core.metalog.log.read(offset, SLICE_BYTES, up_to=committed)
+            decoding = self._decodings[offset] = Decoding(data, self._serde)
+        found = decoding.step()
+        assert found is None or found, f"no batch at offset {offset} below the committed offset {committed}"
+        return found
 
 
 class Delivery:
@@ -135,9 +164,10 @@ class Delivery:
         self._serde = serde
         self._tracer = tracer
         self.feeds: list[ListenerFeed] = []
+        self._decodings: dict[int, Decoding] = {}
 
     def register(self, listener: RaftListener) -> ListenerFeed:
-        feed = ListenerFeed(self._core, listener, self._serde, self._tracer)
+        feed = ListenerFeed(self._core, listener, self._serde, self._tracer, self._decodings)
         self.feeds.append(feed)
         return feed
 
@@ -150,6 +180,9 @@ class Delivery:
         worked = False
         for feed in list(self.feeds):
             worked = feed.step() or worked
+        wanted = {feed.next_offset for feed in self.feeds}
+        for offset in [offset for offset in self._decodings if offset not in wanted]:
+            del self._decodings[offset]
         committed = self._core.committed_offset
         if committed is not None:
             self._core.mark_delivered(min((feed.next_offset for feed in self.feeds), default=committed))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
@@ -17,8 +17,14 @@ from kraftlite.model.messages.methods import (
     RAFT_FETCH,
     VOTE,
 )
-from kraftlite.model.messages.raft import DescribeQuorumResponse, OffsetAndEpoch
-from kraftlite.model.method import Method
+from kraftlite.model.messages.raft import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    OffsetAndEpoch,
+    RaftRequest,
+    RaftResponse,
+)
+from kraftlite.model.method import AnyMethod, Method
 from kraftlite.raft.client import LeaderAndEpoch, RaftListener, RecordSerde, SnapshotWriter
 from kraftlite.raft.config import QuorumConfig
 from kraftlite.raft.core import RaftCore
@@ -36,11 +42,14 @@ from kraftlite.raft.events import (
     ShutdownRequested,
     Tick,
 )
-from kraftlite.runtime.ports import Handler, Ports, TaskHandle, TimerHandle, TransportError
+from kraftlite.runtime.ports import AnyHandler, Handlers, Ports, TaskHandle, TimerHandle, TransportError, route
 from kraftlite.runtime.trace.node import NodeStalled
 
 STALL_MS: Final = 500
 """A timer that is so much overdue is told as a stall of the node."""
+
+Asked = TypeVar("Asked", bound=RaftRequest)
+Answered = TypeVar("Answered", bound=RaftResponse)
 
 
 class RaftDriver:
@@ -57,7 +66,7 @@ class RaftDriver:
         self._core: RaftCore | None = None
         self._delivery: Delivery | None = None
         self._early: list[RaftListener] = []
-        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._replies: dict[int, asyncio.Future[RaftResponse]] = {}
         self._next_request_id = 1
         self._timer: TimerHandle | None = None
         self._timer_deadline_ms: int | None = None
@@ -140,15 +149,13 @@ class RaftDriver:
         clock = self._ports.clock
         self._note_stall(clock.now_ms())
         try:
-            output = self.core.step(event, clock.now_ms(), clock.wall_ms())
-        except Exception as error:  # noqa: BLE001 the top of every path into the core: classify and stop
+            self._perform(self.core.step(event, clock.now_ms(), clock.wall_ms()))
+            self._arm_timer()
+        except Exception as error:  # noqa: BLE001 the top of every path into the core: what it asked for is a part of its step
             self._stopped = True
             self._handed_over.set()
             self._refuse_waiting(f"node {self._config.node_id} has failed")
             self._ports.fault(error, "raft")
-            return
-        self._perform(output)
-        self._arm_timer()
 
     def _refuse_waiting(self, message: str) -> None:
         """Answer the requests that still wait: the core will not."""
@@ -222,25 +229,38 @@ class RaftDriver:
 
     # service
 
-    def handlers(self) -> Mapping[Method, Handler]:
+    def handlers(self) -> Handlers:
         """The raft service, for the controller listener."""
-        methods = (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, RAFT_FETCH, FETCH_SNAPSHOT)
-        return {**dict.fromkeys(methods, self._handle), DESCRIBE_QUORUM: self._handle_describe}
+        return dict(
+            (
+                self._route(VOTE),
+                self._route(BEGIN_QUORUM_EPOCH),
+                self._route(END_QUORUM_EPOCH),
+                self._route(RAFT_FETCH),
+                self._route(FETCH_SNAPSHOT),
+                route(DESCRIBE_QUORUM, self._handle_describe),
+            )
+        )
 
-    async def _handle(self, request: Any) -> Any:
+    def _route(self, method: Method[Asked, Answered]) -> tuple[AnyMethod, AnyHandler]:
+        return route(method, partial(self._handle, method))
+
+    async def _handle(self, method: Method[Asked, Answered], request: Asked) -> Answered:
         if self._core is None or self._stopped:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {self._config.node_id} is not running")
         request_id = self._next_request_id
         self._next_request_id += 1
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[RaftResponse] = asyncio.get_running_loop().create_future()
         self._replies[request_id] = future
         try:
             self._step(RequestReceived(request_id=request_id, request=request))
-            return await future
+            response = await future
+            assert isinstance(response, method.response), f"{method} was answered with {type(response).__name__}"
+            return response
         finally:
             self._replies.pop(request_id, None)
 
-    async def _handle_describe(self, request: Any) -> DescribeQuorumResponse:
+    async def _handle_describe(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         return self.describe_quorum()
 
     # the client
@@ -276,9 +296,12 @@ class RaftDriver:
     def log_end_offset(self) -> int:
         return self._core.log_end_offset if self._core is not None else 0
 
-    def prepare_append(self, epoch: int, records: Sequence[Any]) -> int:
+    def encode(self, record: Any) -> bytes:
+        return self._serde.encode(record)
+
+    def prepare_append(self, epoch: int, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> int:
         self._refuse_when_stopped()
-        return self.core.prepare_append(epoch, records, self._ports.clock.wall_ms())
+        return self.core.prepare_append(epoch, records, self._ports.clock.wall_ms(), encoded)
 
     def schedule_prepared_append(self) -> None:
         self._step(AppendScheduled())

@@ -6,7 +6,7 @@ Source: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch), KIP-996 (pre-vote); RF
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from uuid import UUID
 
 from kraftlite.model.errors import ErrorCode, Fault
 from kraftlite.model.ids import NodeId
@@ -147,7 +147,7 @@ class Elections:
         ok = cluster_id == self._ctx.config.cluster_id
         return ErrorCode.NONE if ok else ErrorCode.INCONSISTENT_CLUSTER_ID
 
-    def _is_for_us(self, voter_id: NodeId, directory_id: Any) -> bool:
+    def _is_for_us(self, voter_id: NodeId, directory_id: UUID | None) -> bool:
         return self._ctx.key.matches(ReplicaKey(voter_id, directory_id))
 
     def _vote_response(self, error: ErrorCode, granted: bool) -> VoteResponse:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.messages.raft import RaftRequest, RaftResponse
+from kraftlite.model.method import AnyMethod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,13 +14,13 @@ class RequestReceived:
     """A peer asks. The answer is a `Reply` with the same `request_id`, in this step's output or in a later one."""
 
     request_id: int
-    request: Any
+    request: RaftRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseReceived:
     correlation_id: int
-    response: Any
+    response: RaftResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +70,15 @@ class OutboundRequest:
     correlation_id: int
     peer_id: NodeId
     peer: Endpoint
-    method: Method
-    request: Any
+    method: AnyMethod
+    request: RaftRequest
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     request_id: int
-    response: Any
+    response: RaftResponse
 
 
 @dataclass(slots=True, kw_only=True)

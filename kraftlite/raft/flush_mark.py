@@ -64,20 +64,22 @@ class FlushMark:
 
 
 def read_flush_mark(disk: Disk, directory: str) -> int | None:
-    """The offset below which everything was durable once; None when nothing is known."""
+    """The offset below which everything was durable once; None when nothing is known. Whatever else is in
+    the file is not read."""
     path = f"{directory}/{FILE_NAME}"
     if disk.stat(path) is None:
         return None
-    raw = disk.read_file(path)
-    return max((it for it in (_parse(raw, 0), _parse(raw, _LAST_AT)) if it is not None), default=None)
+    file = disk.open(path)
+    try:
+        places = [file.pread(len(_render(0)), position) for position in (0, _LAST_AT)]
+    finally:
+        file.close()
+    return max((it for it in map(_parse, places) if it is not None), default=None)
 
 
-def _parse(raw: bytes, position: int) -> int | None:
-    digits = raw[position : position + _DIGITS]
-    if not digits.isdigit():
-        return None
-    rendered = _render(int(digits))
-    return int(digits) if raw[position : position + len(rendered)] == rendered else None
+def _parse(raw: bytes) -> int | None:
+    digits = raw[:_DIGITS]
+    return int(digits) if digits.isdigit() and raw == _render(int(digits)) else None
 
 
 def _render(offset: int) -> bytes:

@@ -23,6 +23,7 @@ from kraftlite.model.messages.raft import (
     RaftFetchRequest,
     RaftFetchResponse,
 )
+from kraftlite.model.method import AnyMethod
 from kraftlite.raft.context import RaftContext
 from kraftlite.raft.decoding import check_readable
 from kraftlite.raft.snapshots import PartialSnapshot
@@ -65,7 +66,7 @@ class Following:
                 self._become_prospective(f"{cause} leader={state.leader_id}")
                 return
             state.fetch_timed_out = True
-        method = RAFT_FETCH
+        method: AnyMethod = RAFT_FETCH
         if self._download is not None and self._download_from == state.leader_id:
             method = FETCH_SNAPSHOT
             self._fetch_snapshot(state, self._download)

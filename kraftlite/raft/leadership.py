@@ -128,7 +128,7 @@ class Leadership:
 
     # appending
 
-    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int) -> int:
+    def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int, encoded: Sequence[bytes] | None = None) -> int:
         state = self._ctx.state
         if epoch > state.epoch:
             raise ValueError(f"append in epoch {epoch}, but the quorum is only in epoch {state.epoch}")
@@ -137,7 +137,7 @@ class Leadership:
                 ErrorCode.NOT_CONTROLLER,
                 f"node {self._ctx.node_id} does not lead epoch {epoch}; it is {state.name} in {state.epoch}",
             )
-        return self._accumulator.prepare(records, wall_ms)
+        return self._accumulator.prepare(records, wall_ms, encoded)
 
     def schedule(self) -> None:
         if self._accumulator is not None:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Final
 
+from kraftlite.log.checkpoints import MalformedCheckpoint, read_bounded
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import ZERO_UUID, NodeId, uuid_from_str, uuid_to_str
-from kraftlite.model.limits import MAX_INT32, RAFT_MAX_EPOCH
+from kraftlite.model.limits import KIB, MAX_INT32, RAFT_MAX_EPOCH
 from kraftlite.raft.voters import ReplicaKey
 from kraftlite.runtime.ports import Disk
 
 FILE_NAME = "quorum-state"
+_MAX_BYTES: Final = 64 * KIB
+"""What is written has some hundred."""
 
 EPOCHS_USED_UP = (
     f"no election leads to an epoch near {2**31 - 1}, and candidates need room above the present one. With all controllers "
@@ -23,6 +27,10 @@ EPOCHS_USED_UP = (
     "metadata logs (kraftlite log dump shows them), with leaderId -1 and votedId -1"
 )
 """What to do with an epoch that leaves no room."""
+_UNKNOWN: Final = (
+    "so earlier votes of this node are unknown: restore the file; where the node is only a broker, which does not vote, it may "
+    "be removed"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +60,11 @@ class QuorumStateStore:
         """None when there is no file yet."""
         if self._disk.stat(self.path) is None:
             return None
-        self._written = parse(self._disk.read_file(self.path), self.path)
+        try:
+            data = read_bounded(self._disk, self.path, _MAX_BYTES)
+        except MalformedCheckpoint as error:
+            raise Fault(f"{error}, {_UNKNOWN}") from None
+        self._written = parse(data, self.path)
         return self._written
 
     def write(self, state: ElectionState) -> None:
@@ -84,10 +96,7 @@ def parse(data: bytes, path: str) -> ElectionState:
         epoch, leader, voted = (int(fields[name]) for name in ("leaderEpoch", "leaderId", "votedId"))
         directory_id = uuid_from_str(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise Fault(
-            f"{path} cannot be parsed ({type(error).__name__}), so earlier votes of this node are unknown: restore the file; "
-            "where the node is only a broker, which does not vote, it may be removed"
-        ) from error
+        raise Fault(f"{path} cannot be parsed ({type(error).__name__}), {_UNKNOWN}") from error
     if epoch < 0 or leader < -1 or voted < -1:
         raise Fault(f"{path} holds epoch {epoch}, leader {leader}, vote {voted}; none of them may be negative")
     if max(leader, voted) > MAX_INT32:

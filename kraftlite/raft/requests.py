@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from kraftlite.model.ids import NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.messages.raft import RaftRequest
+from kraftlite.model.method import AnyMethod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outstanding:
     correlation_id: int
     peer_id: NodeId
-    method: Method
-    request: Any
+    method: AnyMethod
+    request: RaftRequest
     deadline_ms: int
 
 
@@ -33,7 +33,7 @@ class RequestTracker:
         self._by_id: dict[int, Outstanding] = {}
         self._not_before: dict[tuple[NodeId, str], int] = {}
 
-    def open(self, peer_id: NodeId, method: Method, request: Any, now_ms: int) -> Outstanding:
+    def open(self, peer_id: NodeId, method: AnyMethod, request: RaftRequest, now_ms: int) -> Outstanding:
         entry = Outstanding(
             correlation_id=self._next_correlation_id,
             peer_id=peer_id,
@@ -54,23 +54,23 @@ class RequestTracker:
         self._by_id.clear()
         self._not_before.clear()
 
-    def is_outstanding(self, method: Method, peer_id: NodeId | None = None) -> bool:
+    def is_outstanding(self, method: AnyMethod, peer_id: NodeId | None = None) -> bool:
         """Whether a request of this kind is under way to `peer_id`, or to anybody."""
         return any(entry.method is method and (peer_id is None or entry.peer_id == peer_id) for entry in self._by_id.values())
 
-    def last_sent_ms(self, method: Method, peer_ids: Collection[NodeId]) -> int | None:
+    def last_sent_ms(self, method: AnyMethod, peer_ids: Collection[NodeId]) -> int | None:
         """When the youngest request of this kind that is under way to one of these was sent."""
         sent = [e.deadline_ms - self.timeout_ms for e in self._by_id.values() if e.method is method and e.peer_id in peer_ids]
         return max(sent, default=None)
 
-    def may_send(self, peer_id: NodeId, method: Method, now_ms: int) -> bool:
+    def may_send(self, peer_id: NodeId, method: AnyMethod, now_ms: int) -> bool:
         return not self.is_backing_off(peer_id, method, now_ms) and not self.is_outstanding(method, peer_id)
 
-    def is_backing_off(self, peer_id: NodeId, method: Method, now_ms: int) -> bool:
+    def is_backing_off(self, peer_id: NodeId, method: AnyMethod, now_ms: int) -> bool:
         """Whether the last request of this kind to that peer failed so recently that the next one must wait."""
         return self._not_before.get((peer_id, method.name), now_ms) > now_ms
 
-    def back_off(self, peer_id: NodeId, method: Method, now_ms: int) -> None:
+    def back_off(self, peer_id: NodeId, method: AnyMethod, now_ms: int) -> None:
         self._not_before[(peer_id, method.name)] = now_ms + self._backoff_ms
 
     def expire(self, now_ms: int) -> list[Outstanding]:

@@ -5,7 +5,6 @@ Source: RP-13, RP-14, RP-30, RP-31, RP-41; LG-23, LG-49 to LG-51; CP-18, CP-21, 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
@@ -230,25 +229,9 @@ class ConsumePath:
         return None if best is None else best[1]
 
     def wait(self, params: FetchParams, ready: Callable[[], None]) -> FetchWait:
-        """For a fetch that `may_wait`: its time begins now."""
+        """For a fetch that `may_wait`: its time begins now. It is repeated until there are `min_bytes`, there is something urgent
+        to say, or `max_wait_ms` are over (CP-18)."""
         return FetchWait(self, params, ready)
-
-    async def fetch(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[FetchResult]:
-        """`fetch_now`, repeated until there are `min_bytes`, something urgent to say, or `max_wait_ms` are over (CP-18)."""
-        results = self.fetch_now(params, entries)
-        if not may_wait(params, results):
-            return results
-        woken = asyncio.Event()
-        wait = self.wait(params, woken.set)
-        try:
-            while not wait.expired and may_wait(params, results):
-                woken.clear()
-                wait.watch(entries)
-                await woken.wait()
-                results = self.fetch_now(params, entries)
-        finally:
-            wait.cancel()
-        return results
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraftlite.log.log import Log
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, changing
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import DeleteRecordsResult
 from kraftlite.replication.leader import LeaderState
@@ -69,8 +69,9 @@ class DeleteRecordsPath:
             target = log.hw if offset == UP_TO_HW else offset
             if target < 0:
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}: allowed are -1 and those up to the HW {log.hw}")
-            if log.increment_log_start(target, "DeleteRecords"):
-                partition.log_start_changed()
+            with changing(f"new log start of {tp}"):
+                if log.increment_log_start(target, "DeleteRecords"):
+                    partition.log_start_changed()
         except ApiError as error:
             return DeleteRecordsResult(tp=tp, error=error.code, message=error.message)
         except OSError as error:

@@ -15,10 +15,9 @@ from kraftlite.log.config import LogConfig
 from kraftlite.log.log import ActiveProducer, AppendOrigin, Log
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
-from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
+from kraftlite.model.errors import ApiError, ErrorCode, StorageFault, changing
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.introspection import ReplicaState
-from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.alter_partition import AlterPartitionCore, AlterPartitionDriver
 from kraftlite.replication.api import (
@@ -32,7 +31,6 @@ from kraftlite.replication.api import (
     ProduceEntry,
     ProduceResult,
 )
-from kraftlite.replication.checks import OffLoop
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.consume import ConsumePath, FetchRoom, FetchWait
 from kraftlite.replication.delete_records import DeleteRecordsPath
@@ -44,7 +42,7 @@ from kraftlite.replication.produce import ProducePath
 from kraftlite.replication.purgatory import Deadlines
 from kraftlite.replication.service import ReplicaService
 from kraftlite.replication.table import PartitionTable
-from kraftlite.runtime.ports import Handler, Ports, TaskHandle
+from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 
 if TYPE_CHECKING:
     from kraftlite.metadata.delta import LocalPartition, TopicsDelta
@@ -99,8 +97,7 @@ class ReplicaManager:
             trace_hot=trace_hot,
         )
         hot_tracer = ports.tracer if trace_hot else None
-        off_loop = OffLoop(ports.tasks)
-        self._produce = ProducePath(table, ports.clock, self._deadlines, hot_tracer, self.handle_io_error, off_loop)
+        self._produce = ProducePath(table, ports.clock, ports.tasks, self._deadlines, hot_tracer, self.handle_io_error)
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
         self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error)
@@ -267,11 +264,12 @@ class ReplicaManager:
 
     def handle_io_error(self, error: OSError, tp: TopicPartition) -> None:
         """The log directory of `tp` goes offline, and with it every replica in it."""
-        self._logs.handle_failure(error, tp)
-        partition = self._table.by_tp.get(tp)
-        if partition is not None:
-            self._take_offline(partition, str(error))
-        self.drop_failed_logs()
+        with changing(f"taking {tp} and its log directory offline"):
+            self._logs.handle_failure(error, tp)
+            partition = self._table.by_tp.get(tp)
+            if partition is not None:
+                self._take_offline(partition, str(error))
+            self.drop_failed_logs()
 
     def drop_failed_logs(self) -> None:
         """Take replicas offline whose directory failed, whoever noticed it."""
@@ -312,10 +310,6 @@ class ReplicaManager:
         """For who has called `fetch_now` and may wait: `ready` is called when it is worth another look."""
         return self._consume.wait(params, ready)
 
-    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
-        """As `fetch_now`, but waits up to `max_wait_ms` for `min_bytes`; an error or a divergence ends the wait."""
-        return await self._consume.fetch(params, partitions)
-
     def list_offset(
         self,
         tp: TopicPartition,
@@ -354,7 +348,7 @@ class ReplicaManager:
 
     # --- other brokers ------------------------------------------------------------------------------------------------
 
-    def handlers(self) -> Mapping[Method, Handler]:
+    def handlers(self) -> Handlers:
         """For the inter-broker listener."""
         return self._service.handlers()
 

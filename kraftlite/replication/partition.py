@@ -21,7 +21,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.isr import IsrState, PendingIsr, in_order
 from kraftlite.replication.leader import Eligible, LeaderState
-from kraftlite.replication.partition_trace import PartitionTrace, tell_isr, tell_shrink
+from kraftlite.replication.partition_trace import PartitionTrace
 from kraftlite.replication.waiting import Observer, Parked, Waiter, wake_all
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import (
@@ -192,7 +192,7 @@ class Partition:
             )
             self._role_changed()
         else:
-            tell_isr(self, self._env.tracer, old_isr, cause)
+            leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
         self._after_isr_change(now_ms, old_isr)
         return not same_epoch
 
@@ -395,7 +395,7 @@ class Partition:
         leader, log = self.leader, self.log
         if leader is None or log is None:
             return
-        leader.trace.look(log.hw, log.leo, leader, self.min_isr, now_ms)
+        leader.trace.look(log.hw, log.leo, leader.isr, leader.followers, self.min_isr, now_ms)
         if len(leader.isr.committed) < len(self.replicas):
             # A fetch names only what is new, and a late one may have said less than is so: have the followers say it again.
             for observer in self.observers:
@@ -406,7 +406,7 @@ class Partition:
         if out:
             isr = tuple(member for member in leader.isr.committed if member not in out)
             self._propose(leader, isr, added=(), removed=out)
-            tell_shrink(self._env.tracer, self.tp, leader, out, log.leo, now_ms)
+            leader.trace.shrink_proposed(leader.isr.maximal, [leader.followers[it] for it in out], log.leo, now_ms)
             self._env.on_isr_proposed(self)
 
     def recheck(self, now_ms: int) -> None:
@@ -472,7 +472,8 @@ class Partition:
             self.committed_isr = in_order(result.isr, self.replicas)
             self.partition_epoch = result.partition_epoch
             leader.isr.commit(self.committed_isr, result.recovering)
-            tell_isr(self, self._env.tracer, old_isr, "request:alter_partition")
+            cause = "request:alter_partition"
+            leader.trace.isr_committed(old_isr, self.committed_isr, self.partition_epoch, self.min_isr, cause)
             # A replica that was refused is proposed again when its next fetch, or newer metadata, says so: not in a circle.
             self._after_isr_change(now_ms, old_isr, may_expand=not pending.withdrawn)
             return False

@@ -5,10 +5,13 @@ It decides nothing. Per produce it costs comparisons and a store, no event.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.follower_progress import FollowerProgress
+from kraftlite.replication.isr import IsrState
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import (
     FirstProduceAcknowledged,
@@ -19,10 +22,6 @@ from kraftlite.runtime.trace.partition import (
     IsrShrinkProposed,
     IsrShrunk,
 )
-
-if TYPE_CHECKING:
-    from kraftlite.replication.leader import LeaderState
-    from kraftlite.replication.partition import Partition
 
 HW_STALL_MS: Final = 1_000
 """The HW moves on within milliseconds of an append; one that took longer than this is worth telling."""
@@ -82,42 +81,42 @@ class PartitionTrace:
         if not self.acknowledged and new > self.start_offset:
             self.acknowledge(new, now_ms)
 
-    def look(self, hw: int, leo: int, leader: LeaderState, min_isr: int, now_ms: int) -> None:
+    def look(
+        self, hw: int, leo: int, isr: IsrState, followers: Mapping[NodeId, FollowerProgress], min_isr: int, now_ms: int
+    ) -> None:
         """Tell of a HW that stands still now, once."""
         stalled_ms = now_ms - self.pending_since_ms
         if hw >= leo or stalled_ms <= HW_STALL_MS or self.stall_told:
             return
         self.stall_told = True
-        behind = (leader.followers.get(member) for member in leader.isr.maximal)
+        behind = (followers.get(member) for member in isr.maximal)
         held_by = tuple(f.broker_id for f in behind if f is not None and (f.leo is None or f.leo <= hw))
-        missing = min_isr - len(leader.isr.committed)
+        missing = min_isr - len(isr.committed)
         cause = f"min.insync.replicas={min_isr}" if missing > 0 else "fetch"
         self.tracer.emit(HwStalled(tp=self.tp, hw=hw, leo=leo, stalled_ms=stalled_ms, held_by=held_by, cause=cause))
 
-
-def tell_shrink(tracer: Tracer, tp: TopicPartition, leader: LeaderState, out: tuple[NodeId, ...], leo: int, now_ms: int) -> None:
-    """The leader proposes to remove `out`, and why."""
-    found = [leader.followers[member] for member in out]
-    tracer.emit(
-        IsrShrinkProposed(
-            tp=tp,
-            out=out,
-            maximal_isr=leader.isr.maximal,
-            fetched_ago_ms=tuple(None if f.last_fetch_ms is None else now_ms - f.last_fetch_ms for f in found),
-            caught_up_ago_ms=tuple(None if f.last_caught_up_ms is None else now_ms - f.last_caught_up_ms for f in found),
-            behind=tuple(None if f.leo is None else leo - f.leo for f in found),
+    def shrink_proposed(self, maximal_isr: tuple[NodeId, ...], out: Sequence[FollowerProgress], leo: int, now_ms: int) -> None:
+        """The leader proposes to remove `out`, and why."""
+        self.tracer.emit(
+            IsrShrinkProposed(
+                tp=self.tp,
+                out=tuple(f.broker_id for f in out),
+                maximal_isr=maximal_isr,
+                fetched_ago_ms=tuple(None if f.last_fetch_ms is None else now_ms - f.last_fetch_ms for f in out),
+                caught_up_ago_ms=tuple(None if f.last_caught_up_ms is None else now_ms - f.last_caught_up_ms for f in out),
+                behind=tuple(None if f.leo is None else leo - f.leo for f in out),
+            )
         )
-    )
 
-
-def tell_isr(partition: Partition, tracer: Tracer, old: tuple[NodeId, ...], cause: str | None) -> None:
-    """The controller has settled what the ISR is."""
-    tp, new = partition.tp, partition.committed_isr
-    epoch, min_isr = partition.partition_epoch, partition.min_isr
-    tracer.emit(IsrCommitted(tp=tp, isr=new, partition_epoch=epoch, min_isr=min_isr, cause=cause))
-    out = tuple(member for member in old if member not in new)
-    added = tuple(member for member in new if member not in old)
-    if out:
-        tracer.emit(IsrShrunk(tp=tp, out=out, cause=cause))
-    if added:
-        tracer.emit(IsrExpanded(tp=tp, added=added, cause=cause))
+    def isr_committed(
+        self, old: tuple[NodeId, ...], new: tuple[NodeId, ...], partition_epoch: int, min_isr: int, cause: str | None
+    ) -> None:
+        """The controller has settled what the ISR is."""
+        tracer, tp = self.tracer, self.tp
+        tracer.emit(IsrCommitted(tp=tp, isr=new, partition_epoch=partition_epoch, min_isr=min_isr, cause=cause))
+        out = tuple(member for member in old if member not in new)
+        added = tuple(member for member in new if member not in old)
+        if out:
+            tracer.emit(IsrShrunk(tp=tp, out=out, cause=cause))
+        if added:
+            tracer.emit(IsrExpanded(tp=tp, added=added, cause=cause))

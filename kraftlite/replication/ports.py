@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from kraftlite.log.log import Log
-from kraftlite.model.method import Method
+from kraftlite.model.method import Method, Req, Res
 from kraftlite.model.topic_partition import TopicPartition
 
 
@@ -42,7 +42,7 @@ class LogProvider(Protocol):
 class ControllerChannel(Protocol):
     """The way to the active controller: finds it, follows it, and retries until the caller's time is up (BL-04, CE-09)."""
 
-    async def call(self, method: Method, request: Any, timeout_ms: int) -> Any:
+    async def call(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         """Raises ApiError; REQUEST_TIMED_OUT when no active controller answered in time (CP-57). Retries only NOT_CONTROLLER
         and connection failures, which means that an operation may be carried out twice: methods sent here tolerate that."""
         ...

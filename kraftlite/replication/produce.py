@@ -8,40 +8,44 @@ who leads then, with what ISR, is asked at that moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from kraftlite.log.log import AppendOrigin, RecordsRejected
-from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck
+from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck, finish_all
 from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import Lease, ProduceEntry, ProduceResult
-from kraftlite.replication.checks import OffLoop
 from kraftlite.replication.purgatory import Deadlines, ParkedProduce
 from kraftlite.replication.table import PartitionTable
-from kraftlite.runtime.ports import Clock, Tracer
+from kraftlite.runtime.ports import Clock, Tasks, Tracer
 from kraftlite.runtime.trace.partition import ProduceParked
+from kraftlite.runtime.turns import OffLoop
 
 _NONE: Final = ErrorCode.NONE
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _CLIENT: Final = AppendOrigin.CLIENT
 BATCHES_PER_TURN: Final = 32
 """So many batches are checked off the loop before they are appended: what they become when they are packed anew is held."""
+CHECKED_AT_ONCE: Final = 2
+"""Requests whose checks run on threads at a time. Each may hold a codec's window (128 MiB at most) and a batch that is packed
+anew. The others wait in the order in which they came, each once, and keep their connections from sending more."""
 
 OnIoError = Callable[[OSError, TopicPartition], None]
 OnDone = Callable[[list[ProduceResult]], None]
 
 
 class ProducePath:
-    """Synchronous but for what `off_loop` does. `tracer` None: nothing is traced per produce."""
+    """Synchronous but for checks that take long. `tracer` None: nothing is traced per produce."""
 
     def __init__(
         self,
         table: PartitionTable,
         clock: Clock,
+        tasks: Tasks,
         deadlines: Deadlines,
         tracer: Tracer | None,
         on_io_error: OnIoError,
-        off_loop: OffLoop,
     ) -> None:
         self.table = table
         self.now_ms = clock.now_ms
@@ -49,7 +53,8 @@ class ProducePath:
         self.on_io_error = on_io_error
         self._deadlines = deadlines
         self._tracer = tracer
-        self._off_loop = off_loop
+        self._tasks = tasks
+        self._off_loop = OffLoop(tasks, at_once=CHECKED_AT_ONCE)
         self._parked = 0
 
     def append(
@@ -70,28 +75,20 @@ class ProducePath:
         if not request.go_on(CHECK_IN_PLACE):
             if lease is not None:
                 lease.hold()
-            self._check_off_loop(request, lease)
+            self._tasks.spawn(self._check_off_loop(request, lease), name="produce-checks")
 
-    def _check_off_loop(self, request: _Request, lease: Lease | None) -> None:
-        checks = request.next_checks()
-
-        def work() -> None:
-            for check in checks:
-                check.finish()
-
-        def then() -> None:
-            if not request.go_on(0):
-                self._check_off_loop(request, lease)
-            elif lease is not None:
-                lease.release()
-
-        def failed(error: Exception) -> None:
+    async def _check_off_loop(self, request: _Request, lease: Lease | None) -> None:
+        try:
+            done = False
+            while not done:
+                await self._off_loop.run(0, partial(finish_all, request.next_checks()))
+                done = request.go_on(0)
+        except Exception as error:  # the request's, or the node's if it is a fault: see docs/adr/0005
             if lease is None:
-                raise error
+                raise
             lease.failed(error)
+        if lease is not None:
             lease.release()
-
-        self._off_loop.run(work, then, failed)
 
     def park(self, request: _Request, tp: TopicPartition, until_hw: int) -> ParkedProduce:
         parked = request.parked

@@ -6,7 +6,7 @@ Source: RP-15, RP-35, RP-39; docs/PERFORMANCE.md, "Between nodes".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.methods import REPLICA_FETCH, REPLICA_OFFSETS
@@ -19,11 +19,10 @@ from kraftlite.model.messages.replica import (
     ReplicaOffsetsRequest,
     ReplicaOffsetsResponse,
 )
-from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.sessions import FetchServer, FollowerSession, SessionTable
 from kraftlite.replication.table import PartitionTable
-from kraftlite.runtime.ports import Handler, Ports
+from kraftlite.runtime.ports import Handlers, Ports, route
 
 
 class ReplicaService:
@@ -41,8 +40,8 @@ class ReplicaService:
         self.sessions = SessionTable(ports.entropy, ports.tracer)
         self._server = FetchServer(table, on_io_error)
 
-    def handlers(self) -> Mapping[Method, Handler]:
-        return {REPLICA_FETCH: self.fetch, REPLICA_OFFSETS: self.offsets}
+    def handlers(self) -> Handlers:
+        return dict((route(REPLICA_FETCH, self.fetch), route(REPLICA_OFFSETS, self.offsets)))
 
     async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         if request.cluster_id != self._cluster_id:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.messages.replica import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResult
@@ -232,9 +232,14 @@ class FetchServer:
         if find_divergence(log, entry.fetch_offset, entry.last_fetched_epoch) is not None:
             return
         entry.unconfirmed = False
-        partition.follower_fetched(
-            session.replica_id, session.replica_epoch, entry.fetch_offset, entry.log_start_offset, session.last_fetch_ms
-        )
+        try:
+            partition.follower_fetched(
+                session.replica_id, session.replica_epoch, entry.fetch_offset, entry.log_start_offset, session.last_fetch_ms
+            )
+        except (ApiError, Fault, OSError):
+            raise
+        except Exception as error:  # as `changing` has it, see docs/adr/0005
+            raise HalfChanged(f"progress of follower {session.replica_id} of {partition.tp}", error) from error
 
     def _checked(self, session: FollowerSession, entry: SessionEntry) -> Partition:
         """The partition, if this broker leads it in the epoch that the follower knows, with that follower as a replica."""

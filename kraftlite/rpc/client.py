@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeAlias
 
 from kraftlite.metadata.pbmap import MalformedMessage
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.bounds import OutOfRange
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.rpc import codec
 from kraftlite.rpc.options import CHANNEL_OPTIONS, ERROR_KEY, MAX_OUTSTANDING_CALLS
 from kraftlite.runtime.ports import Tracer, TransportError
@@ -23,6 +23,10 @@ _SETTLE_S: Final = 0.2
 """How long a stream that is being closed is given to say so to the peer."""
 
 
+_Unary: TypeAlias = tuple[Any, codec.MessageCodec[Req], codec.MessageCodec[Res]]
+"""gRPC's callable of a unary method, and the codecs of its two messages."""
+
+
 class Peer:
     """Everything that goes to one endpoint. Connects on first use and again whenever it has to."""
 
@@ -30,13 +34,13 @@ class Peer:
         self.endpoint = endpoint
         self._tracer = tracer
         self._channel: Any = aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
-        self._unary: dict[Method, tuple[Any, codec.MessageCodec, codec.MessageCodec]] = {}
-        self._streams: dict[Method, HotStream] = {}
+        self._unary: dict[AnyMethod, _Unary[Any, Any]] = {}
+        self._streams: dict[AnyMethod, HotStream[Any, Any]] = {}
 
-    async def call(self, method: Method, request: Any, timeout_ms: int) -> Any:
+    async def call(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if method.hot:
             return await self._stream(method).call(request, timeout_ms)
-        found = self._unary.get(method)
+        found: _Unary[Req, Res] | None = self._unary.get(method)
         if found is None:
             multi = self._channel.unary_unary(codec.path(method))
             found = (multi, codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response))
@@ -54,8 +58,8 @@ class Peer:
                 raise
             raise TransportError(f"{method} to {self.endpoint}: the channel was closed") from None
 
-    def _stream(self, method: Method) -> HotStream:
-        stream = self._streams.get(method)
+    def _stream(self, method: Method[Req, Res]) -> HotStream[Req, Res]:
+        stream: HotStream[Req, Res] | None = self._streams.get(method)
         if stream is None or stream.ended:
             stream = HotStream(self._channel, self.endpoint, method, self._tracer)
             self._streams[method] = stream
@@ -68,13 +72,13 @@ class Peer:
         await self._channel.close()
 
 
-class HotStream:
+class HotStream(Generic[Req, Res]):
     """One bidirectional stream. Calls share it and are told apart by correlation ids; when it dies, all of them fail.
 
     Two tasks own the gRPC call: one writes (a cancelled `write` would end the whole stream, so no caller does it), one reads.
     """
 
-    def __init__(self, channel: Any, endpoint: Endpoint, method: Method, tracer: Tracer) -> None:
+    def __init__(self, channel: Any, endpoint: Endpoint, method: Method[Req, Res], tracer: Tracer) -> None:
         self.ended = False
         self._endpoint = endpoint
         self._method = method
@@ -90,7 +94,7 @@ class HotStream:
         self._reader = asyncio.create_task(self._read(), name=f"rpc-read {method} {endpoint}")
         self._writer = asyncio.create_task(self._write(), name=f"rpc-write {method} {endpoint}")
 
-    async def call(self, request: Any, timeout_ms: int) -> Any:
+    async def call(self, request: Req, timeout_ms: int) -> Res:
         if len(self._waiting) >= MAX_OUTSTANDING_CALLS:
             raise TransportError(f"{self._method} to {self._endpoint}: {len(self._waiting)} calls are outstanding already")
         head, payload = self._requests.split(request)
@@ -176,7 +180,7 @@ class HotStream:
         await asyncio.wait(tasks, timeout=_SETTLE_S)
 
 
-def _refusal_or_failure(endpoint: Endpoint, method: Method, error: aio.AioRpcError) -> ApiError | TransportError:
+def _refusal_or_failure(endpoint: Endpoint, method: AnyMethod, error: aio.AioRpcError) -> ApiError | TransportError:
     trailing: Any = error.trailing_metadata()
     for key, value in trailing or ():
         if key == ERROR_KEY and value.lstrip("-").isdecimal() and len(value) < 8:

@@ -11,13 +11,19 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kraftlite.metadata.pbmap import MalformedMessage, Mapper, mapper
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import RPC_MAX_ANSWER_ITEMS, RPC_MAX_REQUEST_ITEMS
 from kraftlite.model.messages.bounds import OutOfRange, checker, split_hint
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from google.protobuf.message import Message
+
+M = TypeVar("M", bound="DataclassInstance")
 
 PAYLOAD: Final = "payload"
 _MODULES: Final = {
@@ -38,51 +44,51 @@ _FIXED64: Final = struct.Struct("<BQ")
 _NO_BYTES: Final = b""
 
 
-def path(method: Method) -> str:
+def path(method: AnyMethod) -> str:
     """The gRPC path of a method."""
     return f"/kraftlite.v1.{method.service}/{method.name}"
 
 
-def pb_class(method: Method, cls: type[Any]) -> type[Any]:
+def pb_class(method: AnyMethod, cls: type[object]) -> type[Message]:
     """The protobuf class that carries `cls` in this method's service."""
     for module_name in (_MODULES[method.service], "controller_pb2"):
-        found: type[Any] | None = getattr(import_module(f"kraftlite._pb.{module_name}"), cls.__name__, None)
+        found: type[Message] | None = getattr(import_module(f"kraftlite._pb.{module_name}"), cls.__name__, None)
         if found is not None:
             return found
     raise TypeError(f"{cls.__name__} has no protobuf message of that name")
 
 
-class MessageCodec:
+class MessageCodec(Generic[M]):
     """One message class of one method. `encode` and `decode` are whole messages, the `head` is one without its payload.
 
     What is decoded is within the bounds of `model/messages/bounds`: OutOfRange otherwise, also when its lists are too long.
     """
 
-    def __init__(self, method: Method, cls: type[Any]) -> None:
+    def __init__(self, method: AnyMethod, cls: type[M]) -> None:
         self.cls = cls
         self._with_payload = method.hot and any(field.name == PAYLOAD for field in fields(cls))
         left_out = frozenset({PAYLOAD}) if self._with_payload else frozenset()
-        self._mapper: Mapper = mapper(cls, pb_class(method, cls), leave_out=left_out)
+        self._mapper: Mapper[M] = mapper(cls, pb_class(method, cls), leave_out=left_out)
         self._count = _counter(cls)
         self._max_items = RPC_MAX_REQUEST_ITEMS if cls is method.request else RPC_MAX_ANSWER_ITEMS
         self._check = checker(cls)
 
-    def encode(self, message: Any) -> bytes:
+    def encode(self, message: M) -> bytes:
         return self._mapper.encode(message)
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> M:
         """Raises MalformedMessage, OutOfRange."""
         return self._read(data)
 
-    def split(self, message: Any) -> tuple[bytes, bytes]:
+    def split(self, message: M) -> tuple[bytes, bytes]:
         """Head and payload."""
-        return self._mapper.encode(message), message.payload if self._with_payload else _NO_BYTES
+        return self._mapper.encode(message), message.payload if self._with_payload else _NO_BYTES  # type: ignore[attr-defined]
 
-    def join(self, head: bytes, payload: bytes | memoryview) -> Any:
+    def join(self, head: bytes, payload: bytes | memoryview) -> M:
         """Raises MalformedMessage, OutOfRange."""
         return self._read(head, payload) if self._with_payload else self._read(head)
 
-    def _read(self, data: bytes, *payload: bytes | memoryview) -> Any:
+    def _read(self, data: bytes, *payload: bytes | memoryview) -> M:
         message = self._mapper.pb()
         try:
             message.MergeFromString(data)

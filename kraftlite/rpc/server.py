@@ -6,8 +6,8 @@ import asyncio
 import os
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Generic
 
 from kraftlite.metadata.pbmap import MalformedMessage
 from kraftlite.model.errors import ApiError, Fault
@@ -19,11 +19,11 @@ from kraftlite.model.limits import (
     RPC_STALLED_MS,
 )
 from kraftlite.model.messages.bounds import OutOfRange
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.rpc import codec
 from kraftlite.rpc.addresses import resolve, why_not
 from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
-from kraftlite.runtime.ports import Handler, Tracer
+from kraftlite.runtime.ports import Handler, Handlers, Tracer
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
 
 import grpc  # isort: skip  # after options, which quiet it
@@ -39,7 +39,7 @@ class RpcServer:
     and the caller gets a TransportError because nobody knows what the handler had done. Only a Fault is one of this node: who
     owns state raises it when an exception may have left that state half changed (ADR 5)."""
 
-    def __init__(self, handlers: Mapping[Method, Handler], fault: FaultHandler, tracer: Tracer) -> None:
+    def __init__(self, handlers: Handlers, fault: FaultHandler, tracer: Tracer) -> None:
         self._handlers = handlers
         self._fault = fault
         self._tracer = tracer
@@ -77,7 +77,7 @@ class RpcServer:
 
     # --- unary --------------------------------------------------------------------------------------------------------
 
-    def _unary(self, method: Method, handler: Handler) -> grpc.RpcMethodHandler[Any, Any]:
+    def _unary(self, method: Method[Req, Res], handler: Handler[Req, Res]) -> grpc.RpcMethodHandler[Any, Any]:
         requests, responses = codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response)
 
         async def serve(data: bytes, context: aio.ServicerContext[Any, Any]) -> bytes:
@@ -101,7 +101,7 @@ class RpcServer:
 
     # --- streamed -----------------------------------------------------------------------------------------------------
 
-    def _streamed(self, method: Method, handler: Handler) -> grpc.RpcMethodHandler[Any, Any]:
+    def _streamed(self, method: Method[Req, Res], handler: Handler[Req, Res]) -> grpc.RpcMethodHandler[Any, Any]:
         requests, responses = codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response)
 
         async def serve(_: Any, context: aio.ServicerContext[Any, Any]) -> None:
@@ -110,7 +110,7 @@ class RpcServer:
 
         return grpc.stream_stream_rpc_method_handler(serve)
 
-    async def answer(self, method: Method, handler: Handler, request: Any) -> Any:
+    async def answer(self, method: Method[Req, Res], handler: Handler[Req, Res], request: Req) -> Res | ApiError | str:
         """The response, an ApiError, or a text: the handler failed."""
         if self._closing:
             return "the node is shutting down"
@@ -124,7 +124,7 @@ class RpcServer:
         finally:
             self._in_flight -= 1
 
-    def _fault_or_failure(self, method: Method, error: Exception) -> str:
+    def _fault_or_failure(self, method: AnyMethod, error: Exception) -> str:
         """What the caller is told of a handler that broke."""
         if isinstance(error, Fault):
             self._fault(error, f"rpc {method}")
@@ -134,7 +134,7 @@ class RpcServer:
         return f"the handler failed: {type(error).__name__}"
 
 
-class _ServerStream:
+class _ServerStream(Generic[Req, Res]):
     """One stream of one caller: a task per request, so that a long poll holds up nobody; one writer in order of completion.
 
     A peer that does not read its answers is given no more of them: requests wait while it has too many, and the stream ends when
@@ -144,10 +144,10 @@ class _ServerStream:
     def __init__(
         self,
         server: RpcServer,
-        method: Method,
-        handler: Handler,
-        requests: codec.MessageCodec,
-        responses: codec.MessageCodec,
+        method: Method[Req, Res],
+        handler: Handler[Req, Res],
+        requests: codec.MessageCodec[Req],
+        responses: codec.MessageCodec[Res],
         context: aio.ServicerContext[Any, Any],
     ) -> None:
         self._server = server
@@ -210,7 +210,7 @@ class _ServerStream:
             self._tasks[number] = task
             task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
-    async def _answer(self, correlation_id: int, request: Any) -> None:
+    async def _answer(self, correlation_id: int, request: Req) -> None:
         if not self._has_room():
             await self._room()
         result = await self._server.answer(self._method, self._handler, request)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kraftlite.model.ids import Endpoint
-from kraftlite.model.method import Method
+from kraftlite.model.method import Method, Req, Res
 from kraftlite.rpc.addresses import hold, resolve
-from kraftlite.runtime.ports import Handler, Tracer, Transport, TransportError
+from kraftlite.runtime.ports import Handlers, Tracer, Transport, TransportError
 from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.rpc import RpcListening
 
@@ -42,7 +42,7 @@ class GrpcTransport(Transport):
         self._held: dict[Endpoint, socket.socket] = {}
         self._closed = False
 
-    async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
+    async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if not isinstance(request, method.request):
             raise TypeError(f"{method} takes {method.request.__name__}, not {type(request).__name__}")
         found = self._peers.get(peer)
@@ -65,7 +65,7 @@ class GrpcTransport(Transport):
             number = error.errno or 0
             raise OSError(number, f"cannot listen on {listen}: {os.strerror(number)}") from None
 
-    async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
+    async def serve(self, listen: Endpoint, handlers: Handlers) -> Endpoint:
         """Raises OSError naming the endpoint when it can not be bound, or is bound by anybody else."""
         from kraftlite.rpc.server import RpcServer
 

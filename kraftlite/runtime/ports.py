@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.runtime.trace import TraceEvent
 
 T = TypeVar("T")
@@ -155,14 +155,23 @@ class TransportError(Exception):
     """The peer could not be reached, or did not answer in time. Says nothing about whether it acted."""
 
 
-Handler = Callable[[Any], Awaitable[Any]]
+Handler: TypeAlias = Callable[[Req], Awaitable[Res]]
 """async (request) -> response. Raises ApiError for an expected refusal: the caller's `call` raises the same ApiError."""
+
+AnyHandler: TypeAlias = Callable[[Any], Awaitable[Any]]
+Handlers: TypeAlias = Mapping[AnyMethod, AnyHandler]
+"""What a listener serves. `route` makes its items."""
+
+
+def route(method: Method[Req, Res], handler: Handler[Req, Res]) -> tuple[AnyMethod, AnyHandler]:
+    """An item of `Handlers`. It is here that a handler is checked against the messages of its method."""
+    return method, handler
 
 
 class Transport(Protocol):
     """Request and response between nodes. At most once: a lost answer is a TransportError and is never retried here."""
 
-    async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
+    async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         """Raises TransportError, or the ApiError that the handler raised."""
         ...
 
@@ -171,7 +180,7 @@ class Transport(Protocol):
         when somebody else has it."""
         ...
 
-    async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
+    async def serve(self, listen: Endpoint, handlers: Handlers) -> Endpoint:
         """Start answering on `listen` (port 0 picks one); returns the bound endpoint. One call per listener."""
         ...
 

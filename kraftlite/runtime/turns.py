@@ -85,18 +85,20 @@ class _Outcome(NamedTuple, Generic[T]):
 
 
 class OffLoop:
-    """Long pieces of work off the loop, one at a time for the whole node: a thread of Python slows the loop down, and several
-    would stop it. The cheapest goes first, so that what is modest need not wait for what is huge."""
+    """Long pieces of work off the loop, `at_once` at a time: a thread of Python slows the loop down, and several would stop it.
+    The cheapest goes first, so that what is modest need not wait for what is huge; of equal cost, the one that came first."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, *, at_once: int = 1) -> None:
         self._tasks = tasks
-        self._busy = False
+        self._free = at_once
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._asked = 0
 
     async def run(self, cost: int, work: Callable[[], T]) -> T:
         """`cost`: of any unit that all callers share, as the bytes that are read or written."""
-        if self._busy:
+        if self._free:
+            self._free -= 1
+        else:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._asked += 1
             heapq.heappush(self._waiting, (cost, self._asked, mine))
@@ -104,9 +106,8 @@ class OffLoop:
                 await mine
             except asyncio.CancelledError:
                 if mine.done() and not mine.cancelled():
-                    self._free()
+                    self._ended()
                 raise
-        self._busy = True
         # Whoever asked may go; the thread goes on, and nobody else may begin before it has ended.
         found = await asyncio.shield(cast("asyncio.Future[_Outcome[T]]", self._tasks.spawn(self._perform(work), name="off-loop")))
         if found.error is not None:
@@ -119,16 +120,16 @@ class OffLoop:
         except Exception as error:  # noqa: BLE001 - raised again for who asked, if it is still there
             return _Outcome(None, error)
         finally:
-            self._free()
+            self._ended()
 
-    def _free(self) -> None:
-        self._busy = False
+    def _ended(self) -> None:
+        """The next one may begin."""
         while self._waiting:
             _cost, _asked, following = heapq.heappop(self._waiting)
             if not following.done():
-                self._busy = True
                 following.set_result(None)
                 return
+        self._free += 1
 
 
 class Admission:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraftlite.log.batch import Record, build_batch, iter_batches, iter_records
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.method import Method, Req, Res
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import TransportError
 from kraftlite.sim.history import Admin, Consumed, History, MetadataRead, Produce, Verdict
@@ -81,7 +81,7 @@ class SimClient:
     async def backoff(self) -> None:
         await self.pause(self.rng.randint(BACKOFF_US // 2, BACKOFF_US * 3 // 2))
 
-    async def call(self, broker: NodeId, method: Method, ask: Any, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
+    async def call(self, broker: NodeId, method: Method[Req, Res], ask: Req, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Res:
         """Raises TransportError or ApiError."""
         return await self.transport.call(Endpoint(f"n{broker}", 9092), method, ask, timeout_ms)
 
@@ -99,7 +99,7 @@ class SimClient:
         for broker in brokers:
             invoked = self.now_us()
             try:
-                answer: MetadataAnswer = await self.call(broker, METADATA, MetadataAsk(), 1_000)
+                answer = await self.call(broker, METADATA, MetadataAsk(), 1_000)
             except (TransportError, ApiError):
                 continue
             self.history.metadata.append(
@@ -343,7 +343,7 @@ class SimConsumer(SimClient):
             await self.backoff()
             await self.refresh()
             return position
-        found = records_of(result.records, position)
+        found = records_of(bytes(result.records), position)
         if found:
             self.history.consumed.append(
                 Consumed(

@@ -29,6 +29,9 @@ CLEANING_INTERVAL_MS: Final = 1_500
 """The interval at which a node looks for metadata that it may remove. Production does so once a minute, which is longer than
 most runs."""
 
+ELEMENTS_PER_TURN: Final = 3
+"""Of the controllers. Production's thousand is more than any operation of a run touches: none would take a second turn."""
+
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump by hours, and clients have one of their own
     "offsets.topic.replication.factor": "1",
@@ -100,6 +103,8 @@ class SimCluster:
         assert node.node is not None
         raft = node.node.raft
         raft._config = replace(raft._config, cleaning_interval_ms=CLEANING_INTERVAL_MS)
+        if node.node.controller is not None:
+            node.node.controller.core.pace.limit = ELEMENTS_PER_TURN
 
     def format(self, node_id: NodeId) -> None:
         node = self.nodes[node_id]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
@@ -34,7 +34,7 @@ from kraftlite.sim.shape import Shape
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.workload import Workload
 from kraftlite.simhost.host import SimHost
-from kraftlite.simhost.network import Exchange
+from kraftlite.simhost.network import AnyExchange
 
 START_LIMIT_MS: Final = 60_000
 CONVERGE_LIMIT_MS: Final = 120_000
@@ -215,16 +215,16 @@ class _Run:
     def _on_death(self, node: SimHost, how: str) -> None:
         self._tell(lambda it: it.on_death(node, how), self.checkers)
 
-    def _on_call(self, source: NodeId, target: NodeId, method: Method, request: object) -> None:
+    def _on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         self._tell(lambda it: it.on_call(source, target, method, request), self._callers)
 
-    def _on_answer(self, source: NodeId, target: NodeId, method: Method, request: object, response: object) -> None:
+    def _on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         self._tell(lambda it: it.on_answer(source, target, method, request, response), self._answerers)
 
-    def _on_arrival(self, exchange: Exchange) -> None:
+    def _on_arrival(self, exchange: AnyExchange) -> None:
         self._tell(lambda it: it.on_arrival(exchange), self._arrivals)
 
-    def _on_served(self, exchange: Exchange, response: object) -> None:
+    def _on_served(self, exchange: AnyExchange, response: object) -> None:
         self._tell(lambda it: it.on_served(exchange, response), self._servers)
 
     def _on_failure(self, node: SimHost, error: BaseException, where: str) -> None:

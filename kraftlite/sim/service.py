@@ -6,12 +6,14 @@ The codec between the two is tested with hostile bytes and real clients; here it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftlite.broker.handlers import admin, reassignments
 from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.fetch import CONSUMER, FetchAnswer, FetchCall, answer, must_wait, plan, wait
+from kraftlite.broker.handlers.fetch_sessions import FINAL_EPOCH, NO_SESSION, SessionKey, SessionPartition
 from kraftlite.broker.handlers.produce import ProduceCall, ProduceItem, produce
 from kraftlite.broker.handlers.producer_ids import init_producer_id
 from kraftlite.model.ids import Endpoint, NodeId
@@ -19,8 +21,8 @@ from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node
-from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, OffsetResult, ProduceResult
-from kraftlite.runtime.ports import Handler
+from kraftlite.replication.api import FetchResult, OffsetResult, ProduceResult
+from kraftlite.runtime.ports import Handlers, route
 
 CLIENT_LISTENER: Final = "PLAINTEXT"
 
@@ -99,18 +101,20 @@ METADATA: Final = Method("Client", "Metadata", MetadataAsk, MetadataAnswer)
 ADMIN: Final = Method("Client", "Admin", AdminAsk, AdminAnswer)
 
 
-def client_handlers(node: Node) -> Mapping[Method, Handler]:
+def client_handlers(node: Node) -> Handlers:
     """The handlers of a started broker. They raise ApiError as the production handlers do."""
     assert node.broker is not None
     service = _Service(node.broker.context)
-    return {
-        PRODUCE: service.produce,
-        FETCH: service.fetch,
-        OFFSETS: service.offsets,
-        PRODUCER_ID: service.producer_id,
-        METADATA: service.metadata,
-        ADMIN: service.admin,
-    }
+    return dict(
+        (
+            route(PRODUCE, service.produce),
+            route(FETCH, service.fetch),
+            route(OFFSETS, service.offsets),
+            route(PRODUCER_ID, service.producer_id),
+            route(METADATA, service.metadata),
+            route(ADMIN, service.admin),
+        )
+    )
 
 
 class _Service:
@@ -127,16 +131,40 @@ class _Service:
         return await done
 
     async def fetch(self, ask: FetchAsk) -> FetchResult:
-        params = FetchParams(max_wait_ms=ask.max_wait_ms, min_bytes=1, max_bytes=ask.max_bytes)
-        entry = FetchEntry(
-            tp=ask.tp,
-            topic_id=None,
-            fetch_offset=ask.offset,
-            current_leader_epoch=ask.leader_epoch,
-            last_fetched_epoch=None,
+        """As on the wire, without a session: looked for at once, and from then on whenever a partition has news."""
+        epoch = -1 if ask.leader_epoch is None else ask.leader_epoch
+        key = SessionKey(ask.tp.topic, None, ask.tp.partition)
+        call = FetchCall(
+            replica_id=CONSUMER,
+            max_wait_ms=ask.max_wait_ms,
+            min_bytes=1,
             max_bytes=ask.max_bytes,
+            isolation_level=0,
+            read_committed=False,
+            session_id=NO_SESSION,
+            session_epoch=FINAL_EPOCH,
+            uses_topic_ids=False,
+            partitions=[SessionPartition(key, epoch, ask.offset, -1, ask.max_bytes)],
+            forgotten=[],
+            rack_id=None,
         )
-        (result,) = await self._ctx.replicas.fetch(params, [entry])
+        found = plan(self._ctx, call)
+        results = self._ctx.replicas.fetch_now(found.params, found.entries)
+        if must_wait(found, results):
+            loop = asyncio.get_running_loop()
+            done: asyncio.Future[FetchAnswer] = loop.create_future()
+
+            def soon(look: Callable[[], None]) -> None:
+                loop.call_soon(look)
+
+            waiting = wait(self._ctx, found, soon, lambda it: None if done.done() else done.set_result(it))
+            try:
+                answered = await done
+            finally:
+                waiting.cancel()
+        else:
+            answered = answer(self._ctx, found, results)
+        ((_, result),) = answered.items
         result.records = bytes(result.records)
         return result
 

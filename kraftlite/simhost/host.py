@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from kraftlite.config.server import ServerConfig
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.method import Method
 from kraftlite.node.build import Node, build_node
-from kraftlite.runtime.ports import Handler, Ports
+from kraftlite.runtime.ports import Handlers, Ports
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.simhost.clock import SimHostClock
 from kraftlite.simhost.disk import MemDisk
@@ -61,8 +60,8 @@ class SimHost:
     wall_ms: Callable[[], int]
     disk: MemDisk = field(default_factory=MemDisk)
     serve_clients: bool = False
-    clients: Callable[[Node], Mapping[Method, Handler]] | None = None
-    """The methods that simulated clients may call at the node's first client listener once it has started."""
+    clients: Callable[[Node], Handlers] | None = None
+    """What simulated clients may call at the node's first client listener once it has started."""
     on_event: OnEvent = lambda node, event: None
     on_failure: Callable[[SimHost, BaseException, str], None] = lambda node, error, where: None
     on_built: Callable[[SimHost], None] = lambda node: None

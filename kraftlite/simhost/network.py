@@ -11,22 +11,26 @@ import asyncio
 import contextvars
 import errno
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.bounds import OutOfRange
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.rpc.codec import MessageCodec
-from kraftlite.runtime.ports import Handler, TransportError
+from kraftlite.runtime.ports import Handler, Handlers, TransportError
 from kraftlite.simhost.process import Cancellable, ProcessLoop
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 WIRED = frozenset({"Raft", "Controller", "Replica", "Introspection"})
 """Services whose messages have a codec; those of simulated clients have none."""
 
-ReplyCallback = Callable[["Exchange"], None]
+ReplyCallback = Callable[["Exchange[Any, Any]"], None]
+M = TypeVar("M", bound="DataclassInstance")
 
 
 @dataclass(slots=True)
@@ -36,7 +40,7 @@ class Link:
     min_us: int = 50
     max_us: int = 500
     slow_chance: int = 0
-    """The chance that a message takes `slow_us` longer, so that later ones overtake it."""
+    """How often a message takes `slow_us` longer, so that later ones overtake it."""
     slow_us: int = 0
     loss: int = 0
     duplicates: int = 0
@@ -47,16 +51,19 @@ class Link:
 
 
 @dataclass(eq=False, slots=True)
-class Exchange:
+class Exchange(Generic[Req, Res]):
     """One call under way."""
 
     source: NodeId
     target: NodeId
-    method: Method
-    request: Any
-    done: asyncio.Future[Any]
-    handler: asyncio.Task[Any] | None = None
+    method: Method[Req, Res]
+    request: Req
+    done: asyncio.Future[Res]
+    handler: asyncio.Task[Res] | None = None
     over: bool = False
+
+
+AnyExchange: TypeAlias = Exchange[Any, Any]
 
 
 @dataclass(slots=True)
@@ -71,7 +78,7 @@ class NetworkStats:
 @dataclass(eq=False, slots=True)
 class _Listener:
     owner: SimHostTransport
-    handlers: Mapping[Method, Handler]
+    handlers: Handlers
 
 
 class SimNetwork:
@@ -84,17 +91,17 @@ class SimNetwork:
         self.default = Link()
         self.stats = NetworkStats()
         self.listeners: dict[Endpoint, _Listener] = {}
-        self.on_call: Callable[[NodeId, NodeId, Method, Any], None] | None = None
-        self.on_answer: Callable[[NodeId, NodeId, Method, Any, Any], None] | None = None
-        self.on_arrival: Callable[[Exchange], None] | None = None
+        self.on_call: Callable[[NodeId, NodeId, AnyMethod, object], None] | None = None
+        self.on_answer: Callable[[NodeId, NodeId, AnyMethod, object, object], None] | None = None
+        self.on_arrival: Callable[[AnyExchange], None] | None = None
         """Told of requests that reach a handler: late ones and second copies, too."""
-        self.on_served: Callable[[Exchange, Any], None] | None = None
+        self.on_served: Callable[[AnyExchange, object], None] | None = None
         """Told of what a handler has answered, whether or not anybody will hear of it."""
         self._links: dict[tuple[NodeId, NodeId], Link] = {}
-        self._under_way: dict[Exchange, None] = {}
+        self._under_way: dict[AnyExchange, None] = {}
         self._next_port = 40_000
         self._wire = wire
-        self._codecs: dict[tuple[Method, type[Any]], MessageCodec] = {}
+        self._codecs: dict[tuple[AnyMethod, type[object]], MessageCodec[Any]] = {}
 
     # --- links
 
@@ -144,7 +151,7 @@ class SimNetwork:
         self._next_port += 1
         return self._next_port
 
-    def send(self, exchange: Exchange, source: NodeId, target: NodeId, arrive: ReplyCallback) -> None:
+    def send(self, exchange: AnyExchange, source: NodeId, target: NodeId, arrive: ReplyCallback) -> None:
         """`arrive(exchange)` after the link's delay, unless the message is lost."""
         link = self._links.get((source, target), self.default)
         rng = self.rng
@@ -166,14 +173,14 @@ class SimNetwork:
     def at(self, delay_us: int, callback: Callable[[], object]) -> Cancellable:
         return self.loop.at_us(self.loop.now_us() + delay_us, callback, self.outside)
 
-    def begin(self, exchange: Exchange, peer: Endpoint) -> None:
+    def begin(self, exchange: AnyExchange, peer: Endpoint) -> None:
         self._under_way[exchange] = None
         self.stats.calls += 1
         if self.on_call is not None:
             self.on_call(exchange.source, exchange.target, exchange.method, exchange.request)
         self.send(exchange, exchange.source, exchange.target, lambda it: self._serve(it, peer))
 
-    def end(self, exchange: Exchange) -> None:
+    def end(self, exchange: AnyExchange) -> None:
         """The caller no longer waits."""
         exchange.over = True
         self._under_way.pop(exchange, None)
@@ -182,7 +189,7 @@ class SimNetwork:
             handler = exchange.handler
             self.at(self.default.max_us, handler.cancel)
 
-    def _serve(self, exchange: Exchange, peer: Endpoint) -> None:
+    def _serve(self, exchange: AnyExchange, peer: Endpoint) -> None:
         listener = self.listeners.get(peer)
         if listener is None:
             self._break(exchange, "connection refused")
@@ -203,7 +210,7 @@ class SimNetwork:
         exchange.handler = task
         task.add_done_callback(lambda it: self._answered(exchange, listener.owner, it), context=self.outside)
 
-    def _answered(self, exchange: Exchange, owner: SimHostTransport, task: asyncio.Task[Any]) -> None:
+    def _answered(self, exchange: Exchange[Req, Res], owner: SimHostTransport, task: asyncio.Task[Res]) -> None:
         if task.cancelled():
             if not owner.closed:
                 self._break(exchange, "connection reset")
@@ -228,7 +235,7 @@ class SimNetwork:
                 error = TransportError(str(out_of_range))
         self.send(exchange, exchange.target, exchange.source, lambda it: self._deliver(it, response, error))
 
-    def _deliver(self, exchange: Exchange, response: Any, error: BaseException | None) -> None:
+    def _deliver(self, exchange: Exchange[Req, Res], response: Res, error: BaseException | None) -> None:
         if exchange.done.done():
             return
         if error is not None:
@@ -238,18 +245,18 @@ class SimNetwork:
             self.on_answer(exchange.source, exchange.target, exchange.method, exchange.request, response)
         exchange.done.set_result(response)
 
-    def _copy(self, method: Method, message: Any) -> Any:
-        """Return the copy of `message` that the other end gets."""
+    def _copy(self, method: AnyMethod, message: M) -> M:
+        """What the other end gets of `message`."""
         if not self._wire or method.service not in WIRED:
             return message
         cls = type(message)
-        codec = self._codecs.get((method, cls))
+        codec: MessageCodec[M] | None = self._codecs.get((method, cls))
         if codec is None:
             codec = self._codecs[(method, cls)] = MessageCodec(method, cls)
         head, payload = codec.split(message)
         return codec.join(head, bytes(payload))
 
-    def _break(self, exchange: Exchange, reason: str) -> None:
+    def _break(self, exchange: AnyExchange, reason: str) -> None:
         if not exchange.done.done():
             exchange.done.set_exception(TransportError(reason))
         if exchange.handler is not None:
@@ -283,7 +290,7 @@ class SimHostTransport:
         if listen in self.network.listeners:
             raise OSError(98, f"cannot listen on {listen}: address already in use")
 
-    async def serve(self, listen: Endpoint, handlers: Mapping[Method, Handler]) -> Endpoint:
+    async def serve(self, listen: Endpoint, handlers: Handlers) -> Endpoint:
         if self.closed:
             raise OSError(errno.EBADF, "transport is closed: nothing listens for a dead process")
         bound = listen if listen.port else Endpoint(listen.host, self.network.pick_port())
@@ -292,13 +299,13 @@ class SimHostTransport:
         self.network.listeners[bound] = _Listener(self, handlers)
         return bound
 
-    async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
+    async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if self.closed:
             raise TransportError(f"{method} to {peer}: transport is closed")
         if not isinstance(request, method.request):
             raise TypeError(f"{method} takes {method.request.__name__}, not {type(request).__name__}")
         loop, network = asyncio.get_running_loop(), self.network
-        done: asyncio.Future[Any] = loop.create_future()
+        done: asyncio.Future[Res] = loop.create_future()
         exchange = Exchange(self.node_id, node_of(peer), method, request, done)
         self.calls[done] = None
         timer = network.loop.at_us(network.loop.now_us() + timeout_ms * 1000, lambda: _fail(done, "timed out"), self.context)
@@ -312,8 +319,8 @@ class SimHostTransport:
             self.calls.pop(done, None)
             network.end(exchange)
 
-    def run(self, handler: Handler, request: Any) -> asyncio.Task[Any]:
-        async def handle() -> Any:
+    def run(self, handler: Handler[Req, Res], request: Req) -> asyncio.Task[Res]:
+        async def handle() -> Res:
             return await handler(request)
 
         task = asyncio.get_running_loop().create_task(handle(), context=self.context)
@@ -340,6 +347,6 @@ def node_of(endpoint: Endpoint) -> NodeId:
     return NodeId(int(endpoint.host[1:]))
 
 
-def _fail(done: asyncio.Future[Any], reason: str) -> None:
+def _fail(done: asyncio.Future[Res], reason: str) -> None:
     if not done.done():
         done.set_exception(TransportError(reason))

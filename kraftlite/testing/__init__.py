@@ -1,18 +1,23 @@
 """A cluster of real nodes inside a test: `Cluster` for asyncio, `SyncCluster` for everybody else; and the pytest plugin.
 
-Nothing is imported before it is used: pytest imports the plugin, and with it this package, in every run of an environment.
+Nothing is imported before it is used: pytest imports the plugin, and with it this package, in every run of an environment. For
+the same reason `python -O` is refused (ImportError) when a name is first used, and not when the package is imported.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kraftlite import require_assertions
 
 if TYPE_CHECKING:
+    from kraftlite.testing.base import CLIENTS, Ends, NodeInfo
     from kraftlite.testing.chaos import Chaos
-    from kraftlite.testing.cluster import CLIENTS, Cluster, SyncCluster
+    from kraftlite.testing.cluster import Cluster, SyncCluster
     from kraftlite.testing.conditions import NOBODY, SOMEBODY, PartitionView, Who, other_than
     from kraftlite.testing.errors import ClusterError, WaitTimeout
+    from kraftlite.testing.factory import ClusterFactory
 
 __all__ = [
     "CLIENTS",
@@ -21,6 +26,9 @@ __all__ = [
     "Chaos",
     "Cluster",
     "ClusterError",
+    "ClusterFactory",
+    "Ends",
+    "NodeInfo",
     "PartitionView",
     "SyncCluster",
     "WaitTimeout",
@@ -30,14 +38,19 @@ __all__ = [
 
 _MODULES = {
     "chaos": ("Chaos",),
-    "cluster": ("CLIENTS", "Cluster", "SyncCluster"),
+    "base": ("CLIENTS", "Ends", "NodeInfo"),
+    "cluster": ("Cluster", "SyncCluster"),
     "conditions": ("NOBODY", "SOMEBODY", "PartitionView", "Who", "other_than"),
     "errors": ("ClusterError", "WaitTimeout"),
+    "factory": ("ClusterFactory",),
 }
 
 
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker must not believe that there is every name
+
+    def __getattr__(name):
+        for module, names in _MODULES.items():
+            if name in names:
+                require_assertions()
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from kraftlite.testing.conditions import SOMEBODY
 
 if TYPE_CHECKING:
-    from kraftlite.testing.cluster import Ends, SyncCluster
+    from kraftlite.testing.base import Ends
+    from kraftlite.testing.cluster import SyncCluster
 
 
 class Chaos:

@@ -10,339 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Final, Self, overload
 
+from kraftlite.testing.base import WAIT_LIMIT_S, Base
 from kraftlite.testing.conditions import PartitionView, Wanted, Who
 from kraftlite.testing.errors import ClusterError
-from kraftlite.testing.layout import NodePlan, check_config, plan
-from kraftlite.testing.thread import LoopThread
 
-if TYPE_CHECKING:
-    from kraftlite.testing.nodes import Nodes
-    from kraftlite.testing.views import Views
-
-T = TypeVar("T")
-CLIENTS: Final = "clients"
-"""In `cut`: the other end of the brokers' Kafka listeners."""
-READY_LIMIT_S: Final = 30.0
-WAIT_LIMIT_S: Final = 20.0
 CLOSE_LIMIT_S: Final = 30.0
 
-Ends = int | str | Iterable[int]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeInfo:
-    """A node as it was when it was asked for. `state`: starting, running, paused, stopped or failed (it ended itself)."""
-
-    id: int
-    roles: tuple[str, ...]
-    state: str
-    kafka: str | None
-    """The address at which clients reach it; None for a node that is only a controller."""
-    failure: str | None
-
-
-class _Base:
-    """The common part of both clusters: the shape, what acts at once, and what only looks."""
-
-    def __init__(
-        self,
-        *,
-        controllers: int = 3,
-        brokers: int = 3,
-        combined: bool = False,
-        config: Mapping[str, Any] | None = None,
-        racks: Sequence[str] = (),
-    ) -> None:
-        """Controllers are nodes 1 … C, brokers C+1 …; `combined`: nodes 1 … are both. `config` are Kafka's `server.properties`
-        for all nodes, over the short timeouts that are the default here (`kraftlite.testing.layout.FAST`). `racks`: where the
-        brokers stand, in turn. Raises ValueError.
-        """
-        self._plans = plan(controllers, brokers, combined, racks)
-        self._config = check_config(config or {})
-        self._thread: LoopThread | None = None
-        self._nodes: Nodes | None = None
-        self._views: Views | None = None
-
-    # --- what there is
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """Every broker's address, whether it runs or not; the same for the life of the cluster."""
-        return ",".join(it.kafka for it in self.nodes.values() if it.kafka is not None)
-
-    @property
-    def nodes(self) -> Mapping[int, NodeInfo]:
-        """All nodes by id, as they are now."""
-        nodes = self._running()
-
-        def look() -> dict[int, NodeInfo]:
-            return {it.node_id: self._info(nodes, it) for it in self._plans}
-
-        return self._do(look)
-
-    @staticmethod
-    def _info(nodes: Nodes, node: NodePlan) -> NodeInfo:
-        node_id = node.node_id
-        return NodeInfo(
-            id=node_id,
-            roles=node.roles,
-            state=nodes.state(node_id),
-            kafka=nodes.address(node_id),
-            failure=nodes.failures.get(node_id),
-        )
-
-    @property
-    def cluster_id(self) -> str:
-        return self._running().cluster_id
-
-    @property
-    def brokers(self) -> tuple[int, ...]:
-        """Ids of the nodes with this role, running or not."""
-        return tuple(it.node_id for it in self._plans if it.is_broker)
-
-    @property
-    def controllers(self) -> tuple[int, ...]:
-        return tuple(it.node_id for it in self._plans if it.is_controller)
-
-    # --- what is seen
-
-    def partition(self, topic: str, partition: int = 0) -> PartitionView:
-        """Raises ClusterError when the newest committed metadata has no such partition."""
-        views = self._looking()
-        return self._do(lambda: views.partition(topic, partition))
-
-    def leader(self, topic: str, partition: int = 0) -> int | None:
-        """The broker that leads and knows it; None while there is none."""
-        return self.partition(topic, partition).leader
-
-    def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The committed in-sync replicas."""
-        return self.partition(topic, partition).isr
-
-    def hw(self, topic: str, partition: int = 0) -> int | None:
-        """The leader's high watermark: consumers read below it. None without a leader."""
-        return self.partition(topic, partition).hw
-
-    def controller(self) -> int | None:
-        """The active controller; None while there is none."""
-        return self._do(self._looking().controller)
-
-    def live_brokers(self) -> tuple[int, ...]:
-        """The brokers that are not fenced."""
-        return self._do(self._looking().live_brokers)
-
-    def topics(self) -> Mapping[str, tuple[int, ...]]:
-        """The partitions of every topic; `__consumer_offsets` is there from the start."""
-        return self._do(self._looking().topics)
-
-    def metadata_records(self, count: int = 20) -> tuple[str, ...]:
-        """The latest records of the metadata log, a line each, as the active controllers appended them."""
-        nodes = self._running()
-        return self._do(lambda: tuple(nodes.records)[-count:])
-
-    def troubles(self) -> tuple[str, ...]:
-        """Every node that does not run, and every cut or delay; empty when all is well."""
-        nodes = self._running()
-        return self._do(lambda: tuple(nodes.trouble_list()))
-
-    # --- faults that act at once
-
-    def kill(self, *node_ids: int) -> None:
-        """Kill nodes as SIGKILL does: they run no further instruction, their connections end, and what they wrote stays in the
-        page cache.
-
-        This and the others take effect at one moment for all the nodes. They raise ValueError for a node that there is not and
-        ClusterError for one that is not running; then nothing was done.
-        """
-        self._act(node_ids, lambda nodes: nodes.kill(node_ids))
-        self._turn()
-
-    def power_cut(self, *node_ids: int) -> None:
-        """Kill nodes, and lose everything that was not synced to their disks."""
-        self._act(node_ids, lambda nodes: nodes.power_cut(node_ids))
-        self._turn()
-
-    def pause(self, *node_ids: int) -> None:
-        """Pause nodes as SIGSTOP does: nothing of them runs, their time goes on, and the kernel still takes connections for
-        them."""
-        self._act(node_ids, lambda nodes: nodes.pause(node_ids))
-
-    def resume(self, *node_ids: int) -> None:
-        """They go on where they stood, and find out what they have missed."""
-        self._act(node_ids, lambda nodes: nodes.resume(node_ids))
-
-    def cut(self, a: Ends, b: Ends, *, one_way: bool = False) -> None:
-        """Messages between the nodes `a` and `b` (each an id or several) vanish; `one_way`: only those from a to b.
-
-        `cut(CLIENTS, 4)` takes a broker away from its clients: nothing arrives, and what was in flight arrives after `heal`, as
-        with TCP. `cut(4, CLIENTS, one_way=True)` lets requests in and holds only the answers.
-        """
-        if b == CLIENTS:
-            self._cut_clients(a, b, requests=not one_way, responses=True)
-            return
-        if a == CLIENTS:
-            self._cut_clients(b, a, requests=True, responses=not one_way)
-            return
-        pairs = self._pairs(a, b)
-        nodes = self._running()
-        links = pairs if one_way else pairs + [(y, x) for x, y in pairs]
-        self._do(lambda: nodes.cut(links))
-
-    def delay(self, a: Ends, b: Ends, ms: int) -> None:
-        """Every message between `a` and `b` takes `ms` milliseconds, from now on; 0 is as before."""
-        if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
-            raise ValueError(f"ms={ms!r}: allowed is a whole number of at least 0")
-        pairs = self._pairs(a, b)
-        nodes = self._running()
-        links = pairs + [(y, x) for x, y in pairs]
-        self._do(lambda: nodes.delay(links, ms))
-
-    def heal(self) -> None:
-        """No cut and no delay any more. Nodes that are down or paused stay so."""
-        self._do(self._running().heal)
-
-    # --- inside
-
-    def _check(self, node_id: object) -> int:
-        known = {it.node_id for it in self._plans}
-        if isinstance(node_id, bool) or not isinstance(node_id, int) or node_id not in known:
-            names = ", ".join(f"{it.node_id} ({' and '.join(it.roles)})" for it in self._plans)
-            raise ValueError(f"there is no node {node_id!r}; the nodes are {names}")
-        return node_id
-
-    def _ids(self, ends: Ends) -> list[int]:
-        if isinstance(ends, str) or not isinstance(ends, Iterable):
-            return [self._check(ends)]
-        return [self._check(it) for it in ends]
-
-    def _pairs(self, a: Ends, b: Ends) -> list[tuple[int, int]]:
-        left, right = self._ids(a), self._ids(b)
-        for node_id in left:
-            if node_id in right:
-                raise ValueError(f"node {node_id} is on both sides; a node always reaches itself")
-        return [(x, y) for x in left for y in right]
-
-    def _cut_clients(self, ends: Ends, other: Ends, *, requests: bool, responses: bool) -> None:
-        if ends == other:
-            raise ValueError("clients are on both sides; say which brokers they are cut from")
-        node_ids, nodes = self._ids(ends), self._running()
-        for node_id in node_ids:
-            if node_id not in self.brokers:
-                raise ValueError(f"node {node_id} is not a broker: it has no clients; brokers are {self.brokers}")
-
-        def cut() -> None:
-            for node_id in node_ids:
-                nodes.cut_clients(node_id, requests=requests, responses=responses)
-
-        self._do(cut)
-
-    def _act(self, node_ids: Sequence[int], action: Callable[[Nodes], None]) -> None:
-        self._check_all(node_ids)
-        nodes = self._running()
-        self._do(lambda: action(nodes))
-
-    def _check_all(self, node_ids: Sequence[int]) -> None:
-        if not node_ids:
-            raise ValueError("no node was named")
-        for node_id in node_ids:
-            if node_ids.count(self._check(node_id)) > 1:
-                raise ValueError(f"node {node_id} is named twice")
-
-    def _turn(self) -> None:
-        """Sockets that are aborted are closed in the loop's next turn."""
-        self._do(lambda: None)
-
-    def _running(self) -> Nodes:
-        if self._nodes is None:
-            raise ClusterError("the cluster is not running; use it inside of its with block")
-        return self._nodes
-
-    def _looking(self) -> Views:
-        self._running()
-        assert self._views is not None
-        return self._views
-
-    def _do(self, function: Callable[[], T]) -> T:
-        assert self._thread is not None
-        return self._thread.call(function)
-
-    # --- what waits, as coroutines of the cluster's loop
-
-    def _begin(self) -> concurrent.futures.Future[None]:
-        if self._thread is not None:
-            raise ClusterError("the cluster runs already")
-        self._thread = LoopThread()
-        return self._thread.submit(self._open(self._thread))
-
-    async def _open(self, thread: LoopThread) -> None:
-        from kraftlite.testing.nodes import Nodes
-        from kraftlite.testing.views import Views
-
-        nodes = Nodes(thread.loop, self._plans, self._config)
-        self._nodes, self._views = nodes, Views(nodes)
-        for it in self._plans:
-            nodes.boot(it.node_id)
-        await nodes.ready([it.node_id for it in self._plans], READY_LIMIT_S)
-        await self._views.settled(READY_LIMIT_S)
-        await self._views.create_offsets_topic(READY_LIMIT_S)
-
-    def _end(self) -> concurrent.futures.Future[None] | None:
-        """None when nothing runs."""
-        nodes, thread = self._nodes, self._thread
-        return None if nodes is None or thread is None else thread.submit(nodes.close())
-
-    def _ended(self) -> list[str]:
-        """The thread is gone afterwards. Returns what went wrong in it while it ran."""
-        nodes, thread = self._nodes, self._thread
-        self._nodes = self._views = self._thread = None
-        if thread is not None:
-            thread.close()
-        if nodes is None:
-            return []
-        return [f"node {node_id} ended itself: {why}" for node_id, why in nodes.failures.items()] + nodes.bugs
-
-    def _submit(self, work: Callable[[], Any]) -> concurrent.futures.Future[Any]:
-        self._running()
-        assert self._thread is not None
-        return self._thread.submit(work())
-
-    def _restart(self, node_ids: Sequence[int]) -> concurrent.futures.Future[Any]:
-        self._check_all(node_ids)
-        return self._submit(lambda: self._running().restart(node_ids, READY_LIMIT_S))
-
-    def _stop(self, node_ids: Sequence[int]) -> concurrent.futures.Future[Any]:
-        self._check_all(node_ids)
-        return self._submit(lambda: self._running().stop(node_ids))
-
-    def _create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication_factor: int | None,
-        config: Mapping[str, Any] | None,
-        assignment: Sequence[Sequence[int]] | None,
-        timeout: float,
-    ) -> concurrent.futures.Future[Any]:
-        if assignment is not None and replication_factor is not None:
-            raise ValueError("assignment says how many replicas there are; leave replication_factor out")
-        factor = min(3, len(self.brokers)) if replication_factor is None else replication_factor
-        texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()}
-        return self._submit(
-            lambda: self._looking().create_topic(name, partitions, factor, texts, assignment, timeout),
-        )
-
-    def _wait_for(self, wanted: Wanted, timeout: float) -> concurrent.futures.Future[Any]:
-        for node_id in wanted.node_ids:
-            self._check(node_id)
-        return self._submit(lambda: self._looking().wait_for(wanted, timeout))
-
-
-class Cluster(_Base):
+class Cluster(Base):
     """`async with Cluster(controllers=3, brokers=3) as c:` — see the module. Faults are plain calls, waiting is awaited."""
 
     async def __aenter__(self) -> Self:
@@ -382,7 +61,7 @@ class Cluster(_Base):
         await asyncio.wrap_future(self._restart(node_ids))
 
     async def stop(self, *node_ids: int) -> None:
-        """Stop nodes as SIGTERM does: leaderships are handed over, logs closed. A paused node is resumed for it."""
+        """As by SIGTERM: leaderships are handed over, logs closed. A paused node is resumed for it."""
         await asyncio.wrap_future(self._stop(node_ids))
 
     async def create_topic(
@@ -390,7 +69,7 @@ class Cluster(_Base):
         name: str,
         partitions: int = 1,
         replication_factor: int | None = None,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         assignment: Sequence[Sequence[int]] | None = None,
         *,
         timeout: float = WAIT_LIMIT_S,
@@ -398,6 +77,29 @@ class Cluster(_Base):
         """Led and known to all live brokers when it returns. As many as three replicas unless told; `assignment` names the
         brokers of each partition, the preferred leader first. Raises ClusterError with Kafka's reason when it is refused."""
         await asyncio.wrap_future(self._create_topic(name, partitions, replication_factor, config, assignment, timeout))
+
+    @overload
+    async def wait_for(
+        self,
+        *,
+        topic: str,
+        partition: int = 0,
+        leader: int | Who | None = None,
+        isr: Collection[int] | None = None,
+        hw: int | None = None,
+        controller: int | Who | None = None,
+        brokers: Collection[int] | None = None,
+        timeout: float = WAIT_LIMIT_S,
+    ) -> PartitionView: ...
+
+    @overload
+    async def wait_for(
+        self,
+        *,
+        controller: int | Who | None = None,
+        brokers: Collection[int] | None = None,
+        timeout: float = WAIT_LIMIT_S,
+    ) -> None: ...
 
     async def wait_for(
         self,
@@ -416,11 +118,10 @@ class Cluster(_Base):
         which says what was seen instead.
         """
         wanted = Wanted(topic=topic, partition=partition, leader=leader, isr=isr, hw=hw, controller=controller, brokers=brokers)
-        found: PartitionView | None = await asyncio.wrap_future(self._wait_for(wanted, timeout))
-        return found
+        return await asyncio.wrap_future(self._wait_for(wanted, timeout))
 
 
-class SyncCluster(_Base):
+class SyncCluster(Base):
     """`with SyncCluster(controllers=3, brokers=3) as c:` — for callers without asyncio: what `Cluster` awaits blocks here."""
 
     def __enter__(self) -> Self:
@@ -431,7 +132,7 @@ class SyncCluster(_Base):
         self._finish(blame=error is None)
 
     def start(self) -> None:
-        """The blocking form of `Cluster.start`."""
+        """As `Cluster.start`."""
         try:
             self._begin().result()
         except BaseException:
@@ -439,7 +140,7 @@ class SyncCluster(_Base):
             raise
 
     def close(self) -> None:
-        """The blocking form of `Cluster.close`."""
+        """As `Cluster.close`."""
         self._finish(blame=True)
 
     def _finish(self, *, blame: bool) -> None:
@@ -453,11 +154,11 @@ class SyncCluster(_Base):
             raise ClusterError("; ".join(wrong))
 
     def restart(self, *node_ids: int) -> None:
-        """The blocking form of `Cluster.restart`."""
+        """As `Cluster.restart`."""
         self._restart(node_ids).result()
 
     def stop(self, *node_ids: int) -> None:
-        """The blocking form of `Cluster.stop`."""
+        """As `Cluster.stop`."""
         self._stop(node_ids).result()
 
     def create_topic(
@@ -465,13 +166,36 @@ class SyncCluster(_Base):
         name: str,
         partitions: int = 1,
         replication_factor: int | None = None,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         assignment: Sequence[Sequence[int]] | None = None,
         *,
         timeout: float = WAIT_LIMIT_S,
     ) -> None:
-        """The blocking form of `Cluster.create_topic`."""
+        """As `Cluster.create_topic`."""
         self._create_topic(name, partitions, replication_factor, config, assignment, timeout).result()
+
+    @overload
+    def wait_for(
+        self,
+        *,
+        topic: str,
+        partition: int = 0,
+        leader: int | Who | None = None,
+        isr: Collection[int] | None = None,
+        hw: int | None = None,
+        controller: int | Who | None = None,
+        brokers: Collection[int] | None = None,
+        timeout: float = WAIT_LIMIT_S,
+    ) -> PartitionView: ...
+
+    @overload
+    def wait_for(
+        self,
+        *,
+        controller: int | Who | None = None,
+        brokers: Collection[int] | None = None,
+        timeout: float = WAIT_LIMIT_S,
+    ) -> None: ...
 
     def wait_for(
         self,
@@ -485,7 +209,6 @@ class SyncCluster(_Base):
         brokers: Collection[int] | None = None,
         timeout: float = WAIT_LIMIT_S,
     ) -> PartitionView | None:
-        """The blocking form of `Cluster.wait_for`."""
+        """As `Cluster.wait_for`."""
         wanted = Wanted(topic=topic, partition=partition, leader=leader, isr=isr, hw=hw, controller=controller, brokers=brokers)
-        found: PartitionView | None = self._wait_for(wanted, timeout).result()
-        return found
+        return self._wait_for(wanted, timeout).result()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class Wanted:
         """Say which conditions do not hold, and what was seen instead. `view` None: there is no such partition."""
         found = []
 
-        def check(name: str, holds: bool, wanted: Any, seen: Any) -> None:
+        def check(name: str, holds: bool, wanted: object, seen: object) -> None:
             if not holds:
                 found.append(f"{name}: wanted {wanted}, seen {seen}")
 

@@ -98,7 +98,7 @@ def server_config(node: NodePlan, nodes: tuple[NodePlan, ...], port: int | None,
     return found
 
 
-def check_config(config: Mapping[str, str]) -> dict[str, str]:
+def check_config(config: Mapping[str, object]) -> dict[str, str]:
     """`config` as texts. Raises ValueError for keys that nobody knows, or that the cluster decides itself."""
     from kraftlite.model.broker_configs import broker_key_of
 

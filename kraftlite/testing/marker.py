@@ -15,7 +15,7 @@ class TopicSpec:
 
     partitions: int = 1
     replication_factor: int | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
 
 
 def topic_spec(marks: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> TopicSpec:

@@ -7,7 +7,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import kraftlite.broker.server  # noqa: F401 what nodes import late must not stop a cluster that is running
 from kraftlite.model.ids import NodeId
@@ -104,7 +104,7 @@ class Nodes:
         clock = time.strftime("%H:%M:%S", time.localtime(ms // 1000))
         self.records.append(f"{clock}.{ms % 1000:03} controller {node.node_id} {line}".rstrip())
 
-    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
         error = context.get("exception")
         self.bugs.append(f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message")))
 

@@ -12,16 +12,20 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from kraftlite import require_assertions
 from kraftlite.testing.marker import TopicSpec, topic_spec
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
     from kraftlite.testing.backends import Backend
     from kraftlite.testing.chaos import Chaos
     from kraftlite.testing.cluster import SyncCluster
+    from kraftlite.testing.factory import ClusterFactory
     from kraftlite.testing.watch import Watch
 
 SHARED: Final = ("kafka_cluster", "kafka_bootstrap_servers", "kafka_topic", "kafka_admin", "kafka_chaos")
@@ -32,7 +36,7 @@ _ASYNC_MARKERS: Final = ("asyncio", "anyio", "trio")
 WATCH: Final = pytest.StashKey["Watch"]()
 MAX_NAME: Final = 150
 """Characters of a test's name that its topic gets; Kafka allows 249 in all."""
-ADMIN_CONFIG: Final[Mapping[str, Any]] = {
+ADMIN_CONFIG: Final[Mapping[str, str | int]] = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
@@ -162,7 +166,7 @@ def kafka_bootstrap_servers(_kafka_backend: Backend) -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka_admin(request: pytest.FixtureRequest, kafka_bootstrap_servers: str) -> Any:
+def kafka_admin(request: pytest.FixtureRequest, kafka_bootstrap_servers: str) -> AdminClient:
     """A `confluent_kafka.admin.AdminClient` of the cluster."""
     from confluent_kafka.admin import AdminClient
 
@@ -192,6 +196,10 @@ def _kafka_topic_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 @pytest.fixture
 def _kafka_watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
+    try:
+        require_assertions()
+    except ImportError as error:
+        pytest.fail(str(error), pytrace=False)
     from kraftlite.testing.watch import Watch
 
     watch = request.node.stash[WATCH] = Watch()
@@ -238,7 +246,7 @@ def kafka_chaos(request: pytest.FixtureRequest, _kafka_watch: Watch) -> Chaos:
 
 
 @pytest.fixture
-def kafka_cluster_factory(_kafka_watch: Watch) -> Iterator[Callable[..., SyncCluster]]:
+def kafka_cluster_factory(_kafka_watch: Watch) -> Iterator[ClusterFactory]:
     """`kafka_cluster_factory(controllers=3, brokers=3, combined=False, config=None)`: a cluster of the test's own.
 
     Started when the call returns, gone when the test ends; never one of `--kafka-external`. Raises as `SyncCluster` does.
@@ -248,7 +256,7 @@ def kafka_cluster_factory(_kafka_watch: Watch) -> Iterator[Callable[..., SyncClu
     with ExitStack() as stack:
 
         def make(
-            *, controllers: int = 3, brokers: int = 3, combined: bool = False, config: Mapping[str, Any] | None = None
+            *, controllers: int = 3, brokers: int = 3, combined: bool = False, config: Mapping[str, object] | None = None
         ) -> SyncCluster:
             found = SyncCluster(controllers=controllers, brokers=brokers, combined=combined, config=config)
             stack.enter_context(found)

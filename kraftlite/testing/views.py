@@ -14,7 +14,6 @@ from kraftlite.model.messages.controller import (
     ConfigPair,
     CreatableTopic,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     ReplicaAssignment,
 )
 from kraftlite.model.messages.methods import CREATE_TOPICS
@@ -182,7 +181,7 @@ class Views:
             request = CreateTopicsRequest(topics=(topic,), validate_only=False, timeout_ms=limit_ms)
             try:
                 peer = Endpoint(f"n{controller}", 9093)
-                response: CreateTopicsResponse = await self._admin.call(peer, CREATE_TOPICS, request, limit_ms)
+                response = await self._admin.call(peer, CREATE_TOPICS, request, limit_ms)
             except TransportError:
                 maybe_made = True  # it may have been done, and only the answer lost
             except ApiError as error:

@@ -49,7 +49,7 @@ class Connection(asyncio.BufferedProtocol):
     only this connection. When requests are worked on, says `Turns`; how much of a frame may be here, says `ReceiveBudget`.
     """
 
-    def __init__(self, owner: ConnectionOwner, handle: RequestHandler, limits: ConnectionLimits) -> None:
+    def __init__(self, owner: ConnectionOwner[Connection], handle: RequestHandler[Connection], limits: ConnectionLimits) -> None:
         self._owner = owner
         self._handle = handle
         self._limits = limits

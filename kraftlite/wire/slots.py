@@ -1,18 +1,18 @@
-"""The arguments with which a connection is made, and the places of its answers."""
+"""What a connection is made with, and the places of its answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
 from kraftlite.log.stored import StoredRecords
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION
 from kraftlite.wire.outbound import Part, memory_of
 from kraftlite.wire.share import NodeShare
 
-if TYPE_CHECKING:
-    from kraftlite.wire.frames import Connection
+C = TypeVar("C", contravariant=True)
+"""The connection, as those see it who answer its requests (`kraftlite.wire.frames`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,29 +22,29 @@ class ConnectionLimits:
 
 
 class Owned(Protocol):
-    """A resource that ends with its connection."""
+    """What ends with its connection."""
 
     def cancel(self) -> object: ...
 
     def done(self) -> bool: ...
 
 
-class RequestHandler(Protocol):
-    """The part that answers the requests of a connection."""
+class RequestHandler(Protocol[C]):
+    """Who answers the requests of a connection."""
 
-    def __call__(self, connection: Connection, frame: memoryview) -> None:
+    def __call__(self, connection: C, frame: memoryview) -> None:
         """One request, without its size prefix. Raises ProtocolViolation to have the connection closed. Must not keep `frame`."""
         ...
 
 
-class ConnectionOwner(Protocol):
-    """The part that holds the connections of a listener."""
+class ConnectionOwner(Protocol[C]):
+    """Who holds the connections of a listener."""
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: C) -> bool:
         """False: one connection too many, it is closed at once."""
         ...
 
-    def closed(self, connection: Connection, reason: str | None) -> None:
+    def closed(self, connection: C, reason: str | None) -> None:
         """`reason` is None when the peer went or the node is stopping."""
         ...
 
@@ -52,8 +52,18 @@ class ConnectionOwner(Protocol):
 
     @property
     def share(self) -> NodeShare:
-        """The resources that its connections share with all others of the node."""
+        """What its connections share with all others of the node."""
         ...
+
+
+class SlotOwner(Protocol):
+    """Who sends what is in the slots, in their order."""
+
+    def slot_filled(self, size: int) -> None:
+        """`size`: how many bytes of the answer are in memory."""
+        ...
+
+    def fail(self, reason: str) -> None: ...
 
 
 class ResponseSlot:
@@ -61,14 +71,14 @@ class ResponseSlot:
 
     __slots__ = ("_connection", "done", "parts", "size", "stored")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SlotOwner) -> None:
         self._connection = connection
         self.parts: Sequence[Part] | None = None
         self.done = False
         self.size = 0
         """Bytes of the answer that are in memory."""
         self.stored = False
-        """True when some of it is still in files."""
+        """Whether some of it is still in files."""
 
     def send(self, parts: Sequence[Part]) -> None:
         """The whole frame, size prefix included. The parts must not change afterwards. Ignored when the connection has gone."""

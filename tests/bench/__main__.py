@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.host.memory import tune_malloc
-from tests.bench import bench_controller, bench_records, bench_spark, failover, greedy, peers, throughput
+from tests.bench import bench_controller, bench_records, bench_spark, controller_turns, failover, greedy, peers, throughput
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cold_start": failover.cold_start,
     "failovers": failover.failovers,
     "big_topic": failover.big_topic,
     "controller": bench_controller.controller,
+    "controller_turns": controller_turns.controller_turns,
     "records": bench_records.records,
     "single_broker": throughput.single_broker,
     "replicated": throughput.replicated,

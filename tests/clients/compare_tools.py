@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.clients.compare_sides import Side
+from tests.clients.java import tools
 
 Step = tuple[str, list[str]]
 Steps = Callable[[Side], Iterator[Step]]
+
+ANSWERS_TIMEOUT_S: Final = 240.0
+"""For about eight hundred questions. Some are asked until the client gives up, after 1.5 s."""
 
 
 def stories(only: Sequence[str]) -> Iterator[tuple[str, Steps]]:
@@ -129,10 +134,23 @@ def moves(side: Side) -> Iterator[Step]:
             yield what, _run(side, command)[1]
 
 
+def admin_client(side: Side) -> Iterator[Step]:
+    """What Java's AdminClient says to each of its calls (`Answers.java`)."""
+    side.create("adm", [[1, 2, 3], [2, 3, 1]], retention_ms="-1")
+    side.create("adm-pair", [[1, 2]])
+    command = [*tools.java("Answers", more=[tools.programs()]), side.bootstrap_servers]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS_TIMEOUT_S, check=False)
+    assert done.returncode == 0, f"{side.name}: Answers: {done.stderr[-2000:]}"
+    for line in side.reduced(done.stdout).splitlines():
+        question, answer = line.split(": ", 1)
+        yield question, [answer]
+
+
 STORIES: Final[Mapping[str, Steps]] = {
     "kafka-topics and offsets": topics,
     "kafka-consumer-groups": groups,
     "kafka-configs": configs,
     "quorum and features": quorum,
     "kafka-reassign-partitions": moves,
+    "AdminClient": admin_client,
 }

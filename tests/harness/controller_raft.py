@@ -156,7 +156,10 @@ class FakeRaft:
     def log_end_offset(self) -> int:
         return self.quorum.leo + sum(len(records) for records in self._prepared)
 
-    def prepare_append(self, epoch: int, records: Sequence[Any]) -> int:
+    def encode(self, record: Any) -> bytes:
+        return b""
+
+    def prepare_append(self, epoch: int, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> int:
         self.calls.append("prepare_append")
         if self.fail_prepare is not None:
             error, self.fail_prepare = self.fail_prepare, None

@@ -33,9 +33,13 @@ class Answer:
         self.error: ApiError | None = None
         self.response: Any = None
 
-    def __call__(self, error: ApiError | None, response: Any) -> None:
+    def __call__(self, outcome: Any) -> None:
         assert not self.done, "answered twice"
-        self.done, self.error, self.response = True, error, response
+        self.done = True
+        if isinstance(outcome, ApiError):
+            self.error = outcome
+        else:
+            self.response = outcome
 
     @property
     def value(self) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -42,6 +41,24 @@ class LedPartition:
         return parse_header(self.batches[-1]).next_offset if self.batches else self.start
 
 
+class WaitFake:
+    """Ready when the high watermark moves; at once where it is beyond what is read, for then the rest is compacted away."""
+
+    def __init__(self, log: OffsetsLogFake, ready: Callable[[], None]) -> None:
+        self._log = log
+        self.ready = ready
+
+    def watch(self, entries: Iterable[FetchEntry]) -> None:
+        (entry,) = entries
+        if entry.fetch_offset < self._log.partitions[entry.tp].hw:
+            self.ready()
+        else:
+            self._log._waits[self] = None
+
+    def cancel(self) -> None:
+        self._log._waits.pop(self, None)
+
+
 class OffsetsLogFake:
     """Implements `OffsetsLog`. With `automatic` the high watermark follows every append."""
 
@@ -49,7 +66,7 @@ class OffsetsLogFake:
         self.automatic = automatic
         self.partitions: dict[TopicPartition, LedPartition] = {}
         self.origins: list[AppendOrigin] = []
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waits: dict[WaitFake, None] = {}
 
     def at(self, index: int) -> LedPartition:
         return self.partitions.setdefault(TopicPartition(OFFSETS_TOPIC, index), LedPartition())
@@ -101,20 +118,15 @@ class OffsetsLogFake:
             done(error)
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        waits, self._waits = self._waits, {}
+        for wait in waits:
+            wait.ready()
 
-    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
-        (entry,) = partitions
-        while True:
-            result = self._read(entry)
-            if result.records or result.error is not ErrorCode.NONE or entry.fetch_offset < result.hw:
-                return [result]
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
+    def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
+        return [self._read(entry) for entry in partitions]
+
+    def fetch_wait(self, params: FetchParams, ready: Callable[[], None]) -> WaitFake:
+        return WaitFake(self, ready)
 
     def _read(self, entry: FetchEntry) -> FetchResult:
         found = self.partitions[entry.tp]

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.method import Method
+from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult
+from kraftlite.replication.consume import may_wait
+from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.ports import ControllerChannel
 from kraftlite.runtime.ports import Tasks, Transport
 from tests.harness.clock import FakeClock
 from tests.harness.replication_cluster import StepCluster
 from tests.harness.transport import MemNetwork, MemTransport
+
+
+async def consume(manager: ReplicaManager, params: FetchParams, entries: Sequence[FetchEntry]) -> list[FetchResult]:
+    """What a client gets: looked for at once, and again whenever there is news, until there is enough or its time is over."""
+    results = manager.fetch_now(params, entries)
+    woken = asyncio.Event()
+    waiting = manager.fetch_wait(params, woken.set)
+    try:
+        while not waiting.expired and may_wait(params, results):
+            woken.clear()
+            waiting.watch(entries)
+            await woken.wait()
+            results = manager.fetch_now(params, entries)
+    finally:
+        waiting.cancel()
+    return results
 
 
 class LoopTasks:

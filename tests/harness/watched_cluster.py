@@ -197,7 +197,7 @@ class WatchedCluster:
 
         async def submit() -> None:
             result = ControllerResult(records=list(records), response=None, atomic=True)
-            driver.core.submit("test", lambda _now: result, lambda _error, _response: None, clock.now_ms())
+            driver.core.submit("test", lambda _now: result, lambda _outcome: None, clock.now_ms())
             driver._wake()
 
         self.do(submit())

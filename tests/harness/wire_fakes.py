@@ -253,16 +253,6 @@ class FakeReplicas:
     def fetch_wait(self, params: FetchParams, ready: Callable[[], None]) -> FakeWait:
         return FakeWait(self, params, ready)
 
-    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        timer = self.clock.call_later(params.max_wait_ms, lambda: None if waiter.done() else waiter.set_result(None))
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-        return [self._read(entry, params) for entry in partitions]
-
     @property
     def waiting(self) -> int:
         return len([waiter for waiter in self._waiters if not waiter.done()])

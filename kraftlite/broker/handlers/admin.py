@@ -55,7 +55,15 @@ async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> Cre
         return CreateTopicsResponse(topics=())
     try:
         _check_partition_count(ctx, request)
-        return CreateTopicsResponse(topics=await forward_entries(ctx, CREATE_TOPICS, request, "topics", "topics"))
+        topics = await forward_entries(
+            ctx,
+            CREATE_TOPICS,
+            request,
+            request.topics,
+            lambda some: replace(request, topics=some),
+            lambda answer: answer.topics,
+        )
+        return CreateTopicsResponse(topics=topics)
     except ApiError as error:
         return CreateTopicsResponse(
             topics=tuple(
@@ -81,7 +89,15 @@ async def delete_topics(ctx: BrokerContext, request: DeleteTopicsRequest) -> Del
     if not request.topics:
         return DeleteTopicsResponse(topics=())
     try:
-        return DeleteTopicsResponse(topics=await forward_entries(ctx, DELETE_TOPICS, request, "topics", "topics"))
+        topics = await forward_entries(
+            ctx,
+            DELETE_TOPICS,
+            request,
+            request.topics,
+            lambda some: replace(request, topics=some),
+            lambda answer: answer.topics,
+        )
+        return DeleteTopicsResponse(topics=topics)
     except ApiError as error:
         return DeleteTopicsResponse(
             topics=tuple(
@@ -97,7 +113,15 @@ async def create_partitions(ctx: BrokerContext, request: CreatePartitionsRequest
     if not request.topics:
         return CreatePartitionsResponse(topics=())
     try:
-        return CreatePartitionsResponse(topics=await forward_entries(ctx, CREATE_PARTITIONS, request, "topics", "topics"))
+        topics = await forward_entries(
+            ctx,
+            CREATE_PARTITIONS,
+            request,
+            request.topics,
+            lambda some: replace(request, topics=some),
+            lambda answer: answer.topics,
+        )
+        return CreatePartitionsResponse(topics=topics)
     except ApiError as error:
         return CreatePartitionsResponse(
             topics=tuple(
@@ -129,9 +153,26 @@ async def alter_configs(
         )
     if not request.resources:
         return AlterConfigsResponse(resources=())
-    method = INCREMENTAL_ALTER_CONFIGS if isinstance(request, IncrementalAlterConfigsRequest) else ALTER_CONFIGS
     try:
-        return AlterConfigsResponse(resources=await forward_entries(ctx, method, request, "resources", "resources"))
+        if isinstance(request, IncrementalAlterConfigsRequest):
+            results = await forward_entries(
+                ctx,
+                INCREMENTAL_ALTER_CONFIGS,
+                request,
+                request.resources,
+                lambda some: replace(request, resources=some),
+                lambda answer: answer.resources,
+            )
+        else:
+            results = await forward_entries(
+                ctx,
+                ALTER_CONFIGS,
+                request,
+                request.resources,
+                lambda some: replace(request, resources=some),
+                lambda answer: answer.resources,
+            )
+        return AlterConfigsResponse(resources=results)
     except ApiError as error:
         return AlterConfigsResponse(
             resources=tuple(
@@ -180,17 +221,23 @@ async def elect_leaders(ctx: BrokerContext, request: ElectLeadersRequest) -> Ele
     if request.partitions is not None and not request.partitions:
         return ElectLeadersResponse(results=())
     if request.partitions is None:
-        everywhere: ElectLeadersResponse = await forward(ctx, ELECT_LEADERS, request, request.timeout_ms)
-        return everywhere
-    return ElectLeadersResponse(results=await forward_entries(ctx, ELECT_LEADERS, request, "partitions", "results"))
+        return await forward(ctx, ELECT_LEADERS, request, request.timeout_ms)
+    results = await forward_entries(
+        ctx,
+        ELECT_LEADERS,
+        request,
+        request.partitions,
+        lambda some: replace(request, partitions=some),
+        lambda answer: answer.results,
+    )
+    return ElectLeadersResponse(results=results)
 
 
 async def update_features(ctx: BrokerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Raises ApiError when the request as a whole is refused."""
     if not request.updates:
         return UpdateFeaturesResponse(results=())
-    response: UpdateFeaturesResponse = await forward(ctx, UPDATE_FEATURES, request, request.timeout_ms)
-    return response
+    return await forward(ctx, UPDATE_FEATURES, request, request.timeout_ms)
 
 
 async def unregister_broker(ctx: BrokerContext, request: UnregisterBrokerRequest) -> None:

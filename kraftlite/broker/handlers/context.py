@@ -69,8 +69,6 @@ class Replicas(Protocol):
 
     def fetch_wait(self, params: FetchParams, ready: Callable[[], None], /) -> Waiting: ...
 
-    async def fetch(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
-
     def list_offset(
         self,
         tp: TopicPartition,

@@ -5,11 +5,11 @@ Source: KIP-227, KIP-320, KIP-516, KIP-951; CP-18 to CP-21, CP-23.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.context import BrokerContext, Waiting
 from kraftlite.broker.handlers.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -171,6 +171,25 @@ def refused(tp: TopicPartition, error: ErrorCode) -> FetchResult:
 def must_wait(found: FetchPlan, results: Sequence[FetchResult]) -> bool:
     """CP-18: an answer waits only when it has too few bytes and nothing urgent to say."""
     return bool(found.entries) and not found.refused and may_wait(found.params, results)
+
+
+def wait(
+    ctx: BrokerContext, found: FetchPlan, soon: Callable[[Callable[[], None]], None], done: Callable[[FetchAnswer], None]
+) -> Waiting:
+    """For a fetch that `must_wait`. `done` has the answer once there is enough or the time is over; who waits looks for that in
+    turns that it asks `soon` for. `cancel` what is returned when nobody wants the answer any more."""
+
+    def look() -> None:
+        results = ctx.replicas.fetch_now(found.params, found.entries)
+        if not waiting.expired and must_wait(found, results):
+            waiting.watch(found.entries)
+            return
+        waiting.cancel()
+        done(answer(ctx, found, results))
+
+    waiting = ctx.replicas.fetch_wait(found.params, lambda: soon(look))
+    waiting.watch(found.entries)
+    return waiting
 
 
 def answer(ctx: BrokerContext, found: FetchPlan, results: Sequence[FetchResult]) -> FetchAnswer:

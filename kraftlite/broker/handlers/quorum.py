@@ -9,7 +9,4 @@ from kraftlite.model.messages.raft import DescribeQuorumRequest, DescribeQuorumR
 
 async def describe_quorum(ctx: BrokerContext) -> DescribeQuorumResponse:
     """Raises ApiError; REQUEST_TIMED_OUT when no leader answered."""
-    response: DescribeQuorumResponse = await ctx.controller.call(
-        DESCRIBE_QUORUM, DescribeQuorumRequest(), ctx.settings.request_timeout_ms
-    )
-    return response
+    return await ctx.controller.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), ctx.settings.request_timeout_ms)

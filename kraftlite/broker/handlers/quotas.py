@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
@@ -45,7 +45,15 @@ async def alter_quotas(ctx: BrokerContext, request: AlterClientQuotasRequest) ->
     if not request.entries:
         return AlterClientQuotasResponse(entries=())
     try:
-        return AlterClientQuotasResponse(entries=await forward_entries(ctx, ALTER_CLIENT_QUOTAS, request, "entries", "entries"))
+        entries = await forward_entries(
+            ctx,
+            ALTER_CLIENT_QUOTAS,
+            request,
+            request.entries,
+            lambda some: replace(request, entries=some),
+            lambda answer: answer.entries,
+        )
+        return AlterClientQuotasResponse(entries=entries)
     except ApiError as error:
         return AlterClientQuotasResponse(
             entries=tuple(
@@ -83,7 +91,7 @@ def _check(filters: Sequence[QuotaFilter]) -> None:
         if one.type in seen:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Entity type {one.type} cannot appear more than once in the filter.")
         if one.type not in _TYPES:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {one.type}.")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {one.type}")
         seen.append(one.type)
         if one.match_type == EXACT:
             if one.match is None:

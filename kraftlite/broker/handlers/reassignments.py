@@ -5,6 +5,8 @@ Source: KIP-455, KIP-860; CM-41 to CM-46.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import forward_entries
 from kraftlite.model.messages.controller import (
@@ -22,7 +24,14 @@ async def alter_reassignments(
     """Raises ApiError when the request as a whole is refused."""
     if not request.partitions:
         return AlterPartitionReassignmentsResponse(results=())
-    found = await forward_entries(ctx, ALTER_PARTITION_REASSIGNMENTS, request, "partitions", "results")
+    found = await forward_entries(
+        ctx,
+        ALTER_PARTITION_REASSIGNMENTS,
+        request,
+        request.partitions,
+        lambda some: replace(request, partitions=some),
+        lambda answer: answer.results,
+    )
     return AlterPartitionReassignmentsResponse(results=found)
 
 
@@ -30,7 +39,4 @@ async def list_reassignments(
     ctx: BrokerContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Raises ApiError when the request as a whole is refused."""
-    response: ListPartitionReassignmentsResponse = await ctx.controller.call(
-        LIST_PARTITION_REASSIGNMENTS, request, max(request.timeout_ms, 0)
-    )
-    return response
+    return await ctx.controller.call(LIST_PARTITION_REASSIGNMENTS, request, max(request.timeout_ms, 0))

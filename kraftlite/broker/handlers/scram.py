@@ -38,9 +38,7 @@ async def alter_scram(ctx: BrokerContext, request: AlterUserScramCredentialsRequ
         return AlterUserScramCredentialsResponse(results=())
     try:
         _check_size(request)
-        response: AlterUserScramCredentialsResponse = await ctx.controller.call(
-            ALTER_USER_SCRAM_CREDENTIALS, request, request.timeout_ms
-        )
+        return await ctx.controller.call(ALTER_USER_SCRAM_CREDENTIALS, request, request.timeout_ms)
     except ApiError as error:
         users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
         return AlterUserScramCredentialsResponse(
@@ -48,7 +46,6 @@ async def alter_scram(ctx: BrokerContext, request: AlterUserScramCredentialsRequ
                 [ScramResult(user=user, error=error.code, message=error.message) async for user in ctx.turns.each(users)]
             )
         )
-    return response
 
 
 def _check_size(request: AlterUserScramCredentialsRequest) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
 from kraftlite.cli.admin_calls import Partition, by_topic
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, java_exception
+from kraftlite.cli.files import read_text
 from kraftlite.cli.wire import ClusterClient, code_of
 from kraftlite.model.errors import ErrorCode
 
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _read(path: str) -> dict[Partition, int]:
     try:
-        rows = json.loads(Path(path).read_text())["partitions"]
+        rows = json.loads(read_text(path))["partitions"]
         found = [((str(row["topic"]), int(row["partition"])), int(row["offset"])) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise ToolError(f"{path}: not a valid offset file: {error!r}") from None

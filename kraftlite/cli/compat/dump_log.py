@@ -33,7 +33,8 @@ def run(arguments: Sequence[str]) -> int:
         value = getattr(options, name)
         if value is not None and value not in _KNOWN_DECODERS:
             raise ToolError(f"--{name.replace('_', '-')} {value} is not supported; allowed is {_KNOWN_DECODERS[-1]}")
-    from kraftlite.cli.dump import PLAIN, SUFFIXES, Report, dump_file
+    from kraftlite.cli.dump import PLAIN, SUFFIXES, dump_file
+    from kraftlite.cli.dump_report import Report
 
     decoded = any(getattr(options, name.replace("-", "_")) for name in _DECODERS)
     shown = options.print_data_log or options.deep_iteration or decoded

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
 from kraftlite.cli.admin_calls import Partition, elect_leaders
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, check_properties, java_exception
+from kraftlite.cli.files import read_text
 from kraftlite.cli.wire import ClusterClient
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import ElectionType
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
 def read_partitions(path: str) -> list[Partition]:
     """`{"partitions": [{"topic": "t", "partition": 0}]}`."""
     try:
-        rows = json.loads(Path(path).read_text())["partitions"]
+        rows = json.loads(read_text(path))["partitions"]
         found = [(str(row["topic"]), int(row["partition"])) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise ToolError(f"Replica election data is invalid: {path}: {error!r}") from None

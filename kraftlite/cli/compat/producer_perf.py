@@ -6,13 +6,13 @@ import argparse
 import random
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from kraftlite.cli.compat import clients
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, check_properties, key_values
+from kraftlite.cli.files import read_text
 
 _WINDOW_S = 5.0
 _POLL_EVERY = 200
@@ -75,7 +75,10 @@ class Run:
         if self._options.payload_file is None:
             return []
         delimiter = (self._options.payload_delimiter or "\\n").replace("\\n", "\n")
-        found = [line.encode() for line in Path(self._options.payload_file).read_text().split(delimiter) if line]
+        try:
+            found = [line.encode() for line in read_text(self._options.payload_file).split(delimiter) if line]
+        except ValueError as error:
+            raise ToolError(f"--payload-file {self._options.payload_file}: {error}") from None
         if not found:
             raise ToolError("Payload file contains no records")
         return found

@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +21,7 @@ from kraftlite.cli.admin_calls import (
     list_reassignments,
 )
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, exactly_one
+from kraftlite.cli.files import read_text
 from kraftlite.cli.wire import ClusterClient
 from kraftlite.controller.placement import StripedPlacer, UsableBroker
 from kraftlite.model.errors import ErrorCode
@@ -77,7 +77,7 @@ def as_json(assignment: Mapping[Partition, Sequence[int]]) -> str:
 def read_assignment(path: str) -> Assignment:
     """Raises ToolError for what is not `{"version": 1, "partitions": [{"topic", "partition", "replicas"}]}`."""
     try:
-        rows = json.loads(Path(path).read_text())["partitions"]
+        rows = json.loads(read_text(path))["partitions"]
         found = [((str(row["topic"]), int(row["partition"])), [int(one) for one in row["replicas"]]) for row in rows]
         directories = [one for row in rows for one in row.get("log_dirs", ())]
     except (ValueError, KeyError, TypeError) as error:
@@ -121,7 +121,7 @@ def _present(cluster: ClusterClient, topics: list[str]) -> dict[Partition, list[
 
 def _generate(cluster: ClusterClient, options: argparse.Namespace) -> None:
     try:
-        rows = json.loads(Path(options.topics_to_move_json_file).read_text())["topics"]
+        rows = json.loads(read_text(options.topics_to_move_json_file))["topics"]
         topics = list(dict.fromkeys(str(row["topic"]) for row in rows))
     except (ValueError, KeyError, TypeError) as error:
         raise ToolError(f"{options.topics_to_move_json_file}: not a valid topic list: {error!r}") from None

@@ -11,12 +11,13 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
+from kraftlite import __version__
 from kraftlite.cli.common import bootstrap_of
+from kraftlite.cli.files import read_text
 from kraftlite.model.errors import ErrorCode
 
 
@@ -59,12 +60,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def kafka_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"4.1.0 (kraftlite {version('kraftlite')})"
-    except PackageNotFoundError:
-        return "4.1.0 (kraftlite)"
+    return f"4.1.0 (kraftlite {__version__})"
 
 
 def bootstrap(options: argparse.Namespace, *, name: str = "--bootstrap-server") -> str:
@@ -96,10 +92,12 @@ def read_properties(path: str, option: str) -> dict[str, str]:
     from kraftlite.config.properties import parse_properties
 
     try:
-        text = Path(path).read_text()
+        properties = parse_properties(read_text(path))
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror or error}") from None
-    return {item.key: item.value for item in parse_properties(text)}
+    except ValueError as error:
+        raise UsageError(f"{option} {path}: {error}") from None
+    return {item.key: item.value for item in properties}
 
 
 def key_values(items: Sequence[str], option: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from kraftlite.model.messages import introspection as i
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages import replica as p
 from kraftlite.model.messages import security as s
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod, Method
 
 VOTE = Method("Raft", "Vote", r.VoteRequest, r.VoteResponse)
 BEGIN_QUORUM_EPOCH = Method("Raft", "BeginQuorumEpoch", r.BeginQuorumEpochRequest, r.BeginQuorumEpochResponse)
@@ -51,4 +51,4 @@ REPLICA_OFFSETS = Method("Replica", "Offsets", p.ReplicaOffsetsRequest, p.Replic
 NODE_STATUS = Method("Introspection", "NodeStatus", i.NodeStatusRequest, i.NodeStatusResponse)
 REPLICA_STATES = Method("Introspection", "ReplicaStates", i.ReplicaStatesRequest, i.ReplicaStatesResponse)
 
-ALL_METHODS: tuple[Method, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Method))
+ALL_METHODS: tuple[AnyMethod, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Method))

@@ -6,6 +6,7 @@ Source: KIP-595, KIP-630 (snapshots), KIP-996 (pre-vote); RF-01 to RF-49, RF-57.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 from uuid import UUID
 
 from kraftlite.model.errors import ErrorCode
@@ -153,3 +154,10 @@ class DescribeQuorumResponse:
     high_watermark: int | None
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+
+
+RaftRequest: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | RaftFetchRequest | FetchSnapshotRequest
+"""What members of the quorum ask each other. DescribeQuorum is asked by others, of the leader's driver."""
+RaftResponse: TypeAlias = (
+    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | RaftFetchResponse | FetchSnapshotResponse
+)

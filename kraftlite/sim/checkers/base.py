@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kraftlite.model.ids import NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.history import History
 from kraftlite.simhost.host import SimHost
-from kraftlite.simhost.network import Exchange
+from kraftlite.simhost.network import AnyExchange
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
@@ -97,16 +97,16 @@ class Checker:
     def on_death(self, node: SimHost, how: str) -> None:
         """An incarnation ended: killed, power, stopped, failed, wiped."""
 
-    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+    def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         """A request leaves (also when it will be lost)."""
 
-    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+    def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         """A response reaches its caller `source`."""
 
-    def on_arrival(self, exchange: Exchange) -> None:
+    def on_arrival(self, exchange: AnyExchange) -> None:
         """A request reaches a handler: perhaps late, perhaps for a second time, perhaps when its caller is dead."""
 
-    def on_served(self, exchange: Exchange, response: Any) -> None:
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
         """A handler has answered, without an error; the answer may never arrive. Of a request that arrived twice, each time."""
 
     def unsettled(self) -> str | None:

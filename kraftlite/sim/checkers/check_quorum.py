@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import FETCH_SNAPSHOT, RAFT_FETCH
+from kraftlite.model.messages.raft import FetchSnapshotRequest, RaftFetchRequest
 from kraftlite.raft.states import Leader
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
@@ -28,7 +29,7 @@ class CheckQuorum(MetadataChecker):
         self.facts.watch_call(RAFT_FETCH, self._on_fetch)
         self.facts.watch_call(FETCH_SNAPSHOT, self._on_fetch)
 
-    def _on_fetch(self, source: NodeId, target: NodeId, request: Any) -> None:
+    def _on_fetch(self, source: NodeId, target: NodeId, request: RaftFetchRequest | FetchSnapshotRequest) -> None:
         if source not in self.facts.voters or source == target:
             return
         link = self.world.cluster.network.link(source, target)

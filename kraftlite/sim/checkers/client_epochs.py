@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
 from kraftlite.replication.api import FetchResult
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
@@ -22,17 +20,19 @@ class ClientEpochs(ReplicaChecker):
         self._sent: dict[NodeId, tuple[FetchAsk, int, int | None]] = {}
         """By client, which has one fetch under way: what it asked, the boots of the broker, the leader epoch it was in."""
 
-    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+    def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         if method is FETCH:
             assert isinstance(request, FetchAsk)
             view = self.facts.view(target, request.tp)
             epoch = None if view is None else view.partition.leader_epoch
             self._sent[source] = (request, self.world.nodes[target].boots, epoch)
 
-    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
-        if method is not FETCH or request.leader_epoch is None:
+    def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
+        if method is not FETCH:
             return
-        assert isinstance(response, FetchResult)
+        assert isinstance(request, FetchAsk) and isinstance(response, FetchResult)
+        if request.leader_epoch is None:
+            return
         sent, boots, before = self._sent[source]
         if sent is not request or boots != self.world.nodes[target].boots or response.error != ErrorCode.NONE:
             return

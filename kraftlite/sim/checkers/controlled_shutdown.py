@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.heartbeats import BrokerControlState
 from kraftlite.metadata.registrations import BrokerRegistration
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraftlite.model.messages.methods import BROKER_HEARTBEAT
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.broker import BrokerStateChanged
 from kraftlite.runtime.trace.controller import BrokerStateChanged as BrokerMoved
@@ -48,13 +46,14 @@ class ControlledShutdown(ReplicaChecker):
     def _registered(self, node_id: NodeId) -> BrokerRegistration | None:
         return self.facts.metadata.history.latest.brokers.get(node_id)
 
-    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+    def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         if method is BROKER_HEARTBEAT:
+            assert isinstance(request, BrokerHeartbeatRequest)
             epoch, offset = self._reported.get(source, (-1, -1))
             here = request.current_metadata_offset
             self._reported[source] = (request.broker_epoch, max(here, offset) if epoch == request.broker_epoch else here)
 
-    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+    def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         if method is not BROKER_HEARTBEAT:
             return
         assert isinstance(request, BrokerHeartbeatRequest) and isinstance(response, BrokerHeartbeatResponse)

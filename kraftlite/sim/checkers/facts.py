@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kraftlite.log.batch import iter_records
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.image import MetadataImage
-from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord
+from kraftlite.metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.model.topic_partition import TopicIdPartition
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.metalog import METADATA_PARTITION
@@ -29,15 +29,16 @@ from kraftlite.sim.checkers.base import Checker, Violation, World
 from kraftlite.sim.checkers.model import MetadataHistory, MetadataState, Misfit
 from kraftlite.sim.checkers.views import Entry, EntryPool, LogMemory, NodeView
 from kraftlite.simhost.host import SimHost
-from kraftlite.simhost.network import Exchange
+from kraftlite.simhost.network import AnyExchange, Exchange
 
 NOTE: Final = "metadata facts"
 
-OnEvent = Callable[[NodeView, Any], None]
-OnCall = Callable[[NodeId, NodeId, Any], None]
-OnAnswer = Callable[[NodeId, NodeId, Any, Any], None]
-OnArrival = Callable[[Exchange], None]
-OnServed = Callable[[Exchange, Any], None]
+E = TypeVar("E", bound=TraceEvent)
+OnEvent: TypeAlias = Callable[[NodeView, E], None]
+OnCall: TypeAlias = Callable[[NodeId, NodeId, Req], None]
+OnAnswer: TypeAlias = Callable[[NodeId, NodeId, Req, Res], None]
+OnArrival: TypeAlias = Callable[[Exchange[Req, Res]], None]
+OnServed: TypeAlias = Callable[[Exchange[Req, Res], Res], None]
 
 
 class MetadataWatch(Checker):
@@ -59,17 +60,17 @@ class MetadataWatch(Checker):
     def on_death(self, node: SimHost, how: str) -> None:
         self.facts.death(node, how)
 
-    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+    def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         self.facts.call(source, target, method, request)
 
-    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+    def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         self.facts.answer(source, target, method, request, response)
 
-    def on_arrival(self, exchange: Exchange) -> None:
+    def on_arrival(self, exchange: AnyExchange) -> None:
         for see in self.facts.arrivals.get(exchange.method, ()):
             see(exchange)
 
-    def on_served(self, exchange: Exchange, response: Any) -> None:
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
         for see in self.facts.served.get(exchange.method, ()):
             see(exchange, response)
 
@@ -118,7 +119,7 @@ class MetadataChecker(Checker):
     def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
         """A batch is committed in the cluster for the first time; its records were replayed."""
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         """A record is committed for the first time."""
 
     def on_controller(self, view: NodeView) -> None:
@@ -165,11 +166,11 @@ class Facts:
         self.published_hw = 0
         """The highest that a leader ever had."""
         self._hooks: dict[str, list[Callable[..., None]]] = {name: [] for name in _HOOKS}
-        self._events: dict[type[TraceEvent], list[OnEvent]] = {}
-        self._calls: dict[Method, list[OnCall]] = {}
-        self._answers: dict[Method, list[OnAnswer]] = {}
-        self.arrivals: dict[Method, list[OnArrival]] = {}
-        self.served: dict[Method, list[OnServed]] = {}
+        self._events: dict[type[TraceEvent], list[OnEvent[Any]]] = {}
+        self._calls: dict[AnyMethod, list[OnCall[Any]]] = {}
+        self._answers: dict[AnyMethod, list[OnAnswer[Any, Any]]] = {}
+        self.arrivals: dict[AnyMethod, list[OnArrival[Any, Any]]] = {}
+        self.served: dict[AnyMethod, list[OnServed[Any, Any]]] = {}
         self._committed_at: dict[int, Entry] = {}
         self.watch(LeaderElected, self._elected)
         self.watch(LogTruncated, self._truncated)
@@ -183,19 +184,19 @@ class Facts:
             if getattr(type(checker), name) is not getattr(MetadataChecker, name):
                 hooks.append(getattr(checker, name))
 
-    def watch(self, event: type[TraceEvent], see: OnEvent) -> None:
+    def watch(self, event: type[E], see: OnEvent[E]) -> None:
         self._events.setdefault(event, []).append(see)
 
-    def watch_call(self, method: Method, see: OnCall) -> None:
+    def watch_call(self, method: Method[Req, Res], see: OnCall[Req]) -> None:
         self._calls.setdefault(method, []).append(see)
 
-    def watch_answer(self, method: Method, see: OnAnswer) -> None:
+    def watch_answer(self, method: Method[Req, Res], see: OnAnswer[Req, Res]) -> None:
         self._answers.setdefault(method, []).append(see)
 
-    def watch_arrival(self, method: Method, see: OnArrival) -> None:
+    def watch_arrival(self, method: Method[Req, Res], see: OnArrival[Req, Res]) -> None:
         self.arrivals.setdefault(method, []).append(see)
 
-    def watch_served(self, method: Method, see: OnServed) -> None:
+    def watch_served(self, method: Method[Req, Res], see: OnServed[Req, Res]) -> None:
         """Also of answers that never arrive, such as those to a request of a broker that has died."""
         self.served.setdefault(method, []).append(see)
 
@@ -221,7 +222,7 @@ class Facts:
         epoch = max(self.elected)
         return epoch, *self.elected[epoch]
 
-    def records(self, entry: Entry) -> list[tuple[int, Any]]:
+    def records(self, entry: Entry) -> list[tuple[int, MetadataRecord]]:
         """(offset, record) of a data batch."""
         if entry.is_control:
             return []
@@ -240,11 +241,11 @@ class Facts:
             for see in watching:
                 see(view, event)
 
-    def call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+    def call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         for see in self._calls.get(method, ()):
             see(source, target, request)
 
-    def answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+    def answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         for see in self._answers.get(method, ()):
             see(source, target, request, response)
 
@@ -284,7 +285,7 @@ class Facts:
                 controller.claim_epoch, controller.activated, offsets.write_offset, offsets.committed_offset,
                 offsets.stable_offset, len(deferred), deferred.highest_pending_offset,
             )  # fmt: skip
-            if claim != view.controller_stamp:
+            if claim != view.controller_stamp and not controller.queue.has_begun:  # between the turns of an event: not yet
                 view.controller_stamp = claim
                 self._tell("on_controller", view)
         running = here.node
@@ -297,7 +298,7 @@ class Facts:
             view.cached = broker.cache.image
             self._tell("on_cache", view, view.cached)
 
-    def _tell(self, hook: str, *args: Any) -> None:
+    def _tell(self, hook: str, *args: object) -> None:
         for tell in self._hooks[hook]:
             tell(*args)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT, RAFT_FETCH, VOTE
+from kraftlite.model.messages.raft import RaftRequest, RaftResponse
+from kraftlite.model.method import AnyMethod
 from kraftlite.raft.states import Leader
 from kraftlite.runtime.trace.raft import LeaderElected
 from kraftlite.sim.checkers.base import World
@@ -21,7 +23,8 @@ class ElectionSafety(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.facts.watch(LeaderElected, self._on_elected)
-        for method in (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, RAFT_FETCH, FETCH_SNAPSHOT):
+        methods: tuple[AnyMethod, ...] = (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, RAFT_FETCH, FETCH_SNAPSHOT)
+        for method in methods:
             self.facts.watch_answer(method, self._on_raft_answer)
 
     def _on_elected(self, view: NodeView, event: LeaderElected) -> None:
@@ -43,7 +46,7 @@ class ElectionSafety(MetadataChecker):
         if stored is not None:
             self._named(stored.epoch, stored.leader_id, f"node {view.node_id} on its disk")
 
-    def _on_raft_answer(self, source: NodeId, target: NodeId, request: Any, response: Any) -> None:
+    def _on_raft_answer(self, source: NodeId, target: NodeId, request: RaftRequest, response: RaftResponse) -> None:
         self._named(response.leader_epoch, response.leader_id, f"node {target} to node {source}")
 
     def _named(self, epoch: int, leader_id: NodeId | None, where: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from kraftlite.controller.describe import record_name
+from kraftlite.metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord
 from kraftlite.runtime.trace.controller import PartitionRecordAppended, RecordAppended
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
@@ -37,13 +38,14 @@ class ValueVerdict(MetadataChecker):
         if known is not event:
             self.fail(f"offset {event.offset} of epoch {epoch} was {known} and is {event}")
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         self._epochs[offset] = entry.epoch
         written = self._written.pop((entry.epoch, offset), None)
         if written is None:
             return
         same = record_name(record) == written.record
         if same and isinstance(written, PartitionRecordAppended):
+            assert isinstance(record, PartitionRecord | PartitionChangeRecord), "they have the same name"
             now = after.partition(record.topic_id, record.partition)
             assert now is not None, "the record was replayed"
             told = (written.leader, written.leader_epoch, written.isr, written.partition_epoch)

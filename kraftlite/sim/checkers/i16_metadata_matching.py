@@ -108,7 +108,7 @@ class MetadataMatching(MetadataChecker):
             self.on_image(view, node.loader.image)
             if node.broker is not None:
                 self._compare_cache(view, node.broker.cache.image)
-            if view.controller is not None:
+            if view.controller is not None and not view.controller.queue.has_begun:
                 self._controllers.pop(view.author, None)
                 self.on_controller(view)
 

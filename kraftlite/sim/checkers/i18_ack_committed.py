@@ -49,7 +49,7 @@ class AckCommitted(MetadataChecker):
 
     # --- what is committed
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         effects = self._effects
         if isinstance(record, r.RegisterBrokerRecord):
             effects.add(("broker", record.broker_id, record.incarnation_id, record.broker_epoch))

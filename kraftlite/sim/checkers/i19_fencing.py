@@ -41,7 +41,7 @@ class Fencing(MetadataChecker):
             key = (request.broker_id, request.broker_epoch)
             self._reported[key] = max(said, self._reported.get(key, -1))
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         if isinstance(record, r.BrokerRegistrationChangeRecord) and record.fenced is False:
             needed = before.registered_at[record.broker_id]
             said = self._reported.get((record.broker_id, record.broker_epoch))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from kraftlite.metadata import records as r
 from kraftlite.metadata.registrations import PartitionRegistration
@@ -35,7 +35,7 @@ class IsrAndLeader(MetadataChecker):
             self._asked_all = self._asked_all or request.partitions is None
             self._asked_unclean.update((it.topic, it.partition) for it in request.partitions or ())
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         if not isinstance(record, r.PartitionRecord | r.PartitionChangeRecord):
             return
         partition = after.partition(record.topic_id, record.partition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias
 from uuid import UUID
 
 from kraftlite.metadata import records as r
@@ -23,6 +23,8 @@ from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
 from kraftlite.simhost.network import Exchange
 
+AlterExchange: TypeAlias = Exchange[AlterPartitionRequest, AlterPartitionResponse]
+
 
 class PartitionEpochs(MetadataChecker):
     """The log, the brokers' replicas, and the changes of ISR that the controller took, whether or not the leader was told: of its
@@ -33,12 +35,12 @@ class PartitionEpochs(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._replicas: dict[tuple[NodeId, int, TopicIdPartition], tuple[int, int]] = {}
-        self._late: dict[Exchange, dict[tuple[UUID, int], int]] = {}
+        self._late: dict[AlterExchange, dict[tuple[UUID, int], int]] = {}
         """Requests that arrived when some of their partitions were further than they knew: how far."""
         self.facts.watch_arrival(ALTER_PARTITION, self._on_arrival)
         self.facts.watch_served(ALTER_PARTITION, self._on_altered)
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         if not isinstance(record, r.PartitionRecord | r.PartitionChangeRecord):
             return
         old = before.partition(record.topic_id, record.partition)
@@ -75,7 +77,7 @@ class PartitionEpochs(MetadataChecker):
 
     # --- changes of the ISR
 
-    def _on_arrival(self, exchange: Exchange) -> None:
+    def _on_arrival(self, exchange: AlterExchange) -> None:
         controller = self.facts.view(self.world.nodes[exchange.target]).controller
         if controller is None:
             return
@@ -88,8 +90,8 @@ class PartitionEpochs(MetadataChecker):
         if late:
             self._late[exchange] = late
 
-    def _on_altered(self, exchange: Exchange, response: AlterPartitionResponse) -> None:
-        request: AlterPartitionRequest = exchange.request
+    def _on_altered(self, exchange: AlterExchange, response: AlterPartitionResponse) -> None:
+        request = exchange.request
         late = self._late.pop(exchange, {})
         asked = {(it.topic_id, it.partition): it for it in request.partitions}
         for result in response.partitions:

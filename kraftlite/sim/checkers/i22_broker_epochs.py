@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from kraftlite.metadata import records as r
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerRegistrationRequest
 from kraftlite.model.messages.methods import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, BROKER_HEARTBEAT, REGISTER_BROKER
+from kraftlite.model.method import AnyMethod
 from kraftlite.runtime.trace.broker import BrokerRegistered
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
 from kraftlite.sim.checkers.views import Entry, NodeView
-from kraftlite.simhost.network import Exchange
+from kraftlite.simhost.network import AnyExchange
 
 
 class BrokerEpochs(MetadataChecker):
@@ -30,14 +31,15 @@ class BrokerEpochs(MetadataChecker):
         self._newest: dict[NodeId, tuple[int, int]] = {}
         """By broker: the newest incarnation that was registered, and its epoch."""
         self.facts.watch_call(REGISTER_BROKER, self._on_register)
-        self._over: dict[Exchange, int] = {}
+        self._over: dict[AnyExchange, int] = {}
         """Requests that arrived after a later incarnation of their broker was registered, and its epoch."""
         self.facts.watch(BrokerRegistered, self._on_registered)
-        for method in (BROKER_HEARTBEAT, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS):
+        methods: tuple[AnyMethod, ...] = (BROKER_HEARTBEAT, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS)
+        for method in methods:
             self.facts.watch_arrival(method, self._on_arrival)
             self.facts.watch_served(method, self._on_served)
 
-    def _on_arrival(self, exchange: Exchange) -> None:
+    def _on_arrival(self, exchange: AnyExchange) -> None:
         controller = self.facts.view(self.world.nodes[exchange.target]).controller
         if controller is None:
             return
@@ -45,7 +47,7 @@ class BrokerEpochs(MetadataChecker):
         if known is not None and known.broker_epoch > exchange.request.broker_epoch:
             self._over[exchange] = known.broker_epoch
 
-    def _on_served(self, exchange: Exchange, response: Any) -> None:
+    def _on_served(self, exchange: AnyExchange, response: object) -> None:
         newer = self._over.pop(exchange, None)
         if newer is not None:
             self.fail(
@@ -59,7 +61,7 @@ class BrokerEpochs(MetadataChecker):
         if known != author:
             self.fail(f"broker {author} registers with the incarnation id {request.incarnation_id} of {known}")
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         if isinstance(record, r.RegisterBrokerRecord):
             self._check(offset, record, before)
         elif isinstance(record, r.BrokerRegistrationChangeRecord | r.UnregisterBrokerRecord):

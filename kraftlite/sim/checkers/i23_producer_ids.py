@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kraftlite.metadata import records as r
 from kraftlite.model.ids import NodeId
@@ -29,7 +29,7 @@ class ProducerIds(MetadataChecker):
         self.facts.watch_answer(ALLOCATE_PRODUCER_IDS, self._on_block)
         self.facts.watch_answer(PRODUCER_ID, self._on_given)
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         if not isinstance(record, r.ProducerIdsRecord):
             return
         if record.next_producer_id <= before.next_producer_id:

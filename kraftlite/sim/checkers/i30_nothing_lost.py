@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kraftlite.log.batch import parse_header
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
 from kraftlite.replication.api import ProduceResult
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
 from kraftlite.sim.checkers.replica_views import Batch, Truth
@@ -20,7 +20,7 @@ class NothingLost(ReplicaChecker):
 
     numbers: ClassVar[tuple[int, ...]] = (30,)
 
-    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+    def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         if method is not PRODUCE:
             return
         assert isinstance(request, ProduceAsk) and isinstance(response, ProduceResult)

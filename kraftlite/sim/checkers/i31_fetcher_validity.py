@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import REPLICA_FETCH
 from kraftlite.model.messages.replica import ReplicaFetchRequest, ReplicaFetchResponse, ReplicaFetchResult
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicIdPartition
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
@@ -65,7 +65,7 @@ class FetcherValidity(ReplicaChecker):
                 f"should be by {wanted}"
             )
 
-    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+    def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         if method is not REPLICA_FETCH:
             return
         assert isinstance(request, ReplicaFetchRequest)
@@ -83,7 +83,7 @@ class FetcherValidity(ReplicaChecker):
             sent = self._sent[(source, target)] = deque(maxlen=_REMEMBERED)
         sent.append(_Sent(request, node.boots, epochs))
 
-    def on_answer(self, source: NodeId, target: NodeId, method: Method, request: Any, response: Any) -> None:
+    def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         if method is not REPLICA_FETCH:
             return
         assert isinstance(response, ReplicaFetchResponse)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kraftlite.broker.lifecycle_core import BrokerState
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import REPLICA_FETCH
-from kraftlite.model.method import Method
+from kraftlite.model.method import AnyMethod
 from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.partition import Partition
 from kraftlite.runtime.trace import TraceEvent
@@ -45,7 +45,7 @@ class IsrLag(ReplicaChecker):
         self._looked_us: dict[NodeId, int] = {}
         self._watches: dict[tuple[NodeId, int, Any], _Watch] = {}
 
-    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+    def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         if method is not REPLICA_FETCH:
             return
         link = self.world.cluster.network.link(source, target)

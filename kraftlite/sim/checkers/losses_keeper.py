@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 from uuid import UUID
 
-from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord
+from kraftlite.metadata.records import (
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+)
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import REPLICA_FETCH
-from kraftlite.model.method import Method
+from kraftlite.model.messages.replica import ReplicaFetchRequest
+from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.log import LogRestarted, LogTruncated
@@ -56,8 +63,9 @@ class LossesKeeper(MetadataChecker):
             assert isinstance(event, LogRestarted)
             self.replicas.log_cut(node, event.tp, 0)
 
-    def on_call(self, source: NodeId, target: NodeId, method: Method, request: Any) -> None:
+    def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         if method is REPLICA_FETCH:
+            assert isinstance(request, ReplicaFetchRequest)
             self.replicas.fetch_sent(source, target, request)
 
     # --- losing
@@ -84,7 +92,7 @@ class LossesKeeper(MetadataChecker):
 
     # --- what the controller makes of it
 
-    def on_record(self, entry: Entry, offset: int, record: Any, before: MetadataState, after: MetadataState) -> None:
+    def on_record(self, entry: Entry, offset: int, record: MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         self.replicas.committed_us[offset] = self.world.cluster.loop.now_us()
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             key = TopicIdPartition(record.topic_id, record.partition)

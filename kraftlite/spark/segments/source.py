@@ -30,7 +30,9 @@ from kraftlite.spark.segments.reading import (
     read_batches,
     read_segments,
 )
-from kraftlite.spark.source.datasource import (
+from kraftlite.spark.source.options import SourceOptions
+from kraftlite.spark.source.planning import Planner
+from kraftlite.spark.source.readers import (
     COLUMNS,
     HEADERS,
     BatchReader,
@@ -41,8 +43,6 @@ from kraftlite.spark.source.datasource import (
     pause_ms,
     schema_of,
 )
-from kraftlite.spark.source.options import SourceOptions
-from kraftlite.spark.source.planning import Planner
 from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:

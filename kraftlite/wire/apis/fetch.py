@@ -22,6 +22,7 @@ from kraftlite.broker.handlers.fetch import (
     begin,
     must_wait,
     resolve,
+    wait,
 )
 from kraftlite.broker.handlers.fetch_sessions import SessionKey, SessionPartition
 from kraftlite.model.errors import ErrorCode
@@ -78,26 +79,10 @@ def _handle(call: Call) -> None:
         return
     results = call.ctx.replicas.fetch_now(found.params, found.entries) if found.entries else []
     if must_wait(found, results):
-        _wait(call, found)
+        connection = call.connection
+        connection.own(wait(call.ctx, found, lambda look: connection.soon(call.guarded(look)), lambda it: _send(call, it)))
     else:
         _send(call, answer(call.ctx, found, results))
-
-
-def _wait(call: Call, found: FetchPlan) -> None:
-    """Answered in a turn of the connection, once there is enough or the time is over."""
-    replicas, connection = call.ctx.replicas, call.connection
-
-    def look() -> None:
-        results = replicas.fetch_now(found.params, found.entries)
-        if not wait.expired and must_wait(found, results):
-            wait.watch(found.entries)
-            return
-        wait.cancel()
-        _send(call, answer(call.ctx, found, results))
-
-    wait = replicas.fetch_wait(found.params, lambda: connection.soon(call.guarded(look)))
-    connection.own(wait)
-    wait.watch(found.entries)
 
 
 async def _large(call: Call, asked: FetchCall, found: FetchPlan) -> None:
@@ -132,18 +117,18 @@ async def _read_large(call: Call, found: FetchPlan) -> list[FetchResult]:
 
 async def _wait_large(call: Call, found: FetchPlan, results: list[FetchResult]) -> list[FetchResult]:
     woken = asyncio.Event()
-    wait = call.ctx.replicas.fetch_wait(found.params, woken.set)
+    waiting = call.ctx.replicas.fetch_wait(found.params, woken.set)
     try:
-        while not wait.expired and must_wait(found, results):
+        while not waiting.expired and must_wait(found, results):
             woken.clear()
             for step in _steps(found.entries):
-                wait.watch(step)
+                waiting.watch(step)
                 await asyncio.sleep(0)
             await woken.wait()
             async with call.ctx.large_fetches.turn:
                 results = await _read_large(call, found)
     finally:
-        wait.cancel()
+        waiting.cancel()
     return results
 
 

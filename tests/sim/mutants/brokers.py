@@ -13,7 +13,7 @@ from tests.sim.mutants.patching import Patch
 )
 def new_incarnation_keeps_isr(patch: Patch) -> None:
     """KIP-966: an unclean restart may have lost the log's tail, and who is in the ISR may lead."""
-    rule = "self._elections.broker_leaves(existing.broker_id, records)"
+    rule = "yield from self._elections.broker_leaves(existing.broker_id, records)"
     patch.edit(BrokerControl, "register", (rule, "pass"))
 
 

@@ -18,7 +18,7 @@ from tests.sim.mutants.patching import Patch
 @mutant("answers-at-append", "the controller answers when a record is written, not when it is committed", expects=("13", "18"))
 def answers_at_append(patch: Patch) -> None:
     """CE-06: an acknowledgement from one node's log. The default of MongoDB and of Redis in Jepsen's first analyses."""
-    patch.edit(ControllerCore, "park", ("self.deferred.add(wait_for, event)", "event.complete(None)"))
+    patch.edit(ControllerCore, "_park", ("self.deferred.add(wait_for, Answer(on_done, response))", "on_done(response)"))
 
 
 @mutant("answers-at-earlier-commit", "the controller answers when what was pending before is committed", expects=("13", "18"))
@@ -26,7 +26,7 @@ def answers_at_earlier_commit(patch: Patch) -> None:
     """CE-07 is for operations without records; taken for the others, an answer is one batch early."""
     rule = "self.deferred.highest_pending_offset if last_offset is None else last_offset"
     pending = "self.deferred.highest_pending_offset"
-    patch.edit(ControllerCore, "park", (rule, f"last_offset if {pending} is None else {pending}"))
+    patch.edit(ControllerCore, "_park", (rule, f"last_offset if {pending} is None else {pending}"))
 
 
 @mutant(
@@ -98,7 +98,7 @@ def election_ignores_fencing(patch: Patch) -> None:
 @mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19",))
 def fencing_leaves_the_isr(patch: Patch) -> None:
     """CM-10: who is fenced is in no ISR but as its last member."""
-    patch.edit(ElectionControl, "fence", ("self.broker_leaves(broker_id, records)", "pass"))
+    patch.edit(ElectionControl, "fence", ("yield from self.broker_leaves(broker_id, records)", "yield"))
 
 
 @mutant("unclean-election-unasked", "elections are unclean, whatever the topic says", expects=("20", "24"))

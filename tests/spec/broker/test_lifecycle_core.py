@@ -262,7 +262,7 @@ def test_bl_08_a_refused_heartbeat_is_repeated_but_never_registers_again() -> No
     broker = running()
     for _ in range(3):
         broker.until_due()
-        broker.step(HeartbeatFailed("STALE_BROKER_EPOCH", answered=True))
+        broker.step(HeartbeatFailed("STALE_BROKER_EPOCH"))
     _, actions = broker.until_due()
     assert sends(actions) == [heartbeat(fence=False)]
 
@@ -311,6 +311,36 @@ def test_bl_11_when_the_controllers_have_long_been_gone_one_interval_is_enough()
     while not broker.core.finished:
         broker.until_due()
     assert broker.now - began == 2_000
+
+
+@pytest.mark.parametrize("refusal", ["BROKER_ID_NOT_REGISTERED", "STALE_BROKER_EPOCH", "UNKNOWN_SERVER_ERROR"])
+@pytest.mark.parametrize(("refused_before", "patience_ms"), [(0, 9_000), (2, 5_000), (10, 2_000)])
+def test_bl_11_a_broker_that_the_controller_refuses_does_not_wait_for_it(
+    refusal: str, refused_before: int, patience_ms: int
+) -> None:
+    """Unregistered while it ran, or replaced by a newer incarnation: no answer will ever let it go. The lease ends a session
+    timeout (9 s) after the last heartbeat that was taken."""
+    broker = running()
+    broker.until_due()
+    broker.answer(fenced=False)
+    for _ in range(refused_before):
+        broker.until_due()
+        broker.step(HeartbeatFailed(refusal))
+    began = broker.now
+    broker.step(BeginControlledShutdown())
+    while not broker.core.finished:
+        if broker.core._in_flight:
+            broker.step(HeartbeatFailed(refusal))
+        broker.until_due()
+    assert broker.now - began == patience_ms
+
+
+def test_bl_11_a_broker_that_never_registered_stops_at_once() -> None:
+    broker = Broker()
+    broker.step(Start())
+    broker.step(RegistrationFailed("no controller"))
+    broker.step(BeginControlledShutdown())
+    assert broker.core.finished and broker.core.next_deadline_ms() is None
 
 
 def test_bl_11_controlled_shutdown_can_be_switched_off() -> None:

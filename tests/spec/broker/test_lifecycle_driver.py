@@ -96,6 +96,25 @@ async def test_bl_01_the_whole_way_from_start_to_stop() -> None:
     assert scene.lifecycle.broker_epoch == 50 and not scene.bed.faults
 
 
+@pytest.mark.parametrize("code", [ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH])
+async def test_bl_11_a_broker_that_was_unregistered_while_it_ran_does_not_wait_for_the_controller(
+    code: ErrorCode,
+) -> None:
+    """As it was, each refusal counted as a sign of life of the controller, and the stop took 300 s."""
+    scene = Scene()
+    scene.offset = 50
+    scene.lifecycle.start(FACTS)
+    await scene.bed.clock.run_for(20)
+    scene.lifecycle.ready_to_unfence()
+    await scene.bed.clock.run_for(3_000)
+    assert scene.lifecycle.state is BrokerState.RUNNING
+    scene.controller.refusal = ApiError(code)
+    scene.lifecycle.begin_controlled_shutdown()
+    stopped = asyncio.ensure_future(scene.lifecycle.wait_finished())
+    await scene.bed.clock.run_for(9_001)
+    assert stopped.done() and not scene.bed.faults
+
+
 async def test_bl_13_the_registration_says_all_there_is_to_say() -> None:
     scene = Scene()
     scene.lifecycle.start(FACTS)

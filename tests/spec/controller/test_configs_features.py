@@ -79,6 +79,52 @@ def test_cm_48_resources(world: World) -> None:
     assert configs(world, BROKER, "") == {"log.retention.ms": "6"}
 
 
+@pytest.mark.parametrize(
+    ("key", "op", "value", "code"),
+    [
+        ("retention.ms", SET, "x", ErrorCode.INVALID_CONFIG),
+        ("no.such.key", SET, "x", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", APPEND, "5", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", SET, None, ErrorCode.INVALID_REQUEST),
+        ("retention.ms", 9, "5", ErrorCode.INVALID_REQUEST),
+        ("no.such.key", DELETE, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("cleanup.policy", APPEND, "compact", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_cm_48_what_is_asked_is_checked_before_whom_it_concerns(
+    world: World, key: str, op: int, value: str | None, code: ErrorCode
+) -> None:
+    assert change(world, TOPIC, "no", (key, op, value)) is code
+    assert configs(world, TOPIC, "no") == {}
+
+
+def test_cm_48_a_replacement_is_checked_in_the_same_order(world: World) -> None:
+    def replace(value: str | None) -> ErrorCode:
+        resource = m.LegacyConfigResource(
+            resource_type=TOPIC, resource_name="no", configs=(m.ConfigPair(name="retention.ms", value=value),)
+        )
+        request = m.AlterConfigsRequest(resources=(resource,), validate_only=False, timeout_ms=1_000)
+        answer = world.submit("alter", lambda _now: world.state.configs.legacy_alter(request))
+        code: ErrorCode = answer.value.resources[0].error
+        return code
+
+    assert replace("x") is ErrorCode.INVALID_CONFIG
+    assert replace(None) is ErrorCode.INVALID_REQUEST
+    assert replace("5") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_cm_47_a_list_that_a_broker_does_not_have(world: World, name: str) -> None:
+    def told(key: str, op: int) -> tuple[ErrorCode, str | None]:
+        (found,) = world.set_config(BROKER, name, (key, op, "5")).value.resources
+        return found.error, found.message
+
+    assert told("no.such.key", APPEND) == (ErrorCode.INVALID_CONFIG, "Unknown config name: no.such.key")
+    for op, word in ((APPEND, "append"), (SUBTRACT, "subtract")):
+        words = f"Config value {word} is not allowed for config key: log.retention.ms"
+        assert told("log.retention.ms", op) == (ErrorCode.INVALID_CONFIG, words)
+
+
 def test_cm_50_a_current_value_writes_nothing_except_for_brokers(world: World) -> None:
     change(world, TOPIC, "t", ("retention.ms", SET, "5"))
     change(world, BROKER, "1", ("log.retention.ms", SET, "5"))

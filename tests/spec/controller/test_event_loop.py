@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 
-from kraftlite.controller.events import InternalEvent, WriteEvent, classify
+from kraftlite.controller.events import Internal, Write, classify
 from kraftlite.controller.metrics import DurationSummary
 from kraftlite.controller.queue import QueueClosed, QueueTimeout
 from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.turns import at_once
 from kraftlite.metadata.features import METADATA_VERSION
 from kraftlite.metadata.records import (
     AbortTransactionRecord,
@@ -24,7 +26,7 @@ from kraftlite.metadata.records import (
     ProducerIdsRecord,
     TopicRecord,
 )
-from kraftlite.model.errors import ApiError, ErrorCode, Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.ids import NodeId, random_uuid
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.runtime.trace.controller import OperationFailed
@@ -63,8 +65,8 @@ def test_ce_02_due_deferred_events_run_before_ordinary_ones() -> None:
     world = World()
     core, ran = world.active.core, list[str]()
 
-    def event(name: str) -> WriteEvent:
-        return WriteEvent(core, name, lambda _now: (ran.append(name), write())[1], Answer())
+    def event(name: str) -> Write[Any]:
+        return Write(name, lambda _now: (ran.append(name), write())[1], Answer())
 
     core.queue.append(event("ordinary"), world.now_ms)
     core.queue.schedule_deferred("tag", event("replaced"), world.now_ms + 5, world.now_ms)
@@ -119,12 +121,11 @@ def test_ce_05_computing_records_does_not_mutate() -> None:
     world.create("t", 3, 2)
     before = world.active.core.state_hash()
     state = world.state
-    for compute in (
-        lambda: state.elections.unregister(NodeId(1)),
-        lambda: state.elections.fence(NodeId(1), []),
-        lambda: state.elections.enter_controlled_shutdown(NodeId(1), []),
-    ):
-        compute()
+    records: list[MetadataRecord] = []
+    records += at_once(state.elections.unregister(NodeId(1))).records
+    at_once(state.elections.fence(NodeId(1), records))
+    at_once(state.elections.enter_controlled_shutdown(NodeId(1), records))
+    assert sum(isinstance(record, PartitionChangeRecord) for record in records) >= 3
     assert world.active.core.state_hash() == before
 
 
@@ -422,6 +423,20 @@ def test_ce_20_an_internal_error_behind_that_answers_and_renounces() -> None:
     assert node.raft.calls[-1] == "resign 1"
 
 
+@pytest.mark.parametrize("node_id", [100, 101])
+def test_ce_20_a_commit_that_is_taken_in_part_ends_the_node(node_id: int) -> None:
+    """As it was, a standby told of it in its trace and went on, without the rest of what was committed."""
+    world = World(2)
+    node = world.nodes[node_id]
+
+    def broken(*_args: object) -> bool:
+        raise KeyError("a bug")
+
+    node.core.offsets.handle_commit = broken  # type: ignore[method-assign]
+    with pytest.raises(HalfChanged, match="controller handle_commit: KeyError: 'a bug'"):
+        world.submit("op", lambda _now: write(config("1")))
+
+
 def test_ce_20_one_function_classifies() -> None:
     for error in (QueueTimeout("x"), QueueClosed("x")):
         verdict = classify(error)
@@ -622,7 +637,7 @@ def test_ce_30_each_event_is_measured_by_itself_in_microseconds() -> None:
     core.metrics.queue_time, core.metrics.processing_time = DurationSummary(), DurationSummary()
     for _ in range(4):
         core.read("look", lambda _now: None, lambda *_: None, world.now_ms - 3)
-    core.queue.schedule_deferred("t", InternalEvent(core, "nothing", lambda _now: None), world.now_ms, world.now_ms)
+    core.queue.schedule_deferred("t", Internal("nothing", lambda _now: None), world.now_ms, world.now_ms)
     core.step(world.now_ms, limit=5)
     assert core.metrics.processing_time == DurationSummary(count=5, total_us=5 * 250, max_us=250)
     assert core.metrics.queue_time == DurationSummary(count=4, total_us=4 * 3000 + 250 * (1 + 2 + 3 + 4), max_us=4000)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.metadata.records import (
@@ -311,3 +313,28 @@ async def test_a_long_replay_gives_the_loop_its_turns() -> None:
             turns += 1
             assert turns < 100
         assert turns >= 4
+
+
+class CountedRecords(tuple[Any, ...]):
+    """Records that count how many of them were taken."""
+
+    taken = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for record in super().__iter__():
+            CountedRecords.taken += 1
+            yield record
+
+
+async def test_a_single_large_batch_gives_the_loop_its_turns_too() -> None:
+    publisher = RecordingPublisher("p")
+    async with running(publisher) as it:
+        it.raft.hw = 5000
+        it.raft.deliver(replace(it.raft.batch(*[NOOP] * 5000), records=CountedRecords([NOOP] * 5000)))
+        CountedRecords.taken = before = most = 0
+        for _ in range(100):
+            await it.world.clock.settle(3)
+            it.world.clock.advance(0)
+            most, before = max(most, CountedRecords.taken - before), CountedRecords.taken
+        assert it.loader.image.offset == 4999 and CountedRecords.taken == 5000
+        assert 0 < most <= 1_001  # the one that the next turn begins with may have been taken

@@ -258,6 +258,20 @@ def test_to_02_an_older_bootstrap_file_is_read_too(tmp_path: Path) -> None:
     )
 
 
+def test_files_of_a_size_that_nobody_writes_are_named_and_not_read(tmp_path: Path) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    good = disk.read_file("/d1/meta.properties")
+    disk.write_file_atomically("/d1/meta.properties", good + b"#" * (65_537 - len(good)))
+    with pytest.raises(ValueError, match=r"/d1/meta\.properties has 65537 bytes; allowed are at most 65536"):
+        read_meta_properties(disk, "/d1")
+    disk.write_file_atomically("/d1/meta.properties", good)
+    disk.write_file_atomically("/m/bootstrap.checkpoint", disk.read_file(BOOTSTRAP) + bytes(1 << 20))
+    disk.unlink(BOOTSTRAP)
+    with pytest.raises(StorageError, match=r"/m/bootstrap\.checkpoint has [0-9]+ bytes; allowed are at most 1048576"):
+        storage.read_bootstrap(disk, "/m")
+
+
 def test_kip_848_groups_of_the_new_protocol_since_4_0(tmp_path: Path) -> None:
     disk, server = MemDisk(), config(tmp_path)
     formatted(disk, server, release_version="3.9")

@@ -2,72 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+import asyncio
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 from kraftlite.log import codecs
 from kraftlite.log.batch import Record, build_batch
-from kraftlite.log.config import LogConfig
 from kraftlite.log.validation import CHECK_IN_PLACE
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.replication.api import ProduceEntry, ProduceResult
-from kraftlite.replication.checks import AT_ONCE
-from kraftlite.replication.produce import BATCHES_PER_TURN
+from kraftlite.replication.produce import BATCHES_PER_TURN, CHECKED_AT_ONCE
+from kraftlite.runtime.ports import Tasks
 from tests.harness.poison import GOOD, batch_of
-from tests.harness.replication_cluster import TP, Node, StepCluster, StepTasks, make_batch
+from tests.harness.replication_cluster import TP, Node, make_batch
+from tests.harness.replication_loop import LoopCluster, LoopTasks
 
 
-class _Turn:
-    def __await__(self) -> Generator[None, None, None]:
-        yield
+class HeldTasks(LoopTasks):
+    """`run_blocking` takes until the test says `work`."""
 
-
-class HeldTasks(StepTasks):
-    """`run_blocking` takes until the test says `work`; other tasks never run."""
-
-    def __init__(self) -> None:
-        self.running: list[Coroutine[Any, Any, Any]] = []
+    def __init__(self, faults: list[tuple[BaseException, str]]) -> None:
+        super().__init__(faults)
+        self.running: list[asyncio.Future[None]] = []
         self.at_once = 0
         self.bug: Exception | None = None
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> Any:
-        if name != "off-loop":
-            return super().spawn(coro, name=name)
-        coro.send(None)
-        self.running.append(coro)
-        self.at_once = max(self.at_once, len(self.running))
-        return None
-
     async def run_blocking(self, function: Callable[[], Any]) -> Any:
-        await _Turn()
+        held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.running.append(held)
+        self.at_once = max(self.at_once, len(self.running))
+        await held
         if self.bug is not None:
             raise self.bug
         return function()
 
-    def work(self, which: int = 0) -> None:
-        """One piece of work is done."""
-        coro = self.running[which]
-        try:
-            coro.send(None)
-        except StopIteration:
-            self.running.remove(coro)
 
-    def work_all(self) -> None:
-        while self.running:
-            self.work()
+class Loop(LoopCluster):
+    """Broker 1 leads, and what it does off its loop waits for the test."""
 
+    def tasks_for(self, broker_id: NodeId) -> Tasks:
+        if broker_id != 1:
+            return super().tasks_for(broker_id)
+        self.held = self._tasks[broker_id] = HeldTasks(self.faults)
+        return self.held
 
-class Loop(StepCluster):
-    def __init__(self) -> None:
-        self.held = HeldTasks()
-        super().__init__(3, log_config=LogConfig())
+    async def __aenter__(self) -> Loop:
+        await super().__aenter__()
         self.create()
-        self.replicate()
+        await self.settle()
+        return self
 
-    def tasks_for(self, broker_id: NodeId) -> Any:
-        return self.held if broker_id == 1 else super().tasks_for(broker_id)
+    async def work(self, which: int = 0) -> None:
+        """One piece of work is done."""
+        self.held.running.pop(which).set_result(None)
+        await self.settle()
+
+    async def work_all(self) -> None:
+        await self.settle()
+        while self.held.running:
+            await self.work()
 
 
 class Lease:
@@ -100,94 +95,106 @@ def ask(node: Node, *batches: bytearray, acks: int = 1, lease: Lease | None = No
     return done
 
 
-def test_what_is_short_is_checked_in_place() -> None:
-    c, lease = Loop(), Lease()
-    usual = build_batch([Record(b"k", b"v" * 100)] * 1000, timestamp_ms=1_700_000_000_000, codec=codecs.GZIP)
-    assert ask(c[1], bytearray(usual), lease=lease)[0].error is ErrorCode.NONE
-    assert ask(c[1], make_batch(["x" * 900_000]), lease=lease)[0].error is ErrorCode.NONE
-    assert not c.held.running and not lease.held
+async def test_what_is_short_is_checked_in_place() -> None:
+    lease = Lease()
+    async with Loop() as c:
+        usual = build_batch([Record(b"k", b"v" * 100)] * 1000, timestamp_ms=1_700_000_000_000, codec=codecs.GZIP)
+        assert ask(c[1], bytearray(usual), lease=lease)[0].error is ErrorCode.NONE
+        assert ask(c[1], make_batch(["x" * 900_000]), lease=lease)[0].error is ErrorCode.NONE
+        assert not c.held.running and not lease.held
 
 
-def test_what_is_long_is_checked_elsewhere_and_keeps_its_bytes() -> None:
-    c, lease = Loop(), Lease()
-    done = ask(c[1], make_batch(["before"]), heavy(), make_batch(["behind"]), lease=lease)
-    assert not done and c[1].log().leo == 1, "what came before it is appended"
-    assert (lease.held, lease.released, len(c.held.running)) == (1, 0, 1)
-    c.held.work_all()
-    assert [it.base_offset for it in done] == [0, 1, 2] and (lease.held, lease.released) == (1, 1)
+async def test_what_is_long_is_checked_elsewhere_and_keeps_its_bytes() -> None:
+    lease = Lease()
+    async with Loop() as c:
+        done = ask(c[1], make_batch(["before"]), heavy(), make_batch(["behind"]), lease=lease)
+        assert not done and c[1].log().leo == 1, "what came before it is appended"
+        await c.settle()
+        assert (lease.held, lease.released, len(c.held.running)) == (1, 0, 1)
+        await c.work_all()
+        assert [it.base_offset for it in done] == [0, 1, 2] and (lease.held, lease.released) == (1, 1)
 
 
-def test_refusals_of_it_are_answered_in_their_place() -> None:
-    c = Loop()
-    body = GOOD + bytes(3 * CHECK_IN_PLACE)
-    done = ask(c[1], make_batch(["a"]), batch_of(body, 3, codec=codecs.GZIP, base_timestamp=-1), make_batch(["b"]))
-    c.held.work_all()
-    assert [it.error for it in done] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.NONE] and c[1].log().leo == 2
+async def test_refusals_of_it_are_answered_in_their_place() -> None:
+    async with Loop() as c:
+        body = GOOD + bytes(3 * CHECK_IN_PLACE)
+        done = ask(c[1], make_batch(["a"]), batch_of(body, 3, codec=codecs.GZIP, base_timestamp=-1), make_batch(["b"]))
+        await c.work_all()
+        assert [it.error for it in done] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.NONE] and c[1].log().leo == 2
 
 
-def test_sequences_stay_right_across_it() -> None:
-    c = Loop()
-    done = ask(c[1], heavy(0), heavy(1), heavy(0))
-    c.held.work_all()
-    assert [(it.error, it.base_offset) for it in done] == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 1), (ErrorCode.NONE, 0)]
-    assert c[1].log().leo == 2, "the third was a duplicate"
+async def test_sequences_stay_right_across_it() -> None:
+    async with Loop() as c:
+        done = ask(c[1], heavy(0), heavy(1), heavy(0))
+        await c.work_all()
+        assert [(it.error, it.base_offset) for it in done] == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 1), (ErrorCode.NONE, 0)]
+        assert c[1].log().leo == 2, "the third was a duplicate"
 
 
-def test_who_leads_is_asked_when_it_is_appended() -> None:
-    c = Loop()
-    done = ask(c[1], heavy(), acks=-1)
-    c.controller.set_fenced(NodeId(1), True)
-    for node in c.nodes.values():
-        node.catch_up()
-    c.held.work_all()
-    assert done[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER and c[1].log().leo == 0
+async def test_who_leads_is_asked_when_it_is_appended() -> None:
+    async with Loop() as c:
+        done = ask(c[1], heavy(), acks=-1)
+        c.controller.set_fenced(NodeId(1), True)
+        for node in c.nodes.values():
+            node.catch_up()
+        await c.work_all()
+        assert done[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER and c[1].log().leo == 0
 
 
-def test_acknowledgement_of_all_waits_as_ever() -> None:
-    c = Loop()
-    done = ask(c[1], make_batch(["a"]), heavy(), acks=-1)
-    c.held.work_all()
-    assert not done
-    c.replicate()
-    assert [it.base_offset for it in done] == [0, 1]
+async def test_acknowledgement_of_all_waits_as_ever() -> None:
+    async with Loop() as c:
+        for follower in ("b2", "b3"):
+            c.network.cut(follower, "b1")
+        done = ask(c[1], make_batch(["a"]), heavy(), acks=-1)
+        await c.work_all()
+        assert c[1].log().leo == 2 and not done
+        c.network.heal()
+        await c.until(lambda: done)
+        assert [it.base_offset for it in done] == [0, 1]
 
 
-def test_few_are_checked_at_once_and_the_others_in_their_order() -> None:
-    c = Loop()
-    order: list[int] = []
-    for number in range(AT_ONCE + 3):
-        entry = ProduceEntry(tp=TP, topic_id=None, records=heavy())
-        c[1].manager.append([entry], acks=1, timeout_ms=1, on_done=lambda _, number=number: order.append(number))  # type: ignore[misc]
-    assert len(c.held.running) == AT_ONCE and not order
-    c.held.work_all()
-    assert order == [0, 2, 3, 4, 1] and c.held.at_once == AT_ONCE, "the second thread was slow"
+async def test_few_are_checked_at_once_and_the_others_in_their_order() -> None:
+    async with Loop() as c:
+        order: list[int] = []
+        for number in range(CHECKED_AT_ONCE + 3):
+            entry = ProduceEntry(tp=TP, topic_id=None, records=heavy())
+            c[1].manager.append([entry], acks=1, timeout_ms=1, on_done=lambda _, number=number: order.append(number))  # type: ignore[misc]
+        await c.settle()
+        assert len(c.held.running) == CHECKED_AT_ONCE and not order
+        await c.work()
+        while len(c.held.running) == CHECKED_AT_ONCE:
+            await c.work(1)
+        await c.work()
+        assert order == [0, 2, 3, 4, 1] and c.held.at_once == CHECKED_AT_ONCE, "the second thread was slow"
 
 
-def test_thousands_of_small_batches_are_taken_in_turns() -> None:
-    c = Loop()
-    small = build_batch([Record(None, b"x")], timestamp_ms=1_700_000_000_000, codec=codecs.LZ4)
-    done = ask(c[1], *(bytearray(small) for _ in range(2000)))
-    turns = [c[1].log().leo]
-    while c.held.running:
-        c.held.work()
-        turns.append(c[1].log().leo)
-    assert [it.base_offset for it in done] == list(range(2000))
-    assert turns[0] < 200 and max(b - a for a, b in pairwise(turns)) <= BATCHES_PER_TURN
+async def test_thousands_of_small_batches_are_taken_in_turns() -> None:
+    async with Loop() as c:
+        small = build_batch([Record(None, b"x")], timestamp_ms=1_700_000_000_000, codec=codecs.LZ4)
+        done = ask(c[1], *(bytearray(small) for _ in range(2000)))
+        turns = [c[1].log().leo]
+        await c.settle()
+        while c.held.running:
+            await c.work()
+            turns.append(c[1].log().leo)
+        assert [it.base_offset for it in done] == list(range(2000))
+        assert turns[0] < 200 and max(b - a for a, b in pairwise(turns)) <= BATCHES_PER_TURN
 
 
-def test_many_plain_batches_are_taken_in_turns_too() -> None:
-    c = Loop()
-    done = ask(c[1], *(make_batch(["x"]) for _ in range(5000)))
-    assert not done and c[1].log().leo < 1000
-    c.held.work_all()
-    assert len(done) == 5000 and c[1].log().leo == 5000
+async def test_many_plain_batches_are_taken_in_turns_too() -> None:
+    async with Loop() as c:
+        done = ask(c[1], *(make_batch(["x"]) for _ in range(5000)))
+        assert not done and c[1].log().leo < 1000
+        await c.work_all()
+        assert len(done) == 5000 and c[1].log().leo == 5000
 
 
-def test_a_bug_in_a_check_costs_its_request() -> None:
-    c, lease = Loop(), Lease()
-    c.held.bug = KeyError("a bug")
-    done = ask(c[1], make_batch(["before"]), heavy(), lease=lease)
-    c.held.work_all()
-    assert [type(error) for error in lease.failures] == [KeyError] and (lease.held, lease.released) == (1, 1)
-    assert not done and c[1].log().leo == 1
-    assert ask(c[1], make_batch(["behind"]))[0].error is ErrorCode.NONE
+async def test_a_bug_in_a_check_costs_its_request() -> None:
+    lease = Lease()
+    async with Loop() as c:
+        c.held.bug = KeyError("a bug")
+        done = ask(c[1], make_batch(["before"]), heavy(), lease=lease)
+        await c.work_all()
+        assert [type(error) for error in lease.failures] == [KeyError] and (lease.held, lease.released) == (1, 1)
+        assert not done and c[1].log().leo == 1
+        assert ask(c[1], make_batch(["behind"]))[0].error is ErrorCode.NONE

@@ -7,7 +7,7 @@ import pytest
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
-from kraftlite.replication.leader import FollowerProgress
+from kraftlite.replication.follower_progress import FollowerProgress
 from tests.harness.replication_cluster import TOPIC_ID, StepCluster
 
 

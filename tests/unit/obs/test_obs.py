@@ -70,6 +70,13 @@ def test_what_a_client_calls_itself_does_not_reach_the_terminal_raw(log_format: 
     assert "\\x1b[2J" in line
 
 
+def test_of_a_timeline_without_an_end_of_line_only_pieces_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    event = {"ts": 1, "node": 1, "event": "node.started"}
+    path.write_text(json.dumps({**event, "name": "x" * 3_000_000}) + "\n" + json.dumps(event) + "\n" + "[" * 100_000 + "\n")
+    assert list(read_timeline(path)) == [event]
+
+
 def test_a_stream_that_is_gone_breaks_nothing() -> None:
     stream = io.StringIO()
     tracer = open_tracer(NODE, FakeClock(), stream=stream)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlite.log.batch import Record, build_batch, iter_batches, iter_records
-from kraftlite.raft.decoding import decode_batches, record_values
+from kraftlite.raft.decoding import decode_batches, decode_in_steps, record_values
 from tests.harness.raft_cluster import TextSerde
 
 
@@ -34,3 +34,11 @@ def test_a_control_batch_keeps_its_place_but_has_no_records() -> None:
         9,
         ("a", "b"),
     )
+
+
+def test_a_large_batch_is_decoded_in_steps() -> None:
+    small, large = ([Record(None, b"%d" % number) for number in range(count)] for count in (3, 10))
+    data = build_batch(small, timestamp_ms=1) + build_batch(large, base_offset=3, timestamp_ms=1)
+    steps = list(decode_in_steps(data, TextSerde(), 4))
+    assert [None if batch is None else len(batch.records) for batch in steps] == [3, None, None, 10]
+    assert steps[-1] == list(decode_batches(data, TextSerde()))[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
@@ -174,6 +175,35 @@ async def test_describe_quorum_over_the_wire(quorum: Quorum) -> None:
             assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.parametrize("part", ["step", "next_deadline_ms", "what the step asks for"])
+async def test_a_step_that_breaks_off_ends_the_node_though_a_peer_asked_for_it(quorum: Quorum, part: str) -> None:
+    """As it was, a bug in what follows a step (sending, flushing, the next timer) cost the peer's call, and the node went on
+    without: with no timer it never stood for election again."""
+    leader = quorum.leader()
+    assert leader is not None
+    core = leader.driver.core
+    step, bug = core.step, KeyError("a bug")
+
+    def broken(*_args: object) -> Any:
+        raise bug
+
+    class BrokenOutput:
+        def __init__(self, *_args: object) -> None: ...
+
+        requests = property(broken)
+
+    if part == "step":
+        core.step = broken  # type: ignore[method-assign]
+    elif part == "next_deadline_ms":
+        core.next_deadline_ms = broken  # type: ignore[method-assign]
+    else:
+        core.step = BrokenOutput  # type: ignore[method-assign,assignment]
+    with contextlib.suppress(ApiError):  # the answer may have been sent already
+        await asyncio.wait_for(leader.driver.handlers()[VOTE](vote(leader.driver.raft_epoch, to=leader.id)), 5)
+    assert leader.faults == [(bug, "raft")]
+    core.step = step  # type: ignore[method-assign]
+
+
 async def test_a_graceful_stop_hands_leadership_over_quickly(quorum: Quorum) -> None:
     await append(quorum, "a")
     leader = quorum.leader()
@@ -254,3 +284,42 @@ async def test_before_start_and_after_stop() -> None:
     await driver.stop(graceful=True)
     with pytest.raises(ApiError):
         driver.prepare_append(1, ["x"])
+
+
+async def test_a_large_batch_is_decoded_in_turns_and_once_for_all_state_machines() -> None:
+    quorum = Quorum(voters=1)
+    node = quorum.nodes[0]
+    await node.start()
+    await quorum.until(lambda: quorum.leader() is not None)
+    await append(quorum, *(f"r{i}" for i in range(5_000)))
+    await node.driver.stop(graceful=True)
+    quorum.network.kill(str(node.id))
+    node.build()
+    other = Machine()
+    node.driver.register(other)
+    decoded = 0
+    at_each_turn: list[int] = []
+
+    class Counting(TextSerde):
+        def decode(self, data: bytes | memoryview) -> str:
+            nonlocal decoded
+            decoded += 1
+            return super().decode(data)
+
+    node.driver._serde = Counting()
+    await node.start()
+    assert node.driver._delivery is not None
+    pump = node.driver._delivery.pump
+
+    def counting_pump() -> bool:
+        before = decoded
+        more = pump()
+        at_each_turn.append(decoded - before)
+        return more
+
+    node.driver._delivery.pump = counting_pump  # type: ignore[method-assign]
+    await quorum.until(lambda: len(node.machine.records) == len(other.records) == 5_000)
+    assert node.machine.records == other.records
+    assert decoded == 5_000
+    assert max(at_each_turn) <= 2 * 1_000
+    await node.driver.stop(graceful=False)

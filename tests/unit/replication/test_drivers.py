@@ -14,7 +14,7 @@ from kraftlite.model.messages.replica import ReplicaFetchRequest
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import FetchEntry, FetchParams
 from tests.harness.replication_cluster import TP, log_values
-from tests.harness.replication_loop import LoopCluster
+from tests.harness.replication_loop import LoopCluster, consume
 
 
 def fetches(c: LoopCluster, source: str) -> int:
@@ -186,13 +186,13 @@ async def test_cp_18_a_consumer_waits_for_committed_data() -> None:
         c.create()
         await c.settle()
         params = FetchParams(max_wait_ms=10_000, min_bytes=1, max_bytes=1 << 20)
-        fetch = asyncio.ensure_future(c[1].manager.fetch(params, [entry(0)]))
+        fetch = asyncio.ensure_future(consume(c[1].manager, params, [entry(0)]))
         await c.clock.run_for(1_000)
         assert not fetch.done()
         c[1].produce(["a"], acks=1)
         await c.settle()
         assert fetch.done() and fetch.result()[0].hw == 1 and fetch.result()[0].records
-        empty = asyncio.ensure_future(c[1].manager.fetch(params, [entry(1)]))
+        empty = asyncio.ensure_future(consume(c[1].manager, params, [entry(1)]))
         assert 10_000 <= await c.until(empty.done, step_ms=50) <= 10_100
         assert not empty.result()[0].records and not c[1].partition().waiters
 
@@ -202,7 +202,7 @@ async def test_a_consumer_waits_for_min_bytes() -> None:
         c.create()
         await c.settle()
         params = FetchParams(max_wait_ms=10_000, min_bytes=200, max_bytes=1 << 20)
-        fetch = asyncio.ensure_future(c[1].manager.fetch(params, [entry(0)]))
+        fetch = asyncio.ensure_future(consume(c[1].manager, params, [entry(0)]))
         c[1].produce(["a" * 20], acks=1)
         await c.until(lambda: c[1].log().hw == 1, within_ms=1_000)
         assert not fetch.done()
@@ -217,7 +217,7 @@ async def test_rp_09_losing_leadership_ends_waits_at_once() -> None:
         await c.settle()
         c.network.isolate("b2", ["b1", "b2", "b3"])
         params = FetchParams(max_wait_ms=10_000, min_bytes=1, max_bytes=1 << 20, leader_only=True)
-        fetch = asyncio.ensure_future(c[1].manager.fetch(params, [entry(0)]))
+        fetch = asyncio.ensure_future(consume(c[1].manager, params, [entry(0)]))
         done = c[1].produce(["a"], acks=-1)
         await c.settle()
         assert not done and not fetch.done()

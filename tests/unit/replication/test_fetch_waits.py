@@ -9,7 +9,7 @@ from kraftlite.log.stored import StoredRecords
 from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult
 from kraftlite.replication.consume import may_wait
 from tests.harness.replication_cluster import TP
-from tests.harness.replication_loop import LoopCluster
+from tests.harness.replication_loop import LoopCluster, consume
 
 
 def entry(most: int, offset: int = 0) -> FetchEntry:
@@ -23,7 +23,7 @@ def params(least: int, most: int = 50_000_000) -> FetchParams:
 
 
 async def fetched(c: LoopCluster, wanted: FetchParams, asked: FetchEntry) -> FetchResult:
-    (result,) = await asyncio.wait_for(c[1].manager.fetch(wanted, [asked]), 5)
+    (result,) = await asyncio.wait_for(consume(c[1].manager, wanted, [asked]), 5)
     return result
 
 
@@ -57,7 +57,7 @@ async def test_less_than_the_minimum_waits_though_the_maximum_is_greater() -> No
         c.create()
         await c.settle()
         await written(c, 5)
-        waiting = asyncio.get_running_loop().create_task(c[1].manager.fetch(params(10_000), [entry(1_000_000)]))
+        waiting = asyncio.get_running_loop().create_task(consume(c[1].manager, params(10_000), [entry(1_000_000)]))
         await c.settle()
         assert not waiting.done()
         await written(c, 6)

@@ -389,7 +389,7 @@ def a_restarted_leader_that_goes_on(cluster: WatchedCluster) -> None:
 def an_acknowledgement_before_the_commit(cluster: WatchedCluster) -> None:
     for node_id in cluster.follower_ids():
         cluster.cut_off(node_id)
-    cluster.controller().park = lambda event, last_offset: event.complete(None)  # type: ignore[method-assign]
+    cluster.controller()._park = lambda on_done, response, last_offset: on_done(response)  # type: ignore[method-assign]
     cluster.create_topic()
 
 
@@ -422,7 +422,7 @@ def soft_state_that_differs(cluster: WatchedCluster) -> None:
 def fencing_that_moves_no_leader(cluster: WatchedCluster) -> None:
     cluster.create_topic()
     cluster.go(600)
-    cluster.controller().state.elections.broker_leaves = lambda broker_id, records: None  # type: ignore[method-assign]
+    cluster.controller().state.elections.broker_leaves = lambda broker_id, records: iter(())  # type: ignore[method-assign]
     cluster.kill(4)
     cluster.kill(5)
     cluster.go(10_000)

@@ -24,7 +24,8 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.segments.files import CHUNK_BYTES
 from kraftlite.spark.offsets import DataLoss
 from kraftlite.spark.segments.source import BATCH_COLUMNS
-from kraftlite.spark.source.datasource import COLUMNS, HEADERS, KraftliteDataSource
+from kraftlite.spark.source.datasource import KraftliteDataSource
+from kraftlite.spark.source.readers import COLUMNS, HEADERS
 from tests.harness.audit_cluster import END, RECORDS, START_MS, TP, Broker, flip, make_cluster, record_batch
 
 Cluster = dict[str, Broker]
