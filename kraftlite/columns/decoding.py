@@ -419,7 +419,7 @@ def _gather(buffer: Any, at: I64, size: I64) -> Any:
 
 
 def _texts(names: Any) -> Any:
-    """As strings. What is not UTF-8 becomes U+FFFD, as in the strings of Spark's own Kafka source."""
+    """Decode as strings. Bytes that are not UTF-8 become U+FFFD, as in the strings of Spark's own Kafka source."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
@@ -427,8 +427,8 @@ def _texts(names: Any) -> Any:
 
 
 def _replaced_as_by_java(error: UnicodeError) -> tuple[str, int]:
-    """Where Java's decoder goes on behind one U+FFFD. It differs from Python's only in taking a surrogate, which is three bytes
-    that UTF-8 forbids, for one malformed character."""
+    """Find where Java's decoder goes on behind one U+FFFD. It differs from Python's only in taking a surrogate, which is three
+    bytes that UTF-8 forbids, for one malformed character."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
     if data[start] == 0xED and data[start + 1 : start + 2] >= b"\xa0" and data[start + 1] & 0xC0 == 0x80:

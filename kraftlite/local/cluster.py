@@ -26,7 +26,7 @@ _PATIENCE = 3
 _LITTLE_SPACE = 1 << 20
 """Bytes of free disk below which a node cannot even say what is wrong."""
 _LOOKED_AT_BYTES = 1 << 20
-"""Of the end of what a node has said."""
+"""The part, at its end, of what a node has said that is looked at."""
 DEFAULT_CONTROLLERS = 3
 DEFAULT_BROKERS = 3
 

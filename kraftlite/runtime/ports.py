@@ -160,7 +160,7 @@ Handler: TypeAlias = Callable[[Req], Awaitable[Res]]
 
 AnyHandler: TypeAlias = Callable[[Any], Awaitable[Any]]
 Handlers: TypeAlias = Mapping[AnyMethod, AnyHandler]
-"""What a listener serves. `route` makes its items."""
+"""The methods that a listener serves. `route` makes its items."""
 
 
 def route(method: Method[Req, Res], handler: Handler[Req, Res]) -> tuple[AnyMethod, AnyHandler]:

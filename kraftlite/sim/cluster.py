@@ -30,7 +30,8 @@ CLEANING_INTERVAL_MS: Final = 1_500
 most runs."""
 
 ELEMENTS_PER_TURN: Final = 3
-"""Of the controllers. Production's thousand is more than any operation of a run touches: none would take a second turn."""
+"""The turns of the controllers. Production's thousand is more than any operation of a run touches: none would take a second
+turn."""
 
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump by hours, and clients have one of their own

@@ -131,7 +131,8 @@ class _Service:
         return await done
 
     async def fetch(self, ask: FetchAsk) -> FetchResult:
-        """As on the wire, without a session: looked for at once, and from then on whenever a partition has news."""
+        """Answer a fetch as on the wire, without a session: looked for at once, and from then on whenever a partition has
+        news."""
         epoch = -1 if ask.leader_epoch is None else ask.leader_epoch
         key = SessionKey(ask.tp.topic, None, ask.tp.partition)
         call = FetchCall(

@@ -47,7 +47,7 @@ class MetadataTopic(NamedTuple):
 
 
 class MetadataRequest(NamedTuple):
-    """Before v4 a request always allows creation."""
+    """A Metadata request. Before v4 a request always allows creation."""
 
     topics: list[MetadataTopic] | None
     """None: all."""

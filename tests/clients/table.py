@@ -44,10 +44,10 @@ TAIL = """
   brokers.) The first client also ends its consumer's stream after four attempts to fetch from the broker that is gone.
 - rskafka (Rust, 0.6.0) was tried by hand beside Apache Kafka: topics, records in every codec with headers, null keys and null
   values, offsets by time, deleted records and its errors are the same with both, but for the text of one error.
-- Web UIs: no package registry has one. AKHQ, Kafbat UI and Kafdrop are not in Maven Central, and the Go module proxy does not hand
-  out Redpanda Console (nor Kowl, its predecessor); they come as container images and from GitHub. The overview in the table is
-  what such a UI asks of a cluster with a node down: its brokers, all topics, all groups with their offsets, the records. Those UIs
-  are built with franz-go and kafka-clients.
+- Web UIs: no package registry has one. AKHQ, Kafbat UI and Kafdrop are not in Maven Central, and the Go module proxy does not
+  hand out Redpanda Console (nor Kowl, its predecessor); they come as container images and from GitHub. The overview in the table
+  is what such a UI asks of a cluster with a node down: its brokers, all topics, all groups with their offsets, the records.
+  Those UIs are built with franz-go and kafka-clients.
 """
 
 

@@ -176,8 +176,8 @@ def must_wait(found: FetchPlan, results: Sequence[FetchResult]) -> bool:
 def wait(
     ctx: BrokerContext, found: FetchPlan, soon: Callable[[Callable[[], None]], None], done: Callable[[FetchAnswer], None]
 ) -> Waiting:
-    """For a fetch that `must_wait`. `done` has the answer once there is enough or the time is over; who waits looks for that in
-    turns that it asks `soon` for. `cancel` what is returned when nobody wants the answer any more."""
+    """Wait on behalf of a fetch that `must_wait`. `done` has the answer once there is enough or the time is over; who waits
+    looks for that in turns that it asks `soon` for. `cancel` what is returned when nobody wants the answer any more."""
 
     def look() -> None:
         results = ctx.replicas.fetch_now(found.params, found.entries)
