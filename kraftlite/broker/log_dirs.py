@@ -15,7 +15,7 @@ from kraftlite.broker.log_dirs_loading import EpochOf, IsOurs, IsSole, LogLoader
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
-from kraftlite.log.log import Log
+from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.promises import LogDamaged
 from kraftlite.log.retention import apply_retention
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
@@ -97,7 +97,7 @@ class LogDirs:
             for tp, log in state.logs.items():
                 log.clean_offset = state.clean_offsets.get(tp)
                 self._adopt(state, tp, log)
-                if log.deleted_waiting:
+                if log.deleted:
                     self.purge_soon(log)
         return count
 
@@ -164,19 +164,18 @@ class LogDirs:
 
     def _create(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
         directory, newest = state.file(str(tp)), state.newest
-        log = Log.open(
-            disk=self._ports.disk,
-            directory=directory,
-            tp=tp,
-            topic_id=topic_id,
-            config=self._config_for(tp.topic),
-            log_start_offset=0,
-            recovery_point=0,
-            clean=False,
-            wall_ms=self._ports.clock.wall_ms(),
-            entropy=random.Random(self._ports.entropy.getrandbits(64)),
-            tracer=self._ports.tracer,
-            sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
+        log = Log(
+            OpenLog(
+                disk=self._ports.disk,
+                directory=directory,
+                tp=tp,
+                topic_id=topic_id,
+                config=self._config_for(tp.topic),
+                wall_ms=self._ports.clock.wall_ms(),
+                entropy=random.Random(self._ports.entropy.getrandbits(64)),
+                tracer=self._ports.tracer,
+                sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
+            )
         )
         state.newest = (topic_id, directory)
         return log
@@ -383,7 +382,7 @@ class LogDirs:
 
     def purge_soon(self, log: Log) -> None:
         """Segments of `log` were deleted: unlink their files `file.delete.delay.ms` from now (LG-38)."""
-        log.stamp_deleted(self._ports.clock.now_ms())
+        log.deleted.stamp(self._ports.clock.now_ms())
         if self._purging.get(log.tp) is not log:
             self._purging[log.tp] = log
             self._ports.tasks.spawn(self._purge(log), name=f"purge-{log.tp}")
@@ -391,10 +390,10 @@ class LogDirs:
     async def _purge(self, log: Log) -> None:
         clock = self._ports.clock
         try:
-            while self.get(log.tp) is log and (due_ms := log.next_purge_ms) is not None:
+            while self.get(log.tp) is log and (due_ms := log.deleted.next_ms) is not None:
                 await clock.sleep(max(due_ms - clock.now_ms(), 0))
                 self._on_restated(log)  # durably, before what it speaks of is gone
-                paths = log.take_deleted(clock.now_ms())
+                paths = log.deleted.take(clock.now_ms())
                 await self._ports.tasks.run_blocking(lambda paths=paths: self._unlink(paths))  # type: ignore[misc]
         except OSError as error:
             self.handle_failure(error, log.tp)

@@ -21,7 +21,7 @@ from kraftlite.broker.log_dirs_state import (
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
 from kraftlite.log.indexes import CorruptIndex
-from kraftlite.log.log import Log
+from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.promises import LogDamaged, Promise
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import random_uuid, uuid_to_str
@@ -261,20 +261,22 @@ class LogLoader:
         promise = Promise(stated=stated, cut_short=not self._damaged.is_sole(job.tp), accept_loss=job.accept_loss)
 
         def open_log() -> Log:
-            return Log.open(
-                disk=ports.disk,
-                directory=job.directory,
-                tp=job.tp,
-                topic_id=job.topic_id,
-                config=config,
-                log_start_offset=state.log_starts.get(job.tp, 0),
-                recovery_point=0 if unknown else state.recovery_points.get(job.tp, 0),
-                clean=state.clean,
-                wall_ms=ports.clock.wall_ms(),
-                entropy=random.Random(seed),
-                tracer=ports.tracer,
-                max_epoch=max_epoch,
-                promise=promise,
+            return Log(
+                OpenLog(
+                    disk=ports.disk,
+                    directory=job.directory,
+                    tp=job.tp,
+                    topic_id=job.topic_id,
+                    config=config,
+                    log_start_offset=state.log_starts.get(job.tp, 0),
+                    recovery_point=0 if unknown else state.recovery_points.get(job.tp, 0),
+                    clean=state.clean,
+                    wall_ms=ports.clock.wall_ms(),
+                    entropy=random.Random(seed),
+                    tracer=ports.tracer,
+                    max_epoch=max_epoch,
+                    promise=promise,
+                )
             )
 
         return open_log

@@ -112,6 +112,18 @@ class ClusterControl:
             return f"broker epoch mismatch: requested={broker_epoch} VS expected={registration.broker_epoch}"
         return None
 
+    def check(self) -> None:
+        """AssertionError when an invariant does not hold. Looks at every registration."""
+        owners = dict(self.directory_owners.items())
+        wanted = {directory: broker.broker_id for broker in self.brokers.values() for directory in broker.log_dirs}
+        assert owners == wanted, f"directories belong to {owners}, the registrations say {wanted}"
+        brokers, offsets = set(self.brokers), set(self.registration_offsets)
+        assert brokers == offsets, f"brokers {brokers} are registered, offsets are known of {offsets}"
+        if self.heartbeats is not None:
+            soft = {broker.broker_id: broker.fenced for broker in self.heartbeats.brokers.values()}
+            hard = {broker.broker_id: broker.fenced for broker in self.brokers.values()}
+            assert soft == hard, f"fenced by heartbeats {soft}, by registrations {hard}"
+
     # --- operations
 
     def check_registration(self, request: BrokerRegistrationRequest, now_ms: int) -> BrokerRegistration | None:

@@ -302,6 +302,7 @@ class ControllerCore:
         self.activated = False
         self.offsets.activate(self._raft.log_end_offset())
         self.state.cluster.activate(now_ms)
+        self.state.cluster.check()
         self._tracer.emit(
             ControllerClaimed(
                 raft_epoch=epoch, write_offset=self.last_written_offset + 1, stable_offset=self.offsets.stable_offset
@@ -340,6 +341,7 @@ class ControllerCore:
         self.offsets.deactivate()
         self.metrics.last_applied_record_offset = self.offsets.committed_offset
         self.state.cluster.deactivate()
+        self.state.cluster.check()
         self.periodic.deactivate()
         self._tracer.emit(
             ControllerRenounced(

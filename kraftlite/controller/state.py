@@ -106,6 +106,21 @@ class ControllerState:
         replayer(record, offset)
         self._has_records.set(True)
 
+    def check(self) -> None:
+        """AssertionError when an invariant does not hold between two events. Looks at everything: for tests and simulations.
+
+        Whoever leads is active, and so is every member of an ISR but the last one, who may come back with all there is.
+        """
+        self.cluster.check()
+        self.replication.check()
+        active = self.cluster.is_active
+        for info in self.replication.topics.values():
+            for index, partition in info.partitions.items():
+                leader, isr = partition.leader, partition.isr
+                assert leader is None or active(leader), f"{info.name}-{index} is led by {leader}, who is not active"
+                gone = [member for member in isr if not active(member)]
+                assert len(isr) == 1 or not gone, f"{info.name}-{index} has the ISR {isr}, of which {gone} are not active"
+
     def reset(self) -> None:
         self.registry.reset()
 

@@ -180,8 +180,18 @@ class TopicsState:
             found = self._led_by[broker_id] = TimelineSet(self._registry)
         return found
 
+    def check(self) -> None:
+        """AssertionError when an invariant does not hold. Looks at every partition."""
+        names = {topic_id: info.name for topic_id, info in self.topics.items()}
+        by_name = {topic_id: name for name, topic_id in self.topic_ids.items()}
+        assert names == by_name, f"topics {names}, by name {by_name}"
+        for info in self.topics.values():
+            for index, partition in info.partitions.items():
+                _check_partition(f"{info.name}-{index}", partition)
+        self.check_indexes()
+
     def check_indexes(self) -> None:
-        """Recompute every index and compare; for tests. A difference is a bug."""
+        """Recompute every index and compare. A difference is a bug."""
         isr: dict[NodeId, set[int]] = {}
         led: dict[NodeId, set[int]] = {}
         leaderless, imbalanced, count = set(), set(), 0
@@ -197,11 +207,25 @@ class TopicsState:
                     led.setdefault(partition.leader, set()).add(key)
                     if partition.leader != partition.replicas[0]:
                         imbalanced.add(key)
-        assert {broker: set(found) for broker, found in self._isr_of.items() if found} == isr, "ISR index"
-        assert {broker: set(found) for broker, found in self._led_by.items() if found} == led, "leader index"
-        assert set(self._leaderless) == leaderless, "leaderless index"
-        assert set(self._imbalanced) == imbalanced, "imbalance index"
-        assert self.partition_count.get() == count, "partition count"
+        found = {broker: set(keys) for broker, keys in self._isr_of.items() if keys}
+        assert found == isr, f"the ISR index is {found}, the partitions say {isr}"
+        found = {broker: set(keys) for broker, keys in self._led_by.items() if keys}
+        assert found == led, f"the leader index is {found}, the partitions say {led}"
+        without, skewed = set(self._leaderless), set(self._imbalanced)
+        assert without == leaderless, f"the leaderless index is {without}, the partitions say {leaderless}"
+        assert skewed == imbalanced, f"the imbalance index is {skewed}, the partitions say {imbalanced}"
+        assert self.partition_count.get() == count, f"{self.partition_count.get()} partitions are counted, there are {count}"
+
+
+def _check_partition(name: str, partition: PartitionRegistration) -> None:
+    replicas, isr, leader = partition.replicas, partition.isr, partition.leader
+    assert len(set(replicas)) == len(replicas) > 0, f"{name} has the replicas {replicas}"
+    assert isr, f"{name} has an empty ISR"
+    in_order = tuple(replica for replica in replicas if replica in isr)
+    assert isr == in_order, f"{name} has the ISR {isr}, of its replicas in their order it should be {in_order}"
+    assert leader is None or leader in isr, f"{name} is led by {leader}, who is not in its ISR {isr}"
+    leader_epoch, epoch = partition.leader_epoch, partition.partition_epoch
+    assert 0 <= leader_epoch <= epoch, f"{name} is in leader epoch {leader_epoch} and partition epoch {epoch}"
 
 
 def _in_order(found: TimelineMap[int, PartitionRef] | None) -> list[PartitionRef]:

@@ -137,7 +137,22 @@ class GroupShard:
         self.groups.loaded()
         self.consumers.loaded()
         self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
+        self.check()
         return self._effects.take()
+
+    def check(self, *, assignments: bool = False) -> None:
+        """AssertionError when an invariant does not hold between two steps.
+
+        `assignments`: also that those of the new protocol are what this software makes, not only what the log says.
+        """
+        both = self.groups.by_id.keys() & self.consumers.by_id.keys()
+        assert not both, f"groups {sorted(both)} are of both protocols"
+        self.groups.check()
+        for group_id, group in self.consumers.by_id.items():
+            assert group_id == group.group_id, f"consumer group {group.group_id} is known as {group_id}"
+            group.check()
+            if assignments:
+                group.check_assignment()
 
     # --- stepping -----------------------------------------------------------------------------------------------------
 
@@ -174,6 +189,7 @@ class GroupShard:
         return self.groups.deadlines.next_ms()
 
     def resign(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Output:
+        self.check()
         self.groups.resign(error)
         return self._effects.take()
 

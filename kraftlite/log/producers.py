@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kraftlite.log.batch import MAX_SEQUENCE, BatchHeader
+from kraftlite.log.compaction import LastWord
 from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -54,6 +55,17 @@ class ProducerEntry:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ActiveProducer(NamedTuple):
+    """What DescribeProducers tells of a producer. `txn_start_offset` None: it has no open transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    txn_start_offset: int | None
 
 
 class CompletedTransaction(NamedTuple):
@@ -191,6 +203,10 @@ class ProducerState:
         undecided = min(self._undecided)
         return undecided if first_open is None else min(first_open, undecided)
 
+    def last_transaction_offsets(self) -> tuple[int, int]:
+        """Where the latest open transaction began, and the latest marker that is not below the HW; -1 for none."""
+        return max(self._open.values(), default=-1), max(self._undecided.values(), default=-1)
+
     def remove_expired(self, wall_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for so long and have no open transaction; how many (LG-21)."""
         expired = [
@@ -234,6 +250,26 @@ class ProducerState:
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
         return iter(self.entries.items())
+
+    def active(self) -> tuple[ActiveProducer, ...]:
+        return tuple(
+            ActiveProducer(
+                producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                entry.txn_first_offset,
+            )
+            for producer_id, entry in self.entries.items()
+        )
+
+    def last_words(self) -> dict[int, LastWord]:
+        """What each producer wrote last, for compaction."""
+        return {
+            producer_id: LastWord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
+            for producer_id, entry in self.entries.items()
+        }
 
     def _entry(self, header: BatchHeader) -> ProducerEntry:
         entry = self.entries.get(header.producer_id)

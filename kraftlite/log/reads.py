@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraftlite.log.batch import BatchHeader, iter_records, record_timestamp
+from kraftlite.log.context import LogContext
+from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.segment import Segment
 from kraftlite.log.segments import SegmentList
 from kraftlite.log.stored import Extent
@@ -38,18 +40,66 @@ class Found(NamedTuple):
         return self.segment.file.pread(end - start, start) if end > start else b""
 
 
-def find(segments: SegmentList, offset: int, max_bytes: int, up_to: int, min_one: bool) -> Found | None:
-    """Whole batches from one segment: the first that has anything at or behind `offset` and below `up_to`."""
-    index = segments.index_of(offset)
-    while index < len(segments):
-        end = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        more = end is not None and up_to > end
-        bound = None if end is not None and up_to >= end else up_to
-        extent = segments[index].find(offset, max_bytes, bound, min_one)
-        if extent is not None:
-            return Found(segments[index], extent, more)
-        index += 1
-    return None
+class Reader:
+    """Answers from the log's segments; nothing of it changes anything."""
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: LogContext) -> None:
+        self._ctx = ctx
+
+    def read(self, offset: int, max_bytes: int, up_to: int, min_one: bool) -> bytes:
+        """Whole batches from the one that holds `offset`, all below `up_to` (exclusive), from one segment.
+
+        At most `max_bytes`, but at least one batch with `min_one`. Empty at `up_to`. ApiError(OFFSET_OUT_OF_RANGE) outside
+        [log_start_offset, leo].
+        """
+        found = self.find(offset, max_bytes, up_to, min_one)
+        return b"" if found is None else found.read()
+
+    def find(self, offset: int, max_bytes: int, up_to: int, min_one: bool) -> Found | None:
+        """The place that `read` would read, in the first segment that has anything there; None where it returns nothing."""
+        ctx = self._ctx
+        start, leo, segments = ctx.log_start_offset, ctx.leo, ctx.segments
+        if not start <= offset <= leo:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{ctx.tp}: offset {offset} is outside [{start}, {leo}]")
+        if up_to > leo:
+            up_to = leo
+        if offset >= up_to:
+            return None
+        index = segments.index_of(offset)
+        while index < len(segments):
+            end = segments[index + 1].base_offset if index + 1 < len(segments) else None
+            more = end is not None and up_to > end
+            bound = None if end is not None and up_to >= end else up_to
+            extent = segments[index].find(offset, max_bytes, bound, min_one)
+            if extent is not None:
+                return Found(segments[index], extent, more)
+            index += 1
+        return None
+
+    def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampOffset | None:
+        """The first record below `up_to` with a timestamp >= `timestamp` (LG-51)."""
+        return offset_for_timestamp(self._ctx.segments, timestamp, self._ctx.log_start_offset, up_to)
+
+    def offset_of_max_timestamp(self, up_to: int | None) -> TimestampOffset | None:
+        """The first record with the largest timestamp, below `up_to` (None: the LEO)."""
+        ctx = self._ctx
+        bound = ctx.leo if up_to is None else min(up_to, ctx.leo)
+        return offset_of_max_timestamp(ctx.segments, ctx.log_start_offset, bound, ctx.leo)
+
+    def aborted_transactions(self, start: int, up_to: int) -> tuple[tuple[int, int], ...]:
+        """(producer id, first offset) of the aborted transactions that overlap [start, up_to), for a consumer."""
+        return aborted_transactions(self._ctx.segments, start, up_to)
+
+    def aborted_between(self, start: int, up_to: int) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap [start, up_to), wherever their markers are, for compaction."""
+        return [
+            entry
+            for segment in self._ctx.segments
+            for entry in segment.txn_index
+            if entry.last_offset >= start and entry.first_offset < up_to
+        ]
 
 
 def offset_for_timestamp(segments: SegmentList, timestamp: int, start: int, up_to: int) -> TimestampOffset | None:

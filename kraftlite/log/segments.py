@@ -66,10 +66,12 @@ class SegmentList:
         del self._bases[0]
         return self._segments.pop(0)
 
-    def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether these are in it, one behind the other, the active one not among them."""
+    def holds(self, segments: Sequence[Segment], sizes: Sequence[int] | None = None) -> bool:
+        """Whether these are in it, one behind the other, the active one not among them. `sizes`: and of these sizes."""
         start = self.index_of(segments[0].base_offset)
-        return self._segments[start : start + len(segments)] == list(segments) and segments[-1] is not self.active
+        if self._segments[start : start + len(segments)] != list(segments) or segments[-1] is self.active:
+            return False
+        return sizes is None or all(segment.size == size for segment, size in zip(segments, sizes, strict=True))
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
         """`new` in the place of `old`, which `holds` says are here. It begins where they begin."""

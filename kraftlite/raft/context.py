@@ -29,8 +29,7 @@ Answered = TypeVar("Answered", bound=RaftResponse)
 class RaftContext:
     """Mutable state of one RaftCore; only its parts touch it.
 
-    Invariants: `state.epoch` never decreases; the role on disk is never behind the role in memory when anything leaves the
-    node; `hw` never decreases.
+    `state.epoch` and `hw` never decrease; what must hold at any time, `check` asserts.
     """
 
     def __init__(
@@ -131,6 +130,31 @@ class RaftContext:
         return self.entropy.randrange(base, 2 * base)
 
     # changes of role
+
+    def check(self) -> None:
+        """AssertionError when an invariant does not hold. To be called when nothing of a step is left to be done."""
+        state, node_id = self.state, self.node_id
+        assert self.store.written == state.election(), f"the disk says {self.store.written}, the node is {state.election()}"
+        log = self.metalog.log
+        log.check()
+        latest = log.latest_epoch
+        assert latest is None or latest <= state.epoch, f"the log has epoch {latest}, the node is in {state.epoch}"
+        if isinstance(state, Candidate | Prospective | Leader):
+            assert self.is_voter, f"node {node_id} is {state.name}, the voters are {self.voters}"
+        if isinstance(state, Candidate):
+            assert state.voted == self.key, f"candidate {self.key} voted for {state.voted} in epoch {state.epoch}"
+        if isinstance(state, Candidate | Prospective):
+            granted, rejected = state.granted, state.rejected
+            assert node_id in granted, f"{state.name} {node_id} has the votes of {granted}, not its own"
+            assert not granted & rejected, f"{state.name} {node_id}: {granted} have granted, {rejected} have rejected"
+            assert granted | rejected <= set(self.voters.ids), f"votes of {granted | rejected}, the voters are {self.voters}"
+        elif isinstance(state, Follower):
+            assert state.leader_id != node_id, f"node {node_id} follows itself in epoch {state.epoch}"
+        elif isinstance(state, Resigned):
+            assert state.former_leader_id == node_id, f"node {node_id} resigned for {state.former_leader_id}"
+        elif isinstance(state, Leader):
+            state.check(node_id, self.voters, self.metalog.leo)
+            assert state.hw is None or state.hw == self.hw, f"the leader's HW is {state.hw}, the node's {self.hw}"
 
     def become(self, state: RoleState, cause: str | None = None) -> None:
         """Take a role: first on disk, then in memory. Whatever was asked in the old role no longer matters.

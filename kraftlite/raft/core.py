@@ -110,6 +110,7 @@ class RaftCore:
         self._delivered_offset = 0
         self._ctx.now_ms, self._ctx.wall_ms = now_ms, wall_ms
         self._ctx.restore(stored)
+        self.check()
 
     # what the core knows
 
@@ -196,9 +197,17 @@ class RaftCore:
         ctx = self._ctx
         ctx.now_ms, ctx.wall_ms = now_ms, now_ms if wall_ms is None else wall_ms
         ctx.out = Output()
+        before = ctx.state
         self._handle(event)
         self._poll()
+        if ctx.state is not before:
+            self.check()
         return ctx.out
+
+    def check(self) -> None:
+        """AssertionError when an invariant does not hold between two steps. `step` calls it when the role has changed."""
+        self._ctx.check()
+        self._leadership.check()
 
     def _handle(self, event: Event) -> None:
         ctx = self._ctx

@@ -126,6 +126,21 @@ class Leadership:
             self._accumulator = None
         self.own_batches.clear()
 
+    def check(self) -> None:
+        """AssertionError when what is prepared does not fit the role."""
+        state, accumulator, leo = self._ctx.state, self._accumulator, self._ctx.metalog.leo
+        if not isinstance(state, Leader):
+            assert accumulator is None and not self.own_batches, (
+                f"{state.name} in epoch {state.epoch} has kept a leader's records"
+            )
+            return
+        assert accumulator is not None, f"the leader of epoch {state.epoch} has nowhere to prepare records"
+        assert accumulator.epoch == state.epoch, f"records are prepared in epoch {accumulator.epoch}, {state.epoch} is led"
+        end = accumulator.next_offset
+        assert end >= leo, f"the next record is prepared for offset {end}, the log ends at {leo}"
+        last = self.own_batches[-1].next_offset if self.own_batches else leo
+        assert last == leo, f"the leader's own batches end at {last}, the log at {leo}"
+
     # appending
 
     def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int, encoded: Sequence[bytes] | None = None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 from kraftlite.log.batch import iter_batches, parse_header
-from kraftlite.log.log import Log
+from kraftlite.log.log import Log, OpenLog
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from kraftlite.model.messages.raft import OffsetAndEpoch
@@ -58,18 +58,17 @@ class MetadataLog:
         # file, which was there before the first record, nothing vouches for its log.
         latest_epoch = None if config.is_voter else stored_epoch or 0
         wrong_from = wrong_epoch_from(disk, config.metadata_dir, latest_epoch)
-        self.log = Log.open(
-            disk=disk,
-            directory=config.metadata_dir,
-            tp=METADATA_PARTITION,
-            topic_id=METADATA_TOPIC_ID,
-            config=config.log_config,
-            log_start_offset=0,
-            recovery_point=0,
-            clean=False,
-            wall_ms=wall_ms,
-            entropy=entropy,
-            tracer=tracer,
+        self.log = Log(
+            OpenLog(
+                disk=disk,
+                directory=config.metadata_dir,
+                tp=METADATA_PARTITION,
+                topic_id=METADATA_TOPIC_ID,
+                config=config.log_config,
+                wall_ms=wall_ms,
+                entropy=entropy,
+                tracer=tracer,
+            )
         )
         if wrong_from is not None:
             self.log.truncate_to(max(wrong_from, self.log.log_start_offset))
@@ -243,7 +242,7 @@ class MetadataLog:
             self.log.increment_log_start(following.offset, reason)
             self.log.delete_segments_before(following.offset, reason=reason)
             self._delete(oldest, reason)
-        self.log.purge_deleted(wall_ms)
+        self.log.deleted.purge(wall_ms)
         return self.snapshots.take_doomed()
 
     def _why_clean(self, oldest: OffsetAndEpoch, wall_ms: int) -> str | None:

@@ -54,7 +54,8 @@ class QuorumStateStore:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{FILE_NAME}"
-        self._written: ElectionState | None = None
+        self.written: ElectionState | None = None
+        """What is on the disk, as far as this object has read or written it."""
 
     def read(self) -> ElectionState | None:
         """None when there is no file yet."""
@@ -64,15 +65,15 @@ class QuorumStateStore:
             data = read_bounded(self._disk, self.path, _MAX_BYTES)
         except MalformedCheckpoint as error:
             raise Fault(f"{error}, {_UNKNOWN}") from None
-        self._written = parse(data, self.path)
-        return self._written
+        self.written = parse(data, self.path)
+        return self.written
 
     def write(self, state: ElectionState) -> None:
         """Durably replace the stored state; nothing to do when it is the same."""
-        if state == self._written:
+        if state == self.written:
             return
         self._disk.write_file_atomically(self.path, render(state))
-        self._written = state
+        self.written = state
 
 
 def render(state: ElectionState) -> bytes:

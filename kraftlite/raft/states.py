@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.raft.quorum_state import ElectionState
-from kraftlite.raft.voters import ReplicaKey
+from kraftlite.raft.voters import ReplicaKey, VoterSet
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -136,6 +136,20 @@ class Leader:
     fetched_voters: set[NodeId] = field(default_factory=set)
     begin_epoch_pending: set[NodeId] = field(default_factory=set)
     """Voters that BeginQuorumEpoch is to be sent to now."""
+
+    def check(self, node_id: NodeId, voters: VoterSet, leo: int) -> None:
+        """AssertionError when an invariant of a leader does not hold on this node, whose log ends at `leo`."""
+        epoch, start, others = self.epoch, self.epoch_start_offset, voters.others(node_id)
+        assert self.leader_id == node_id == self.voted.id, f"epoch {epoch} is led by {self.leader_id}, voted for {self.voted}"
+        granting = set(self.granting_voters)
+        assert len(granting & set(voters.ids)) >= voters.majority, f"epoch {epoch} was won with {granting} of {voters}"
+        assert tuple(self.voters) == voters.ids, f"epoch {epoch}: the progress is of {tuple(self.voters)}, not of {voters}"
+        assert not any(voters.contains(key) for key in self.observers), f"epoch {epoch}: a voter among {tuple(self.observers)}"
+        assert self.fetched_voters <= set(others), f"epoch {epoch}: {self.fetched_voters} have fetched, the others are {others}"
+        pending = self.begin_epoch_pending
+        assert pending <= set(others), f"epoch {epoch}: {pending} are to be told of it, the others are {others}"
+        assert start <= leo, f"epoch {epoch} starts at {start}, behind the log's end {leo}"
+        assert self.hw is None or start < self.hw <= leo, f"epoch {epoch}: HW {self.hw} outside ({start}, LEO {leo}]"
 
     def election(self) -> ElectionState:
         return ElectionState(epoch=self.epoch, leader_id=self.leader_id, voted=self.voted)

@@ -9,8 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import AlterPartitionItem, IsrMember
+from kraftlite.model.topic_partition import TopicPartition
+
+KEEP_PENDING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The controller knows something that this leader does not: newer metadata is on its way and will settle the change (RP-23)."""
+
+REVERT = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +75,18 @@ class IsrState:
         assert self.pending is not None and self.pending.added, "only an expansion is withdrawn"
         item = replace(self.pending.item, new_isr=members)
         self.pending = replace(self.pending, item=item, withdrawn=True)
+
+    def check(self, tp: TopicPartition, said: tuple[NodeId, ...]) -> None:
+        """AssertionError when an invariant does not hold. `said`: the ISR that the controller said last."""
+        committed, maximal, pending = self.committed, self.maximal, self.pending
+        assert committed == said, f"{tp}: the leader has the ISR {committed}, the controller said {said}"
+        assert len(set(maximal)) == len(maximal), f"{tp}: the maximal ISR {maximal} has a member twice"
+        added = () if pending is None else pending.added
+        removed = () if pending is None else pending.removed
+        assert not set(added) & set(committed), f"{tp}: {added} are to be added to the ISR {committed}, which has them"
+        assert set(removed) <= set(committed), f"{tp}: {removed} are to be removed from the ISR {committed}, which has them not"
+        union = {*committed, *added}
+        assert set(maximal) == union, f"{tp}: the maximal ISR is {maximal}, committed {committed}, about to join {added}"
 
     def revert(self) -> None:
         """The controller did not carry the change out, and will not."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kraftlite.model.ids import NodeId
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.follower_progress import FollowerProgress
 from kraftlite.replication.isr import IsrState
 from kraftlite.replication.partition_trace import PartitionTrace
@@ -36,6 +37,25 @@ class LeaderState:
             broker_id: self.followers.get(broker_id) or FollowerProgress(broker_id, now_ms if broker_id in committed else None)
             for broker_id in followers
         }
+
+    def check(
+        self, tp: TopicPartition, broker_id: NodeId, replicas: tuple[NodeId, ...], epochs: tuple[int, int], leo: int
+    ) -> None:
+        """AssertionError when an invariant does not hold on this broker, whose log ends at `leo`.
+
+        `epochs`: leader epoch and partition epoch.
+        """
+        start, committed, pending = self.epoch_start_offset, self.isr.committed, self.isr.pending
+        assert self.leader_epoch == epochs[0], f"{tp}: epoch {self.leader_epoch} is led, the partition is in {epochs[0]}"
+        assert start <= leo, f"{tp}: leader epoch {self.leader_epoch} starts at {start}, behind the log's end {leo}"
+        asked = epochs if pending is None else (pending.item.leader_epoch, pending.item.partition_epoch)
+        assert asked == epochs, f"{tp}: the pending ISR is of (leader epoch, partition epoch) {asked}, the partition in {epochs}"
+        assert broker_id in committed, f"{tp}: leader {broker_id} is not in its ISR {committed}"
+        others = set(replicas) - {broker_id}
+        assert set(self.followers) == others, f"{tp}: the progress is of {set(self.followers)}, the followers are {others}"
+        for follower in self.followers.values():
+            end = follower.leo
+            assert end is None or end <= leo, f"{tp}: follower {follower.broker_id} has confirmed {end}, the leader ends at {leo}"
 
     def hw_bound(self, leo: int, now_ms: int, lag_time_max_ms: int, eligible: Eligible) -> int:
         """The smallest LEO over the maximal ISR and over replicas that are about to join it (RP-11).

@@ -19,7 +19,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import AlterPartitionItem, AlterPartitionResult, IsrMember
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
-from kraftlite.replication.isr import IsrState, PendingIsr, in_order
+from kraftlite.replication.isr import KEEP_PENDING, REVERT, IsrState, PendingIsr, in_order
 from kraftlite.replication.leader import Eligible, LeaderState
 from kraftlite.replication.partition_trace import PartitionTrace
 from kraftlite.replication.waiting import Observer, Parked, Waiter, wake_all
@@ -34,20 +34,6 @@ from kraftlite.runtime.trace.partition import (
     PartitionOffline,
     PartitionRemoved,
 )
-
-KEEP_PENDING = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.NEW_LEADER_ELECTED,
-    }
-)
-"""The controller knows something that this leader does not: newer metadata is on its way and will settle the change (RP-23)."""
-
-REVERT = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +52,9 @@ class PartitionEnv:
 class Partition:
     """A local replica. Times are monotonic milliseconds, handed in.
 
-    Invariants: log_start_offset <= hw <= leo. While leading: hw <= LEO of every maximal ISR member as confirmed by its fetches;
-    the HW never goes back; it stands still while |committed ISR| < minISR (RP-06). `leader` is None unless this broker leads.
-    Raises ApiError for refusals, before anything is mutated; OSError when the log's disk fails: then the owner calls
-    `go_offline`.
+    What must hold at any time, `check` asserts. While leading the HW passes no member of the maximal ISR, never goes back, and
+    stands still while |committed ISR| < minISR (RP-06). `leader` is None unless this broker leads. Raises ApiError for refusals,
+    before anything is mutated; OSError when the log's disk fails: then the owner calls `go_offline`.
     """
 
     def __init__(self, tp: TopicPartition, topic_id: UUID, env: PartitionEnv) -> None:
@@ -134,6 +119,22 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is led by {self.leader_id}")
         return leader, log
 
+    def check(self, *, producers: bool = False) -> None:
+        """AssertionError when an invariant does not hold: this replica must not be used any more. `producers`: see `Log`."""
+        tp, log, leader, required = self.tp, self.log, self.leader, [it[0] for it in self.waiting]
+        assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
+        if log is not None:
+            log.check(producers=producers)
+        if leader is None:
+            assert not required, f"{tp}: produces wait for the HWs {required}, and nobody leads"
+            return
+        assert log is not None, f"{tp} is led without a log"
+        assert self.leader_id == self._env.broker_id, f"{tp} is led here, its leader is {self.leader_id}"
+        assert required == sorted(required), f"{tp}: produces wait for the HWs {required}, out of order"
+        assert not required or required[0] > log.hw, f"{tp}: a produce waits for the HW {required[0]}, it is {log.hw}"
+        leader.isr.check(tp, self.committed_isr)
+        leader.check(tp, self._env.broker_id, self.replicas, (self.leader_epoch, self.partition_epoch), log.leo)
+
     # --- roles --------------------------------------------------------------------------------------------------------
 
     def attach_log(self, log: Log, checkpointed_hw: int) -> None:
@@ -194,6 +195,7 @@ class Partition:
         else:
             leader.trace.isr_committed(old_isr, isr, self.partition_epoch, self.min_isr, cause)
         self._after_isr_change(now_ms, old_isr)
+        self.check()
         return not same_epoch
 
     def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
@@ -219,6 +221,7 @@ class Partition:
                 )
             )
             self._role_changed()
+        self.check()
         return not same_epoch
 
     def _is_news(self, registration: PartitionRegistration, same_role: bool) -> bool:
@@ -260,9 +263,7 @@ class Partition:
 
     def remove(self) -> None:
         """The replica is to be deleted; nobody may use this object any more."""
-        self.log = None
-        self.leader = None
-        self.leader_id = None
+        self.log = self.leader = self.leader_id = None
         self.offline_reason = "deleted"
         self._env.tracer.emit(PartitionRemoved(tp=self.tp))
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -287,8 +288,7 @@ class Partition:
     ) -> AppendInfo:
         """Append one batch as the leader. NOT_ENOUGH_REPLICAS when all must acknowledge and they are too few (RP-02).
         `verdict`: of its records, when they were checked before."""
-        leader = self.leader
-        log = self.log
+        leader, log = self.leader, self.log
         if leader is None or log is None:
             leader, log = self.leading()
         if all_acks and len(leader.isr.committed) < self.min_isr:

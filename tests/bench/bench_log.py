@@ -17,7 +17,7 @@ from pathlib import Path
 from kraftlite.log import codecs, scan
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.config import LogConfig
-from kraftlite.log.log import AppendOrigin, Log
+from kraftlite.log.log import AppendOrigin, Log, OpenLog
 from kraftlite.log.validation import BatchCheck
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DirLock, FileStat
@@ -101,17 +101,19 @@ class _Disk:
 
 
 def _log(directory: str, config: LogConfig | None = None, *, clean: bool = False) -> Log:
-    return Log.open(
-        disk=_Disk(),
-        directory=f"{directory}/bench-0",
-        tp=TopicPartition("bench", 0),
-        topic_id=None,
-        config=config or LogConfig(),
-        log_start_offset=0,
-        recovery_point=0,
-        clean=clean,
-        wall_ms=NOW_MS,
-        tracer=NullTracer(),
+    return Log(
+        OpenLog(
+            disk=_Disk(),
+            directory=f"{directory}/bench-0",
+            tp=TopicPartition("bench", 0),
+            topic_id=None,
+            config=config or LogConfig(),
+            log_start_offset=0,
+            recovery_point=0,
+            clean=clean,
+            wall_ms=NOW_MS,
+            tracer=NullTracer(),
+        )
     )
 
 

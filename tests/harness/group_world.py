@@ -88,7 +88,9 @@ class GroupWorld:
     # --- time and log -------------------------------------------------------------------------------------------------
 
     def step(self, event: Event) -> None:
-        self._take(self.shard.step(event, self.now_ms, self.wall_ms))
+        output = self.shard.step(event, self.now_ms, self.wall_ms)
+        self.shard.check(assignments=True)
+        self._take(output)
 
     def _take(self, output: Output) -> None:
         for request_id, result in output.answers:

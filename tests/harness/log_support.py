@@ -8,7 +8,7 @@ from uuid import UUID
 from kraftlite.log.batch import Record, build_batch, iter_batches, iter_records
 from kraftlite.log.config import LogConfig
 from kraftlite.log.control import EndTxnMarker, control_batch
-from kraftlite.log.log import AppendInfo, AppendOrigin, Log
+from kraftlite.log.log import AppendInfo, AppendOrigin, Log, OpenLog
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk
 from kraftlite.runtime.trace import ListTracer
@@ -34,20 +34,22 @@ def open_log(
     sibling: str | None = None,
     max_epoch: int | None = None,
 ) -> Log:
-    return Log.open(
-        disk=disk if disk is not None else MemDisk(),
-        directory=directory,
-        tp=TP,
-        topic_id=TOPIC_ID,
-        config=config or LogConfig(),
-        log_start_offset=log_start_offset,
-        recovery_point=recovery_point,
-        clean=clean,
-        wall_ms=wall_ms,
-        entropy=entropy,
-        tracer=tracer or ListTracer(),
-        sibling=sibling,
-        max_epoch=max_epoch,
+    return Log(
+        OpenLog(
+            disk=disk if disk is not None else MemDisk(),
+            directory=directory,
+            tp=TP,
+            topic_id=TOPIC_ID,
+            config=config or LogConfig(),
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            clean=clean,
+            wall_ms=wall_ms,
+            entropy=entropy,
+            tracer=tracer or ListTracer(),
+            sibling=sibling,
+            max_epoch=max_epoch,
+        )
     )
 
 

@@ -182,7 +182,9 @@ class SimNode:
     def step(self, event: Event) -> None:
         if not self.alive:
             return
-        self.perform(self.core.step(event, self.now_ms, self.wall_ms))
+        output = self.core.step(event, self.now_ms, self.wall_ms)
+        self.core.check()
+        self.perform(output)
         self.cluster.after_step(self)
 
     def perform(self, output: Output) -> None:

@@ -16,7 +16,7 @@ from uuid import UUID
 from kraftlite.log import checkpoints
 from kraftlite.log.batch import Record, build_batch, iter_batches, iter_records
 from kraftlite.log.config import LogConfig
-from kraftlite.log.log import Log
+from kraftlite.log.log import Log, OpenLog
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import MetadataImage, MetadataProvenance
 from kraftlite.metadata.records import (
@@ -109,21 +109,25 @@ class MemLogs:
             raise StorageFault(f"{DATA} is offline", DATA)
         log = self.open_logs.get(tp)
         if log is None:
-            log = self.open_logs[tp] = Log.open(
-                disk=self.disk,
-                directory=f"{DATA}/{tp}",
-                tp=tp,
-                topic_id=topic_id,
-                config=self.configs.get(tp.topic, self.default_config),
-                log_start_offset=self.log_starts.get(tp, 0),
-                wall_ms=self.clock.wall_ms(),
-                tracer=self.tracer,
+            log = self.open_logs[tp] = Log(
+                OpenLog(
+                    disk=self.disk,
+                    directory=f"{DATA}/{tp}",
+                    tp=tp,
+                    topic_id=topic_id,
+                    config=self.configs.get(tp.topic, self.default_config),
+                    log_start_offset=self.log_starts.get(tp, 0),
+                    wall_ms=self.clock.wall_ms(),
+                    tracer=self.tracer,
+                )
             )
         return log
 
     def delete(self, tp: TopicPartition) -> None:
         self.deleted.append(tp)
-        self.open_logs.pop(tp).delete_files()
+        log = self.open_logs.pop(tp)
+        log.close_files()
+        self.disk.rmtree(log.directory)
 
     def checkpointed_hw(self, tp: TopicPartition) -> int:
         return self.hws.get(tp, 0)

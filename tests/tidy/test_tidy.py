@@ -33,6 +33,7 @@ WAITS = {
     "controller/registration.py": "driver: registers the controller, again and again",
     "coordinator/coordinator.py": "driver: routes requests to the shard of their group",
     "coordinator/loader.py": "driver: reads a partition of __consumer_offsets in turns",
+    "log/flusher.py": "driver: flushes segments, off the loop",
     "log/log.py": "flush is awaited, off the loop; nothing else is",
     "log/segment.py": "sync is awaited, off the loop; nothing else is",
     "metadata/loader.py": "driver: replays the log in turns, awaits publishers",

@@ -37,6 +37,8 @@ _FROM: Final = {
 }
 """From where each state is reached. Empty from Dead: the deletion could not be written."""
 
+_COMPLETING, _STABLE = GroupState.COMPLETING_REBALANCE, GroupState.STABLE
+
 
 class Member:
     """A member of a group. `waiting_join` and `waiting_sync`: the request that waits for an answer, if one does.
@@ -79,8 +81,7 @@ class Member:
 class Group:
     """A group. Members are kept in the order in which they came; the generation grows with every completed join.
 
-    Invariants: `leader_id` is a member's, if there are members; a static member's instance id names exactly one member; there
-    are members when completing or stable, none when empty or dead. `state_since_ms`: wall clock, since when, for retention.
+    What must hold at any time, `check` asserts. `state_since_ms`: wall clock, since when, for retention.
     """
 
     def __init__(self, group_id: str, wall_ms: int) -> None:
@@ -135,6 +136,20 @@ class Group:
         if self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return member is not None or len(self.members) < max_size
         return True
+
+    def check(self) -> None:
+        """AssertionError when an invariant does not hold."""
+        name, state, members = f"group {self.group_id}, {self.state.value}", self.state, self.members
+        leads = self.leader_id in members if members else self.leader_id is None
+        assert leads, f"{name}: the leader is {self.leader_id}, the members are {list(members)}"
+        static = {member.instance_id: member.member_id for member in members.values() if member.instance_id is not None}
+        assert self.static == static, f"{name}: instances {self.static}, the members say {static}"
+        wanted = {_COMPLETING: True, _STABLE: True, GroupState.EMPTY: False, GroupState.DEAD: False}.get(state, bool(members))
+        assert bool(members) is wanted, f"{name}, with the members {list(members)}"
+        assert not self.pending.keys() & members.keys(), f"{name}: members among those who are to join {list(self.pending)}"
+        assert self.unsynced.keys() <= members.keys(), f"{name}: no members are {list(self.unsynced)}, who are to ask"
+        syncing = [member.member_id for member in members.values() if member.waiting_sync is not None]
+        assert not syncing or state is _COMPLETING, f"{name}: {syncing} wait for an assignment"
 
     # --- members ------------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,22 @@ class Groups:
         self.rebalances = Rebalances(config, effects, self.deadlines, tracer)
         self.by_id: dict[str, Group] = {}
 
+    def check(self) -> None:
+        """AssertionError when an invariant of a group does not hold, or when nothing would ever end its waiting."""
+        for group_id, group in self.by_id.items():
+            group.check()
+            assert group_id == group.group_id, f"group {group.group_id} is known as {group_id}"
+            due = [timer for timer in (Timer.JOIN, Timer.SYNC) if self.deadlines.get((timer, group_id, "")) is not None]
+            preparing = group.state is GroupState.PREPARING_REBALANCE
+            assert not preparing or Timer.JOIN in due, f"group {group_id} prepares a rebalance without a deadline"
+            assert preparing or not group.unsynced or Timer.SYNC in due, (
+                f"group {group_id} waits for {list(group.unsynced)} for ever"
+            )
+            for member_id, member in group.members.items():
+                waits = member.waiting_join is not None or member.waiting_sync is not None
+                session = self.deadlines.get((Timer.SESSION, group_id, member_id))
+                assert waits or session is not None, f"group {group_id}: member {member_id} has no session that could expire"
+
     def obtain(self, group_id: str) -> Group:
         """The group, made if there is none."""
         group = self.by_id.get(group_id)
@@ -178,7 +194,8 @@ class Groups:
             if current is not member or group.state is not GroupState.STABLE or group.generation != generation:
                 return  # it was answered by what happened meanwhile
             if error is ErrorCode.NONE:
-                rebalances.answer_join(member, self._replaced(group, member, old_leader, request.can_skip_assignment))
+                if rebalances.answer_join(member, self._replaced(group, member, old_leader, request.can_skip_assignment)):
+                    rebalances.expect_heartbeat(group, member)
                 return
             rebalances.answer_join(member, JoinResult(error=client_error(error), member_id=""))
             rebalances.stop_session(group, member_id)

@@ -227,6 +227,33 @@ class ConsumerGroup:
             return GroupState.STABLE
         return GroupState.RECONCILING
 
+    def check(self) -> None:
+        """AssertionError when what is kept for looking up does not say what the members say."""
+        name = f"consumer group {self.group_id}"
+        for instance_id, member_id in self.static.items():
+            member = self.members.get(member_id)
+            assert member is not None and member.instance_id == instance_id, f"{name}: instance {instance_id} is not {member_id}"
+        for place, member_id in self._holders.items():
+            member = self.members.get(member_id)
+            assert member is not None and place in _places(member), f"{name}: {member_id} does not hold {place}"
+
+    def check_assignment(self) -> None:
+        """AssertionError when an assignment is not what this software makes; a log that lost records may hold others."""
+        name = f"consumer group {self.group_id}"
+        assert self.target_epoch <= self.epoch, f"{name}: target epoch {self.target_epoch}, group epoch {self.epoch}"
+        held: dict[tuple[UUID, int], str] = {}
+        for member_id, member in self.members.items():
+            assert member.epoch <= self.epoch, f"{name}: member {member_id} is in epoch {member.epoch}, the group in {self.epoch}"
+            for place in _places(member):
+                assert held.setdefault(place, member_id) == member_id, f"{name}: {held[place]} and {member_id} hold {place}"
+        assert held == self._holders, f"{name}: the holders are {self._holders}, the members hold {held}"
+        aimed: dict[tuple[UUID, int], str] = {}
+        for member_id, parts in self.target.items():
+            for place in ((topic_id, index) for topic_id, indexes in parts.items() for index in indexes):
+                assert aimed.setdefault(place, member_id) == member_id, (
+                    f"{name}: {aimed[place]} and {member_id} are to get {place}"
+                )
+
     def is_held(self, topic_id: UUID, partition: int) -> bool:
         return (topic_id, partition) in self._holders
 

@@ -9,7 +9,9 @@ from tests.sim.mutants.patching import Patch
 
 
 @mutant(
-    "new-incarnation-keeps-isr", "a broker that restarted is still in the ISRs of the one before it", expects=("19", "27", "24")
+    "new-incarnation-keeps-isr",
+    "a broker that restarted is still in the ISRs of the one before it",
+    expects=("19", "27", "24", "SelfCheck"),
 )
 def new_incarnation_keeps_isr(patch: Patch) -> None:
     """KIP-966: an unclean restart may have lost the log's tail, and who is in the ISR may lead."""

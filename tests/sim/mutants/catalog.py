@@ -20,6 +20,7 @@ MODULES: Final = (
     "storage",
     "producers",
     "strangers",
+    "self_checks",
 )
 
 Change = Callable[[Patch], None]

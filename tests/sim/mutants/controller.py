@@ -64,7 +64,7 @@ def stale_partition_epoch_accepted(patch: Patch) -> None:
     patch.edit(IsrControl, "_refusal", ("if item.partition_epoch < partition.partition_epoch:", "if False:"))
 
 
-@mutant("fenced-replica-joins-isr", "nobody asks whether a replica that joins an ISR is fenced", expects=("19",))
+@mutant("fenced-replica-joins-isr", "nobody asks whether a replica that joins an ISR is fenced", expects=("19", "SelfCheck"))
 def fenced_replica_joins_isr(patch: Patch) -> None:
     """KIP-841 (KAFKA-13916, KAFKA-13944): a broker that was fenced, or shutting down, came back into the ISR and could be
     elected. Neither the leader nor the controller asked."""
@@ -88,14 +88,14 @@ def old_incarnation_joins_isr(patch: Patch) -> None:
     )
 
 
-@mutant("election-ignores-fencing", "a fenced broker is as good a leader as any", expects=("19", "20"))
+@mutant("election-ignores-fencing", "a fenced broker is as good a leader as any", expects=("19", "20", "SelfCheck"))
 def election_ignores_fencing(patch: Patch) -> None:
     """KAFKA-13944: a broker that was on its way out was elected; CM-14 says who may."""
     rule = "return self._cluster.is_active(broker_id) and"
     patch.edit(ElectionControl, "change", (rule, "return broker_id in self._cluster.brokers and"))
 
 
-@mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19",))
+@mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19", "SelfCheck"))
 def fencing_leaves_the_isr(patch: Patch) -> None:
     """CM-10: who is fenced is in no ISR but as its last member."""
     patch.edit(ElectionControl, "fence", ("yield from self.broker_leaves(broker_id, records)", "yield"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlite.log.log import Log
+from kraftlite.log.truncation import Truncation
 from kraftlite.replication import produce
 from kraftlite.replication.consume import ConsumePath
 from kraftlite.replication.isr import IsrState
@@ -41,10 +41,10 @@ def hw_passes_pending_expansion(patch: Patch) -> None:
     patch.edit(IsrState, "propose", (_MAXIMAL, "self.maximal = self.committed"))
 
 
-@mutant("hw-above-leo-after-truncation", "a truncation leaves the HW where it was", expects=("28", "32", "crash"))
+@mutant("hw-above-leo-after-truncation", "a truncation leaves the HW where it was", expects=("28", "32", "crash", "SelfCheck"))
 def hw_above_leo_after_truncation(patch: Patch) -> None:
     """The HW points behind the end of a log that was cut, and comes true with the next records, whoever they are from."""
-    patch.edit(Log, "truncate_to", ("self.hw = min(self.hw, leo)", "pass"))
+    patch.edit(Truncation, "truncate_to", ("ctx.hw = min(ctx.hw, leo)", "pass"))
 
 
 @mutant("hw-assumed-at-restart", "a restarted replica takes all that it has for committed", expects=("26", "29", "32"))
@@ -59,7 +59,11 @@ def consumer_reads_to_leo(patch: Patch) -> None:
     patch.edit(ConsumePath, "_read", ("bound = log.leo if params.is_debug else", "bound = log.leo if True else"))
 
 
-@mutant("produce-outlives-leadership", "a produce that waits survives the end of its leader and is acknowledged", expects=("30",))
+@mutant(
+    "produce-outlives-leadership",
+    "a produce that waits survives the end of its leader and is acknowledged",
+    expects=("30", "SelfCheck", "14"),
+)
 def produce_outlives_leadership(patch: Patch) -> None:
     """RP-09: the HW of the next leader completes produces that have been truncated."""
     patch.edit(Partition, "become_follower", ("self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)", "pass"))

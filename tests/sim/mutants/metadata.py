@@ -51,7 +51,11 @@ def updates_lost_while_loading(patch: Patch) -> None:
     patch.edit(BrokerMetadataPublisher, "_first_publish", (rule, f"{rule}; self._waiting = deque([self._waiting[0]])"))
 
 
-@mutant("partition-epoch-not-raised", "a change of a partition leaves its epoch as it was", expects=("16", "21", "liveness"))
+@mutant(
+    "partition-epoch-not-raised",
+    "a change of a partition leaves its epoch as it was",
+    expects=("16", "21", "liveness", "SelfCheck"),
+)
 def partition_epoch_not_raised(patch: Patch) -> None:
     """KIP-497: the partition epoch is what ZooKeeper's version was. If it stays, a leader's compare-and-set compares nothing."""
     patch.edit(

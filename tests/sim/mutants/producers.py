@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kraftlite.log.log import Log
 from kraftlite.log.producers import ProducerState
+from kraftlite.log.truncation import Truncation
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -32,8 +32,8 @@ def sequence_gap_accepted(patch: Patch) -> None:
 @mutant(
     "producers-outlive-truncation",
     "a truncated batch is still taken for written",
-    expects=("ProducerStateKept", "30", "OrderKept", "NoDuplicates"),
+    expects=("ProducerStateKept", "30", "OrderKept", "NoDuplicates", "SelfCheck"),
 )
 def producers_outlive_truncation(patch: Patch) -> None:
     """LG-19; KAFKA-5435: producer state after a truncation. The resend is answered as a duplicate of what is nowhere."""
-    patch.edit(Log, "truncate_to", ("self._reload_producers()", "pass"))
+    patch.edit(Truncation, "truncate_to", ("self._reload_producers()", "pass"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlite.log.log import Log
+from kraftlite.log.flusher import Flusher
 from kraftlite.raft import following, serving
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.following import Following
@@ -14,7 +14,7 @@ from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 
-@mutant("commits-an-earlier-epoch", "the HW counts entries of earlier epochs", expects=("9",))
+@mutant("commits-an-earlier-epoch", "the HW counts entries of earlier epochs", expects=("9", "SelfCheck"))
 def commits_an_earlier_epoch(patch: Patch) -> None:
     """Raft §5.4.2, figure 8: an entry of an earlier term on a majority can still be overwritten."""
     rule = "if hw <= leader.epoch_start_offset or (leader.hw is not None and hw <= leader.hw):"
@@ -46,7 +46,7 @@ def follower_acks_before_flush(patch: Patch) -> None:
 @mutant("flush-without-fsync", "a flush reports success without one", expects=("6",))
 def flush_without_fsync(patch: Patch) -> None:
     """PostgreSQL's fsyncgate, disks that lie, and clusters that run with libeatmydata."""
-    patch.edit(Log, "flush", ("await file.flush()", "pass"))
+    patch.edit(Flusher, "flush", ("await file.flush()", "pass"))
 
 
 @mutant("quorum-divergence-by-offset", "logs are compared by their length, not by their epochs", expects=("4", "16"))

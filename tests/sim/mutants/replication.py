@@ -12,7 +12,9 @@ from tests.sim.mutants.patching import Patch
 
 
 @mutant(
-    "isr-join-by-stale-fetch", "what a follower fetched in an earlier leader epoch counts in this one", expects=("25", "26", "32")
+    "isr-join-by-stale-fetch",
+    "what a follower fetched in an earlier leader epoch counts in this one",
+    expects=("25", "26", "32", "SelfCheck", "14"),
 )
 def isr_join_by_stale_fetch(patch: Patch) -> None:
     """RP-21: progress that is kept over a change of leader, when the follower may have truncated its log since. Raft's leaders

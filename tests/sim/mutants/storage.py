@@ -25,7 +25,11 @@ def clean_marker_stays(patch: Patch) -> None:
     patch.set(checkpoints, "remove_clean_shutdown", lambda disk, log_dir: None)
 
 
-@mutant("epochs-outlive-truncation", "a truncation leaves the leader epochs of what it dropped", expects=("28", "crash"))
+@mutant(
+    "epochs-outlive-truncation",
+    "a truncation leaves the leader epochs of what it dropped",
+    expects=("28", "crash", "SelfCheck", "14"),
+)
 def epochs_outlive_truncation(patch: Patch) -> None:
     """KIP-101: an epoch cache that knows more than the log sends the next divergence to the wrong place."""
     patch.set(LeaderEpochCache, "truncate_from_end", lambda self, offset: None)

@@ -122,7 +122,7 @@ async def test_lg_04_a_roll_is_flushed_in_the_background() -> None:
     for number in range(6):
         logs.create(A0, f"value-{number}" * 5)
     log = logs.dirs.get(A0)
-    assert log is not None and log.segment_count > 1 and log.recovery_point == 0
+    assert log is not None and len(log.segments) > 1 and log.recovery_point == 0
     await logs.bed.clock.settle()
     assert log.recovery_point == log.active_base_offset
 
@@ -386,7 +386,7 @@ async def test_lg_38_deleted_files_are_unlinked_after_the_delay() -> None:
     await logs.bed.clock.run_for(58_000)
     assert deleted()
     await logs.bed.clock.run_for(2_000)
-    assert not deleted() and not log.deleted_waiting
+    assert not deleted() and not log.deleted
     await logs.bed.tasks.cancel_all()
 
 

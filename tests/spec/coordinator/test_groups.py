@@ -455,6 +455,23 @@ def test_cp_34_static_members_are_kept_while_their_session_lasts() -> None:
     assert two not in w.group().members
 
 
+def test_cp_34_a_static_member_that_came_back_and_died_is_not_kept_for_ever() -> None:
+    """Its return takes longer to be written than its session lasts; from the answer on it has a new one."""
+    w = GroupWorld()
+    one, _ = static_pair(w)
+    w.hold = True
+    asked = w.join(instance_id="two")
+    for _ in range(3):
+        w.advance(5_000)
+        w.heartbeat(one, 1, instance_id="one")
+    assert asked not in w.answers
+    w.commit_held()
+    back: JoinResult = w.answers[asked]
+    assert back.error is NONE and back.member_id in w.group().members
+    w.advance(10_000)
+    assert back.member_id not in w.group().members
+
+
 def test_cp_34_unknown_instance() -> None:
     w = GroupWorld()
     static_pair(w)

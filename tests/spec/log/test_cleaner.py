@@ -202,7 +202,7 @@ def test_lg_42_a_pass_that_finds_nothing_to_remove_leaves_the_files_alone() -> N
     commit_all(log)
     segment = log.segments[0]
     clean(log, disk)
-    assert log.segments[0] is segment and not log.deleted_waiting
+    assert log.segments[0] is segment and not log.deleted
     assert not [name for name in disk.listdir(DIR) if "cleaned" in name]
 
 

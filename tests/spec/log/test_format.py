@@ -124,7 +124,7 @@ def test_lg_04_rolls_by_size_with_snapshot_and_flush_wanted() -> None:
     size = len(batch("x" * 100))
     for number in range(12):
         append(log, "x" * 100, pid=1, seq=number)
-    assert log.segment_count > 1 and wanted == list(log.segment_base_offsets[1:])
+    assert len(log.segments) > 1 and wanted == list(log.segment_base_offsets[1:])
     for base in log.segment_base_offsets[1:]:
         assert len(log_bytes(disk, log.segment_base_offsets[0])) + size > 1000
         assert disk.stat(f"{DIR}/{base:020d}.snapshot") is not None
@@ -135,7 +135,7 @@ def test_lg_04_rolls_by_time_of_the_first_batch_minus_jitter() -> None:
     log = open_log(config=LogConfig(segment_ms=1000))
     append(log, "a", ts=NOW)
     append(log, "b", ts=NOW + 1000)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     append(log, "c", ts=NOW + 1001)
     assert log.segment_base_offsets == (0, 2)
     assert not log.maybe_roll(NOW + 2001)
@@ -146,7 +146,7 @@ def test_lg_04_rolls_when_the_index_is_full_or_the_offset_does_not_fit() -> None
     log = open_log(config=LogConfig(segment_index_bytes=24, index_interval_bytes=0))
     for number in range(8):
         append(log, "x", ts=NOW + number)
-    assert log.segment_count > 2
+    assert len(log.segments) > 2
     far = open_log(config=LogConfig(cleanup_policy=("compact",)))
     far.append_as_follower(batch("a", base_offset=0, epoch=0))
     far.append_as_follower(batch("b", base_offset=2**31 + 5, epoch=0))

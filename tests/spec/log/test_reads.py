@@ -8,7 +8,8 @@ import pytest
 
 from kraftlite.log.batch import iter_batches, parse_header
 from kraftlite.log.config import LogConfig
-from kraftlite.log.log import Log, TimestampOffset
+from kraftlite.log.log import Log
+from kraftlite.log.reads import TimestampOffset
 from kraftlite.model.errors import ApiError, ErrorCode
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import DIR, NOW, append, batch, open_log, values
@@ -45,10 +46,10 @@ def test_lg_38_deleted_files_are_renamed_now_and_unlinked_later() -> None:
     names = [path.rpartition("/")[2] for path in disk.tree(DIR)]
     assert f"{0:020d}.log.deleted" in names and f"{0:020d}.log" not in names
     assert log.log_start_offset == log.segment_base_offsets[0] > 0
-    assert log.purge_deleted(1000) == 1 and log.purge_deleted(60_999) == 1
-    assert log.purge_deleted(61_000) == 0
+    assert log.deleted.purge(1000) == 1 and log.deleted.purge(60_999) == 1
+    assert log.deleted.purge(61_000) == 0
     assert not [path for path in disk.tree(DIR) if path.endswith(".deleted")]
-    assert log.delete_segments_before(10**9) == log.segment_count or log.segment_count == 1, "never the active one"
+    assert log.delete_segments_before(10**9) == len(log.segments) or len(log.segments) == 1, "never the active one"
 
 
 @pytest.mark.parametrize("reopen", [False, True])
@@ -79,7 +80,7 @@ def test_lg_49_gaps_lead_to_the_next_batch_and_the_next_segment(reopen: bool) ->
     starts = [0, 7, 8, 30, 31, 32, 90, 91]
     for start in starts:
         log.append_as_follower(batch("x" * 60, base_offset=start, epoch=0))
-    assert log.segment_count > 2
+    assert len(log.segments) > 2
     if reopen:
         log.close()
         log = open_log(disk, config, clean=True)
@@ -156,7 +157,7 @@ def test_lg_52_reading_while_rolling_and_deleting_gives_growing_offsets() -> Non
         log.update_hw(log.leo)
         if rng.random() < 0.1:
             log.delete_segments_before(rng.randrange(log.log_start_offset, log.leo + 1))
-            log.purge_deleted(number, force=True)
+            log.deleted.purge(number, force=True)
         if rng.random() < 0.4:
             position = max(position, log.log_start_offset)
             data = log.read(position, rng.randrange(1, 1000), up_to=log.hw)

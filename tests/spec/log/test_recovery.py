@@ -301,7 +301,7 @@ async def test_flush_counts_only_what_was_there_and_tolerates_what_happens_meanw
     await asyncio.sleep(0)
     for _ in range(12):
         append(log, "y" * 60)
-    assert log.segment_count > 2 and log.recovery_point == 0
+    assert len(log.segments) > 2 and log.recovery_point == 0
     disk.flush_gate.set()
     assert await flushing == 3 and log.recovery_point == 3
     assert await log.flush(up_to=log.active_base_offset) == log.active_base_offset
@@ -333,6 +333,6 @@ async def test_flush_survives_deletion_of_a_segment_under_it() -> None:
     flushing = asyncio.ensure_future(log.flush())
     await asyncio.sleep(0)
     assert log.delete_segments_before(log.active_base_offset) > 2
-    log.purge_deleted(0, force=True)
+    log.deleted.purge(0, force=True)
     disk.flush_gate.set()
     assert await flushing == log.leo

@@ -93,7 +93,7 @@ def test_lg_37_an_active_segment_with_a_young_record_stays() -> None:
     append(log, "old", ts=NOW - 2 * HOUR)
     append(log, "young", ts=NOW)
     log.update_hw(2)
-    assert apply_retention(log, NOW) == 0 and log.segment_count == 1
+    assert apply_retention(log, NOW) == 0 and len(log.segments) == 1
 
 
 def test_lg_37_a_record_from_the_future_holds_its_segment() -> None:
@@ -134,9 +134,9 @@ def test_lg_38_files_are_renamed_now_and_unlinked_after_the_delay() -> None:
     names = disk.listdir(DIR)
     assert f"{0:020d}.log.deleted" in names and f"{0:020d}.log" not in names
     assert reader.pread(100, 0), "who reads is not disturbed"
-    log.stamp_deleted(5_000)
-    assert log.next_purge_ms == 6_000 and log.take_deleted(5_999) == []
-    assert log.purge_deleted(6_000) == 0 and log.next_purge_ms is None
+    log.deleted.stamp(5_000)
+    assert log.deleted.next_ms == 6_000 and log.deleted.take(5_999) == []
+    assert log.deleted.purge(6_000) == 0 and log.deleted.next_ms is None
     assert not [name for name in disk.listdir(DIR) if name.endswith(".deleted")]
 
 

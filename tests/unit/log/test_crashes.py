@@ -57,8 +57,7 @@ class World:
         assert self.stored() == live
         expected = parse_header(self.batches[-1]).next_offset if self.batches else self.log.leo
         assert self.log.leo == expected
-        assert self.log.log_start_offset <= self.log.last_stable_offset <= self.log.hw <= self.log.leo
-        assert self.log.recovery_point <= self.log.leo
+        self.log.check(producers=True)
         for header in map(parse_header, live):
             assert self.log.epoch_at(header.last_offset) == header.partition_leader_epoch
 
@@ -102,7 +101,7 @@ class World:
     def drop_start(self, rng: random.Random) -> None:
         self.log.update_hw(self.log.leo)
         self.log.delete_segments_before(rng.randint(0, self.log.leo))
-        self.log.purge_deleted(0, force=rng.random() < 0.5)
+        self.log.deleted.purge(0, force=rng.random() < 0.5)
         # The owner checkpoints the log start before the data goes for good.
         self.start_checkpoint = self.log.log_start_offset
 

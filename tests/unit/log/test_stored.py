@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from kraftlite.log.config import LogConfig
-from kraftlite.log.log import AppendOrigin, Log
+from kraftlite.log.log import AppendOrigin, Log, OpenLog
 from kraftlite.log.stored import RecordsGone, StoredRecords
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.simhost.disk import MemDisk
@@ -20,10 +20,10 @@ NOW_MS = 2_000_000_000_000
 def a_log(batches: int) -> Log:
     disk = MemDisk()
     disk.makedirs("/data/t-0")
-    log = Log.open(
+    log = Log(OpenLog(
         disk=disk, directory="/data/t-0", tp=TopicPartition("t", 0), topic_id=UUID(int=1), config=LogConfig(), wall_ms=NOW_MS,
         entropy=random.Random(1),
-    )  # fmt: skip
+    ))  # fmt: skip
     for at in range(batches):
         log.append_as_leader(
             memoryview(bytearray(batch(bytes([at]) * 1_000))), leader_epoch=0, origin=AppendOrigin.CLIENT, wall_ms=NOW_MS

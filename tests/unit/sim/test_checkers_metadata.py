@@ -51,6 +51,7 @@ from kraftlite.sim.checkers.i20_isr_and_leader import IsrAndLeader
 from kraftlite.sim.checkers.i21_partition_epochs import PartitionEpochs
 from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
+from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 from tests.harness.watched_cluster import WatchedCluster
 
 Make = Callable[..., WatchedCluster]
@@ -113,7 +114,8 @@ def an_older_epoch(cluster: WatchedCluster) -> None:
 @breaks(VoteUniqueness, "its disk says")
 def a_vote_that_is_not_persisted(cluster: WatchedCluster) -> None:
     for node_id in cluster.follower_ids():
-        cluster.core(node_id)._ctx.store.write = lambda state: None  # type: ignore[method-assign]
+        store = cluster.core(node_id)._ctx.store
+        store.write = lambda state, store=store: setattr(store, "written", state)  # type: ignore[method-assign,misc]
     cluster.kill(cluster.leader_id())
     cluster.go(10_000)
 
@@ -144,7 +146,9 @@ def elect_without_votes(cluster: WatchedCluster, node_id: int) -> None:
     """The node misses what is committed, and takes an election for won."""
     cluster.cut_off(node_id)
     cluster.create_topic()
-    cluster.core(node_id)._elections._has_won = lambda granted: True  # type: ignore[method-assign]
+    core = cluster.core(node_id)
+    core._elections._has_won = lambda granted: True  # type: ignore[method-assign]
+    core.check = lambda: None  # type: ignore[method-assign]  # it would notice itself
     cluster.go(20_000)
 
 
@@ -164,7 +168,7 @@ def followers_that_do_not_flush(cluster: WatchedCluster) -> None:
         log = cluster.core(node_id).metalog.log
 
         async def lie(up_to: int | None = None, log: Any = log) -> int:
-            log.recovery_point = log.leo
+            log._ctx.recovery_point = log.leo
             return int(log.leo)
 
         log.flush = lie  # type: ignore[method-assign]
@@ -268,7 +272,7 @@ def a_leader_that_nobody_hears(cluster: WatchedCluster) -> None:
 
 @breaks(SnapshotAtLogStart, "has only the snapshots")
 def a_log_start_without_a_snapshot(cluster: WatchedCluster) -> None:
-    cluster.core(cluster.follower_ids()[0]).metalog.log.log_start_offset = 2
+    cluster.core(cluster.follower_ids()[0]).metalog.log._ctx.log_start_offset = 2
     cluster.go(600)
 
 
@@ -578,6 +582,18 @@ def a_block_that_is_given_twice(cluster: WatchedCluster) -> None:
     response = cluster.call(cluster.leader_id(), ALLOCATE_PRODUCER_IDS, request)
     controller.state.producer_ids.allocate = lambda request: ControllerResult(records=[], response=response)  # type: ignore[method-assign]
     cluster.call(cluster.leader_id(), ALLOCATE_PRODUCER_IDS, request)
+
+
+@breaks(SelfCheckMetadata, "raft of node .*: the disk says")
+def a_role_that_is_not_on_the_disk(cluster: WatchedCluster) -> None:
+    cluster.core(cluster.follower_ids()[0])._ctx.store.written = None
+    cluster.create_topic()
+
+
+@breaks(SelfCheckMetadata, "the controller's state on node .*: 7 partitions are counted, there are")
+def a_count_that_is_wrong(cluster: WatchedCluster) -> None:
+    cluster.controller().state.replication.partition_count.set(6)
+    cluster.create_topic()
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=[f"{case[0].__name__}-{case[1].__name__}" for case in CASES])

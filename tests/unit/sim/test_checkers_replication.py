@@ -41,6 +41,7 @@ from kraftlite.sim.checkers.losses_keeper import UNCLEAN, LossesKeeper, partitio
 from kraftlite.sim.checkers.model import TOPIC
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.replica_facts import replica_facts
+from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
 from kraftlite.sim.cluster import CLIENT
 from kraftlite.sim.service import FETCH, PRODUCE, FetchAsk, ProduceAsk
 from kraftlite.sim.shape import NAMED
@@ -334,14 +335,14 @@ def a_torn_batch(cluster: Orders) -> None:
     stamp(torn, 3, 0)
     torn[-1] ^= 1
     log = cluster.log(cluster.leader)
-    log._segments.active.append(torn, (Appended(3, len(torn), parse_header(torn).max_timestamp),))
-    log.leo = 4
+    log._ctx.segments.active.append(torn, (Appended(3, len(torn), parse_header(torn).max_timestamp),))
+    log._ctx.leo = 4
     cluster.go(1_000)
 
 
 @breaks(LogMatching, "has no batch at 3, its LEO is 9")
 def a_log_that_ends_before_its_leo(cluster: Orders) -> None:
-    cluster.log(cluster.follower).leo = 9
+    cluster.log(cluster.follower)._ctx.leo = 9
     cluster.go(1_000)
 
 
@@ -357,7 +358,7 @@ def a_gap(cluster: Orders) -> None:
 def epochs_that_are_forgotten(cluster: Orders) -> None:
     log = cluster.log(cluster.follower)
     log.truncate_to(2, allow_below_hw=True)
-    log._epochs.clear()
+    log._ctx.epochs.clear()
     cluster.go(1_000)
 
 
@@ -480,9 +481,25 @@ def a_fetch_that_a_follower_answers(cluster: Orders) -> None:
 # --- 32: the HW
 
 
+@breaks(SelfCheckReplicas, "the replica on node .* <= HW 9 <= LEO 3")
+def a_replica_that_contradicts_itself(cluster: Orders) -> None:
+    cluster.log(cluster.follower)._ctx.hw = 9
+    cluster.go(1_000)
+
+
+@breaks(SelfCheckReplicas, "a produce waits for the HW|the progress is of|is not in its ISR")
+def a_leader_that_forgets_its_followers(cluster: Orders) -> None:
+    leader = cluster.leader
+    assert leader.node is not None and leader.node.broker is not None
+    partition = leader.node.broker.replicas.partition(TP)
+    assert partition is not None and partition.leader is not None
+    partition.leader.followers.clear()
+    cluster.produce()
+
+
 @breaks(AppliedHw, "the HW 9 and the LEO 3")
 def a_hw_beyond_the_leo(cluster: Orders) -> None:
-    cluster.log(cluster.follower).hw = 9
+    cluster.log(cluster.follower)._ctx.hw = 9
     cluster.go(1_000)
 
 
@@ -563,8 +580,8 @@ def an_isr_that_stays_small(cluster: Orders) -> None:
 @breaks(ProducerStateKept, "the next sequence is 3")
 def a_sequence_twice(cluster: Orders) -> None:
     log = cluster.log(cluster.leader)
-    log._producers.duplicate_of = lambda header: None  # type: ignore[method-assign]
-    log._producers.check_batch = lambda header: None  # type: ignore[method-assign]
+    log._ctx.producers.duplicate_of = lambda header: None  # type: ignore[method-assign]
+    log._ctx.producers.check_batch = lambda header: None  # type: ignore[method-assign]
     cluster.sequence = 1
     cluster.produce()
 
@@ -572,17 +589,17 @@ def a_sequence_twice(cluster: Orders) -> None:
 @breaks(ProducerStateKept, "of producer 7, its last batch is")
 def producers_that_are_not_rebuilt(cluster: Orders) -> None:
     log = cluster.log(cluster.follower)
-    log._reload_producers = lambda: None  # type: ignore[method-assign]
+    producers = dict(log._ctx.producers.items())
     log.truncate_to(1, allow_below_hw=True)
+    log._ctx.producers.restore(producers.items())
     cluster.go(1_000)
 
 
 @breaks(ProducerStateKept, "remembers the producers .*, of whom it has no batch")
 def producers_without_a_batch(cluster: Orders) -> None:
     log = cluster.log(cluster.follower)
-    log._reload_producers = lambda: None  # type: ignore[method-assign]
     log.truncate_fully_and_start_at(0)
-    log._producers.append_batch(parse_header(cluster.batch()), 0, 0)
+    log._ctx.producers.append_batch(parse_header(cluster.batch()), 0, 0)
     cluster.go(1_000)
 
 
