@@ -46,7 +46,8 @@ class OffsetOrder:
         self._resumed = resumed
         """Positions in front of which bytes are no batch: a gap there is known already."""
         self.reached = int(self._ends[-1]) if self._ends.size else -1
-        """After `anomalies`: where the log goes on, as far as its own words can be believed; -1 for an empty segment."""
+        """The offset at which the log goes on after `anomalies`, as far as its own words can be believed; -1 for an empty
+        segment."""
 
     def anomalies(self, expected: int) -> Iterator[Anomaly]:
         """`expected`: the offset at which the first batch should begin."""

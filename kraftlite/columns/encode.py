@@ -29,7 +29,7 @@ from kraftlite.model.limits import MIB
 JOINED_BYTES: Final = 4 * MIB
 """About so many bytes of batches are made at once."""
 MAX_RECORDS: Final = 1 << 19
-"""In one batch: the varints of their offset deltas take three bytes at most."""
+"""The most records in one batch: the varints of their offset deltas take three bytes at most."""
 _DELTA_BYTES: Final = 3
 _CRC: Final = struct.Struct(">I")
 _CRC_POSITION: Final = 17

@@ -80,7 +80,7 @@ class ServerConfig:
     node_id: NodeId
     roles: tuple[str, ...]
     cluster_id: str | None
-    """From the environment (`CLUSTER_ID`); the directories of a formatted node say it as well."""
+    """The id from the environment (`CLUSTER_ID`); the directories of a formatted node say it as well."""
     listeners: tuple[ListenerInfo, ...]
     advertised_listeners: tuple[ListenerInfo, ...]
     advertised_controller_listeners: tuple[ListenerInfo, ...]

@@ -40,7 +40,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports
 
 MAX_NAME_BYTES: Final = MAX_STRING_BYTES - 37
-"""With a dash and a UUID behind it, it is still a string."""
+"""The longest name that, with a dash and a UUID behind it, is still a string."""
 
 
 class GroupCoordinator:

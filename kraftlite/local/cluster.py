@@ -18,7 +18,7 @@ from kraftlite.local.layout import plan, with_metrics_ports, write_files
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, load, locked, save, update_node
 
 READY_TIMEOUT_S = 60.0
-"""For a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
+"""The wait for a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
 STOP_TIMEOUT_S = 60.0
 LAUNCH_TIMEOUT_S = 60.0
 _STARTING = ".starting"

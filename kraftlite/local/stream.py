@@ -59,7 +59,7 @@ class Ledger:
     failed: int = 0
     first_error: str | None = None
     errors: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """By record number: why it was not acknowledged, and when that was known (wall milliseconds)."""
+    """The reason by record number why it was not acknowledged, and when that was known (wall milliseconds)."""
     bytes_sent: int = 0
     gaps: dict[int, Gap] = field(default_factory=dict)
 
@@ -205,7 +205,7 @@ class Verdict:
     foreign: int = 0
     altered: int = 0
     misplaced: int = 0
-    """At another partition or offset than the acknowledgement said."""
+    """The number of records at another partition or offset than the acknowledgement said."""
     out_of_order: int = 0
     unacknowledged_present: int = 0
 

@@ -39,7 +39,7 @@ class UnexpectedAppend(ApiError):
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. Offsets inclusive, `leo` after it. A duplicate has the offsets and time of the original."""
+    """The result of an append. Offsets inclusive, `leo` after it. A duplicate has the offsets and time of the original."""
 
     base_offset: int
     last_offset: int
@@ -142,7 +142,7 @@ class Appender:
         return AppendInfo(base_offset, last_offset, append_time, ctx.log_start_offset, ctx.leo, False, 1)
 
     def _admitted(self, batch: bytearray | memoryview, verdict: Verdict) -> tuple[bytearray | memoryview, BatchHeader]:
-        """What of a checked batch goes into the log: in the topic's codec, its highest timestamp right."""
+        """Return the form of a checked batch that goes into the log: in the topic's codec, its highest timestamp right."""
         ctx = self._ctx
         header = verdict.header
         if verdict.recompressed is not None:
@@ -221,7 +221,7 @@ class Appender:
         return batches
 
     def _straddles(self, header: BatchHeader) -> bool:
-        """Whether this batch holds the start of a log that is still empty."""
+        """Return whether this batch holds the start of a log that is still empty."""
         ctx = self._ctx
         return ctx.segments.size_bytes == 0 and header.base_offset < ctx.leo <= header.last_offset
 

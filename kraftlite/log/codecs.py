@@ -32,11 +32,11 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * MIB
 
 CHUNK_BYTES: Final = 64 * KIB
 INPUT_BYTES: Final = 16 * KIB
-"""What is handed to a library at a time: what it leaves it hands back as a copy."""
+"""The bytes that are handed to a library at a time: what it leaves it hands back as a copy."""
 MAX_PARTS: Final = 100_000
 """Members, frames and blocks of one batch: far above what a client makes."""
 ZSTD_MAX_WINDOW_BYTES: Final = 128 * MIB
-"""As in Kafka: what its highest level writes. A reader keeps so much of the content."""
+"""The window of its highest level, as in Kafka. A reader keeps so much of the content."""
 SNAPPY_MAX_RATIO: Final = 22
 """Three bytes stand for at most 64: what claims to hold more is not believed, before memory is taken for it."""
 

@@ -47,7 +47,7 @@ class OpenLog:
     max_epoch: int | None = None
     """No batch can be of a later leader epoch, where the owner knows that."""
     promise: Promise | None = None
-    """What the log must hold; without one, the log ends where the damage begins."""
+    """The promise that the log must keep; without one, the log ends where the damage begins."""
 
     def draw_jitter(self) -> int:
         return draw_jitter(self.config, self.entropy)

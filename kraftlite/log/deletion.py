@@ -67,7 +67,7 @@ class DeletedFiles:
 
     @property
     def next_ms(self) -> int | None:
-        """When `take` has something to take; None when nothing waits, or what waits has no stamp yet."""
+        """Return when `take` has something to take; None when nothing waits, or what waits has no stamp yet."""
         return min((deleted.due_ms for deleted in self._waiting if deleted.due_ms is not None), default=None)
 
     def move(self, directory: str) -> None:

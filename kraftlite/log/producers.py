@@ -1,4 +1,4 @@
-"""What the log remembers of its producers: resends, gaps, fenced epochs and open transactions.
+"""The log's memory of its producers: resends, gaps, fenced epochs and open transactions.
 
 Source: KIP-98, KIP-360, KIP-447; LG-16 to LG-24.
 """
@@ -58,7 +58,7 @@ class ProducerEntry:
 
 
 class ActiveProducer(NamedTuple):
-    """What DescribeProducers tells of a producer. `txn_start_offset` None: it has no open transaction."""
+    """The facts that DescribeProducers tells of a producer. `txn_start_offset` None: it has no open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -74,7 +74,7 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of its marker."""
+    """The offset of its marker."""
     aborted: bool
 
 
@@ -109,7 +109,8 @@ class ProducerState:
         return None
 
     def check_batch(self, header: BatchHeader) -> None:
-        """Whether a client's batch may be appended. INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE."""
+        """Check whether a client's batch may be appended. INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_TXN_STATE."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return
@@ -204,7 +205,7 @@ class ProducerState:
         return undecided if first_open is None else min(first_open, undecided)
 
     def last_transaction_offsets(self) -> tuple[int, int]:
-        """Where the latest open transaction began, and the latest marker that is not below the HW; -1 for none."""
+        """Return where the latest open transaction began, and the latest marker that is not below the HW; -1 for none."""
         return max(self._open.values(), default=-1), max(self._undecided.values(), default=-1)
 
     def remove_expired(self, wall_ms: int, expiration_ms: int) -> int:
@@ -265,7 +266,7 @@ class ProducerState:
         )
 
     def last_words(self) -> dict[int, LastWord]:
-        """What each producer wrote last, for compaction."""
+        """Return the last batch that each producer wrote, for compaction."""
         return {
             producer_id: LastWord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
             for producer_id, entry in self.entries.items()

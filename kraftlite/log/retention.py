@@ -35,7 +35,7 @@ def apply_retention(log: Log, wall_ms: int) -> int:
 
 
 def _surplus(left: int) -> Callable[[Segment], bool]:
-    """Whether this segment may go, too, so that at least `retention.bytes` stay."""
+    """Return whether this segment may go, too, so that at least `retention.bytes` stay."""
 
     def fits(segment: Segment) -> bool:
         nonlocal left

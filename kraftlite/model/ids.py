@@ -14,7 +14,7 @@ NodeId = NewType("NodeId", int)
 """Identity of a controller or broker, unique over both roles, >= 0."""
 
 NO_NODE = NodeId(-1)
-"""On Kafka's wire only: "no leader". Inside, absent is `None`."""
+"""The value for "no leader" on Kafka's wire only. Inside, absent is `None`."""
 
 ZERO_UUID = UUID(int=0)
 """Kafka's `Uuid.ZERO_UUID`: "no id" on the wire."""
@@ -70,7 +70,7 @@ class Unchanged(Enum):
 
 
 UNCHANGED: Final = Unchanged.UNCHANGED
-"""In a change: leave this field as it is. Distinct from `None`, which sets it to "none"."""
+"""The value of a change that leaves this field as it is. Distinct from `None`, which sets it to "none"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Layout:
 
     cluster_id: str
     directory_ids: Mapping[str, UUID]
-    """By path, the metadata directory included."""
+    """The ids by path, the metadata directory included."""
     metadata_log_dir: str
     """The directory with `__cluster_metadata-0`."""
     bootstrap: tuple[MetadataRecord, ...] | None

@@ -72,9 +72,9 @@ class History:
         self.by_partition: dict[str, list[Recorded]] = {}
         self.by_name: dict[str, list[Recorded]] = {}
         self.records: dict[int, Recorded] = {}
-        """By offset, without those that were lost with the controller that wrote them."""
+        """The records by offset, without those that were lost with the controller that wrote them."""
         self.by_cause: dict[int, list[Recorded]] = {}
-        """By the offset of the record that caused them."""
+        """The records by the offset of the record that caused them."""
         self._batches: list[Recorded] = []
         for event in self.events:
             self._index(event)

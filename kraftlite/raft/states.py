@@ -104,7 +104,7 @@ class Follower:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ReplicaProgress:
-    """What the leader knows of one replica. Wall-clock times, as `describe` shows them; None before the first fetch."""
+    """The leader's knowledge of one replica. Wall-clock times, as `describe` shows them; None before the first fetch."""
 
     end_offset: int | None = None
     last_fetch_ms: int | None = None

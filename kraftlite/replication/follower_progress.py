@@ -1,4 +1,4 @@
-"""What a leader knows of one follower. Source: RP-19, RP-20."""
+"""The leader's knowledge of one follower. Source: RP-19, RP-20."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kraftlite.model.ids import NodeId
 
 
 class FollowerProgress:
-    """How far one follower is, learned from its fetches alone. `leo` None: it has not fetched in this leader epoch."""
+    """The progress of one follower, learned from its fetches alone. `leo` None: it has not fetched in this leader epoch."""
 
     __slots__ = (
         "broker_id",

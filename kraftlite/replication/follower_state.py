@@ -1,4 +1,4 @@
-"""What a follower does with its log: append what was fetched, cut off what the leader does not have, start over.
+"""The follower's operations on its log: append what was fetched, cut off what the leader does not have, start over.
 
 Source: KIP-101, KIP-279, KIP-595 (divergence in the fetch); RP-15, RP-17, RP-31 to RP-33, RP-35, RP-36.
 """

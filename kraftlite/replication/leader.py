@@ -1,4 +1,4 @@
-"""What follows from what a leader knows of its followers: who may join or must leave the ISR, and how far the HW may go.
+"""The consequences of a leader's knowledge of its followers: who may join or must leave the ISR, and how far the HW may go.
 
 Source: Kafka's Partition and Replica;
 RP-11, RP-19 to RP-21, RP-25.

@@ -38,7 +38,7 @@ from kraftlite.runtime.trace.partition import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEnv:
-    """What all partitions of a broker share."""
+    """The environment that all partitions of a broker share."""
 
     broker_id: NodeId
     lag_time_max_ms: int
@@ -75,7 +75,7 @@ class Partition:
         self.waiters: dict[Waiter, None] = {}
         self.leo_waiters: dict[Waiter, None] = {}
         self.start_waiters: dict[Waiter, None] = {}
-        """Who waits for the followers' log starts."""
+        """The waiters for the followers' log starts."""
         self._env = env
 
     # --- facts --------------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ class Replica:
     epochs_problem: str | None
     orphans: tuple[int, ...]
     topic_id: UUID | None = None
-    """By `partition.metadata`; None without one."""
+    """The id in `partition.metadata`; None without one."""
     topic_id_problem: str | None = None
     compacted: bool = False
 

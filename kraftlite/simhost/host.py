@@ -65,7 +65,7 @@ class SimHost:
     on_event: OnEvent = lambda node, event: None
     on_failure: Callable[[SimHost, BaseException, str], None] = lambda node, error, where: None
     on_built: Callable[[SimHost], None] = lambda node: None
-    """Before an incarnation starts."""
+    """Called before an incarnation starts."""
     blocking_wait: Callable[[], Awaitable[None]] | None = None
     """Awaited by each `Tasks.run_blocking`: how long the work takes."""
     trace_hot: bool = False

@@ -20,7 +20,7 @@ from typing import Any, Final
 from kraftlite.simhost.process import OUTSIDE, PID
 
 MAX_TURN_S: Final = 0.01
-"""By how much the loop's time may advance while one turn of callbacks runs, or beyond what a wait was meant to take."""
+"""The time by which the loop's time may advance while one turn of callbacks runs, or beyond what a wait was meant to take."""
 
 
 class _Selector(selectors.DefaultSelector):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLIENTS: Final = "clients"
-"""In `cut`: the other end of the brokers' Kafka listeners."""
+"""The other end of the brokers' Kafka listeners, for `cut`."""
 READY_LIMIT_S: Final = 30.0
 WAIT_LIMIT_S: Final = 20.0
 

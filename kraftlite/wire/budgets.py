@@ -10,7 +10,7 @@ from kraftlite.model.limits import KIB, MIB
 SMALL_BUFFER_BYTES: Final = 64 * KIB
 """A receive buffer of this size needs no leave: ordinary clients go on, whatever others hold."""
 RECEIVE_BUDGET_BYTES: Final = 256 * MIB
-"""For the larger ones of a node together, where `queued.max.request.bytes` is not set."""
+"""The bound of the larger ones of a node together, where `queued.max.request.bytes` is not set."""
 PATIENCE_MS: Final = 10_000
 MIN_PROGRESS_BYTES: Final = 64 * KIB
 MIN_PROGRESS_PART: Final = 32

@@ -42,7 +42,7 @@ _ACKS_TIMEOUT = struct.Struct(">hi")
 _RESULT_V3 = struct.Struct(">ihqq")
 _RESULT_V5 = struct.Struct(">ihqqq")
 _RESULT_V9_PLAIN = struct.Struct(">ihqqqBBB")
-"""With no record errors, a null message, and no tags."""
+"""The result with no record errors, a null message, and no tags."""
 _ONE_HEAD = struct.Struct(">iiBB")
 _ONE_RESULT = struct.Struct(">BihqqqBBBBiB")
 _ONE_BYTES = _ONE_HEAD.size - 4 + _ONE_RESULT.size

@@ -38,7 +38,7 @@ class ListenerConfig:
     max_connections: int = MAX_INT32
     max_connections_per_ip: int = MAX_INT32
     max_connections_overrides: Mapping[str, int] = field(default_factory=dict)
-    """By address: instead of `max_connections_per_ip`."""
+    """The limits of single addresses, instead of `max_connections_per_ip`."""
     max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
     send_buffer_bytes: int = 102_400
     """The buffer of the kernel, for each connection; -1: as much as the system gives, which is megabytes for a client that

@@ -53,7 +53,7 @@ class Turns:
         self._light: deque[Worker] = deque()
         self._heavy: deque[Worker] = deque()
         self._used_ns = 0
-        """In this turn of the loop, and a little before: a turn in which little is used is not worth a callback."""
+        """The time used in this turn of the loop, and a little before: a turn in which little is used is not worth a callback."""
         self._turning = False
         self.turns = 0
 

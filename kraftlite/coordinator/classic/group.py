@@ -35,7 +35,7 @@ _FROM: Final = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset({GroupState.EMPTY}),
 }
-"""From where each state is reached. Empty from Dead: the deletion could not be written."""
+"""The states from which each state is reached. Empty from Dead: the deletion could not be written."""
 
 _COMPLETING, _STABLE = GroupState.COMPLETING_REBALANCE, GroupState.STABLE
 

@@ -159,7 +159,7 @@ class Facts:
         self.changes: dict[TopicIdPartition, dict[int, PartitionCommit]] = {}
         """Every committed state of every partition, by partition epoch."""
         self.elected: dict[int, tuple[NodeId, int]] = {}
-        """By epoch: who won it, in which incarnation."""
+        """The winner of each epoch, and its incarnation."""
         self.committed: list[Entry] = []
         """All batches below the highest high watermark any node ever knew, in order."""
         self.committed_end = 0

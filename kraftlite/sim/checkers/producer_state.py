@@ -8,8 +8,9 @@ from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp
 
 
 class ProducerStateKept(ReplicaChecker):
-    """In every log the batches of one producer id and epoch have sequences without gap or repetition, whoever led. When a replica
-    begins to lead or follow, and after each truncation, its producer state has the last batch of each producer, and no others."""
+    """The batches of one producer id and epoch have, in every log, sequences without gap or repetition, whoever led. When a
+    replica begins to lead or follow, and after each truncation, its producer state has the last batch of each producer, and no
+    others."""
 
     def on_replica(self, view: ReplicaView, was: Stamp | None) -> None:
         log = view.log
