@@ -51,5 +51,6 @@ def test_docstrings_open_with_a_subject_or_a_verb(room: str) -> None:
 
 
 def test_a_fragment_is_seen() -> None:
-    source = '"""Of a module."""\nclass A:\n    """Whether it is."""\n    x = 1\n    """As y."""\n    def f(self):\n        """Return x."""\n'
+    source = '"""Of a module."""\nclass A:\n    """Whether it is."""\n    x = 1\n    """As y."""\n'
+    source += '    def f(self):\n        """Return x."""\n'
     assert Counter(word for _, word in openings(source)) == {"Of": 1, "Whether": 1, "As": 1, "Return": 1}
