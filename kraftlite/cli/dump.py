@@ -57,7 +57,7 @@ def dump(path: tuple[Path, ...], batches_only: bool, max_bytes: int | None, outp
     report = Report(as_json=output == "json", batches_only=batches_only)
     files = [file for given in path for file in _files(given)]
     if not files:
-        raise click.ClickException(f"{path[0]}: no log files there; known are {', '.join(SUFFIXES)}")
+        raise click.ClickException(f"{path[0]} has no log files; known are {', '.join(SUFFIXES)}")
     for file in files:
         try:
             dump_file(file, report, max_bytes)

@@ -51,8 +51,8 @@ class Reset:
         values = (self.to_offset, self.shift_by, self.to_datetime, self.by_duration, self.from_file)
         if sum(flags) + sum(value is not None for value in values) != 1:
             raise click.UsageError(
-                "exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, --by-duration"
-                " and --from-file"
+                "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, "
+                "--by-duration and --from-file"
             )
 
 
@@ -88,11 +88,11 @@ def reset_offsets(
     wanted = Reset(**scenario)
     wanted.check()
     if bool(groups) == all_groups:
-        raise click.UsageError("either GROUPS or --all-groups")
+        raise click.UsageError("give either GROUPS or --all-groups")
     if wanted.from_file is None and bool(topics) == all_topics:
-        raise click.UsageError("either --topic or --all-topics")
+        raise click.UsageError("give either --topic or --all-topics")
     if execute and (dry_run or export):
-        raise click.UsageError("--execute does not go with --dry-run or --export")
+        raise click.UsageError("--execute cannot be combined with --dry-run or --export")
     client = admin(bootstrap_of(bootstrap_server))
     names = [name for name, _, _ in list_groups(client)] if all_groups else list(dict.fromkeys(groups))
     active = [f"'{view.group}' is {view.state}" for view in describe_groups(client, names) if view.state not in INACTIVE]

@@ -100,7 +100,7 @@ def describe(
 
 def _names(client: Any, groups: Sequence[str], all_groups: bool) -> list[str]:
     if bool(groups) == all_groups:
-        raise click.UsageError("either GROUPS or --all-groups")
+        raise click.UsageError("give either GROUPS or --all-groups")
     return [name for name, _, _ in list_groups(client)] if all_groups else list(dict.fromkeys(groups))
 
 

@@ -199,7 +199,7 @@ def spark_errors() -> Iterator[None]:
     try:
         import pyspark  # noqa: F401
     except ModuleNotFoundError:
-        raise click.ClickException("this needs Spark: pip install 'kraftlite[spark]'") from None
+        raise click.ClickException("this command needs Spark: pip install 'kraftlite[spark]'") from None
     from pyspark.errors import PySparkException
 
     try:

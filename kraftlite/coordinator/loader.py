@@ -65,7 +65,7 @@ class PartitionLoader:
             self._tp, self._topic_id, which, current_leader_epoch=self._leader_epoch, read_committed=False, debug=True
         )
         if found.error is not ErrorCode.NONE:
-            raise ApiError(found.error, f"{self._tp}: its bounds are not to be had")
+            raise ApiError(found.error, f"{self._tp}: its first and last offset cannot be read")
         return found.offset
 
     async def _read(self, position: int) -> tuple[bytes, int]:

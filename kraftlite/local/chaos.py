@@ -154,7 +154,7 @@ class Chaos(threading.Thread):
 
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
         if not process.wait_until(condition, timeout_s=_WAIT_S, poll_s=0.05):
-            raise LocalError(f"waited {_WAIT_S:.0f} s in vain until {what}")
+            raise LocalError(f"gave up after {_WAIT_S:.0f} s of waiting until {what}")
 
 
 def _now_ms() -> int:

@@ -207,13 +207,15 @@ class Appender:
             if leader_epoch is not None and epoch > leader_epoch:
                 break
             if not check_crc(view[position : position + header.size_bytes], header):
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{ctx.tp}: CRC of the batch at offset {header.base_offset}")
+                raise ApiError(
+                    ErrorCode.CORRUPT_MESSAGE, f"{ctx.tp}: the CRC of the batch at offset {header.base_offset} does not match"
+                )
             gap = expected < header.base_offset <= gaps_below
             if header.base_offset != expected and not gap and (batches or not self._straddles(header)):
-                raise UnexpectedAppend(f"{ctx.tp}: batch at offset {header.base_offset}, expected {expected}")
+                raise UnexpectedAppend(f"{ctx.tp}: the batch has offset {header.base_offset}, expected {expected}")
             if latest is not None and 0 <= epoch < latest:
                 raise UnexpectedAppend(
-                    f"{ctx.tp}: batch at offset {header.base_offset} of leader epoch {epoch}, the log is at {latest}"
+                    f"{ctx.tp}: the batch at offset {header.base_offset} is of leader epoch {epoch}, the log is at {latest}"
                 )
             latest = epoch if epoch >= 0 else latest
             expected = header.next_offset

@@ -303,7 +303,7 @@ def _check_metadata_home(disk: Disk, config: ServerConfig) -> None:
     for directory in config.log_dirs:
         path = metadata_partition_dir(directory)
         if directory != config.metadata_log_dir and disk.stat(path) is not None:
-            raise StorageError(f"{path} exists, but the metadata log belongs into metadata.log.dir={config.metadata_log_dir}")
+            raise StorageError(f"{path} exists, but the metadata log belongs in metadata.log.dir={config.metadata_log_dir}")
 
 
 def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, ...]:
@@ -318,8 +318,8 @@ def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, .
     except (Fault, ApiError, ValueError) as error:
         what = str(error).removeprefix(f"{path} is damaged: ").partition(". ")[0]
         raise StorageError(
-            f"{path} is damaged, or of Apache Kafka, whose directories cannot be taken over: {what}. It says how the cluster "
-            "begins: remove it if this controller has run before, or format the directory anew"
+            f"{path} is damaged, or was written by Apache Kafka, whose directories cannot be taken over: {what}. The file says "
+            "how the cluster begins: remove it if this controller has run before, or format the directory anew"
         ) from None
     first = records[0] if records else None
     if not isinstance(first, FeatureLevelRecord) or first.name != METADATA_VERSION:

@@ -7,7 +7,7 @@ handlers append and read through it, and other brokers fetch from it (`service`)
 |---|---|---|
 | `partition.Partition` | core: methods and observers | one replica: leads, follows or waits; appends; moves the HW |
 | `leader.LeaderState`, `isr.IsrState`, `follower_progress` | core | who has what, who is in sync, the maximal ISR |
-| `fetcher_core.FetcherCore` | core: `request()`, `handle_response()` | what a follower asks of one leader, and does with the answer |
+| `fetcher_core.FetcherCore` | core: `request()`, `handle_response()` | what a follower asks, and does with the answer |
 | `fetcher_driver`, `fetcher_manager` | driver | sends what the core asks for; which partition is in which fetcher |
 | `sessions.FetchServer`, `service.ReplicaService` | core, driver | what a follower has not been sent yet; its long poll |
 | `alter_partition` | core and driver | asks the controller for ISR changes, one request at a time per broker |

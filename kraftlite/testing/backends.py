@@ -104,7 +104,7 @@ class External:
         end_s = time.monotonic() + EXTERNAL_LIMIT_S
         while not self._is_led(name, spec.partitions):
             if time.monotonic() > end_s:
-                raise WaitTimeout(f"topic {name} was made, but is not led within {EXTERNAL_LIMIT_S:g} s")
+                raise WaitTimeout(f"topic {name} was created, but has no leader after {EXTERNAL_LIMIT_S:g} s")
             time.sleep(EXTERNAL_POLL_S)
 
     def delete_topic(self, name: str) -> None:

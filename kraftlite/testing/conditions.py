@@ -62,7 +62,7 @@ class Wanted:
         of_partition = {"leader": self.leader, "isr": self.isr, "hw": self.hw}
         given = [name for name, value in of_partition.items() if value is not None]
         if given and self.topic is None:
-            raise ValueError(f"{', '.join(given)}: of which partition? say topic=… (and partition=…)")
+            raise ValueError(f"{', '.join(given)}: name the partition with topic=… (and partition=…)")
         if self.topic is not None and not given:
             raise ValueError(f"topic={self.topic!r}: nothing to wait for; say leader=…, isr=… or hw=…")
         if not given and self.controller is None and self.brokers is None:

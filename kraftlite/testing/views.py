@@ -115,7 +115,7 @@ class Views:
             if time.monotonic() > end_s:
                 if wanted.topic is not None and view is None:
                     unmet[0] = self._no_partition(wanted.topic, wanted.partition)
-                raise WaitTimeout(f"not within {timeout_s:g} s: {'; '.join(unmet)}{self._nodes.troubles()}")
+                raise WaitTimeout(f"the condition was not met within {timeout_s:g} s: {'; '.join(unmet)}{self._nodes.troubles()}")
             await asyncio.sleep(POLL_S)
 
     async def settled(self, timeout_s: float) -> None:
@@ -167,7 +167,9 @@ class Views:
         await self._ask_controller(topic, end_s, timeout_s)
         while not self._is_everywhere(topic.name):
             if time.monotonic() > end_s:
-                raise WaitTimeout(f"topic {topic.name} was made, but is not led within {timeout_s:g} s{self._nodes.troubles()}")
+                raise WaitTimeout(
+                    f"topic {topic.name} was created, but has no leader after {timeout_s:g} s{self._nodes.troubles()}"
+                )
             await asyncio.sleep(POLL_S)
 
     async def _ask_controller(self, topic: CreatableTopic, end_s: float, timeout_s: float) -> None:
