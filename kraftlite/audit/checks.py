@@ -289,7 +289,7 @@ def _check_epochs(found: ReplicaScan) -> None:
 
 
 def _check_epoch_checkpoint(found: ReplicaScan) -> None:
-    """The file against the log. After a crash it may lack the latest epochs; what it has must be true."""
+    """Compare the file with the log. After a crash it may lack the latest epochs; what it has must be true."""
     replica, path = found.replica, found.replica.epochs_path
     if replica.epochs_problem is not None:
         found.add("bad_epoch_checkpoint", replica.epochs_problem, file=path)

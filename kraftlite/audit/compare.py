@@ -266,7 +266,7 @@ def _content(record: Record) -> tuple[object, ...]:
 
 
 def _describe_compacted(base: int, left: list[Record], right: list[Record], x: int, y: int) -> Difference | None:
-    """Records that both have must be the same; what one has compacted away, it has."""
+    """Compare records: those that both have must be the same, and one that was compacted away on one side is no difference."""
     other = {record.offset_delta: _content(record) for record in left}
     for record in right:
         if other.get(record.offset_delta, _content(record)) != _content(record):

@@ -45,7 +45,7 @@ class Resolved:
 def resolve(
     typed: Typed, given: frozenset[str], problems: list[str], warnings: list[str], hostname: Callable[[], str]
 ) -> Resolved:
-    """Work out everything that depends on more than one key; what is wrong is appended to `problems`."""
+    """Work out everything that depends on more than one key; every problem is appended to `problems`."""
     node_id = _node_id(typed, problems)
     roles = _roles(typed, problems)
     controller_names = tuple(name.upper() for name in typed.get("controller.listener.names", ()))

@@ -158,7 +158,7 @@ def _histories(path: Path, patterns: Sequence[str]) -> list[str]:
 
 
 def metadata_entries(directory: Path) -> Iterator[Entry]:
-    """All records of a metadata log; where its beginning was deleted, first those of the snapshot that takes its place."""
+    """Read all records of a metadata log; where its beginning was deleted, first those of the snapshot that takes its place."""
     logs = sorted(file for file in directory.glob("*.log") if file.stem.isdecimal())
     first = int(logs[0].stem) if logs else 0
     snapshots = sorted(file for file in directory.glob("*.checkpoint") if file.stem[:20].isdecimal())

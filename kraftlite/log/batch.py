@@ -248,7 +248,7 @@ def build_batch(
 
 
 def with_body(header: BatchHeader, packed: bytes | bytearray, *, codec: int, max_timestamp: int) -> bytearray:
-    """A batch with another body and its codec; what else its header says stays."""
+    """Build a batch with another body and its codec; everything else in its header stays."""
     attributes = header.attributes & ~CODEC_MASK | codec
     return bytearray(_repacked(header, attributes, header.base_timestamp, max_timestamp, packed, header.count))
 

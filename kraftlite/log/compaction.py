@@ -78,7 +78,7 @@ class TransactionView:
             self._aborted.setdefault(entry.producer_id, entry)
 
     def read_batch(self, header: BatchHeader) -> bool:
-        """A batch of data; whether its transaction was aborted."""
+        """Look at a batch of data, and return whether its transaction was aborted."""
         self._begin(header.last_offset)
         if not header.is_transactional:
             return False
@@ -89,7 +89,8 @@ class TransactionView:
         return False
 
     def read_control(self, header: BatchHeader, batch: memoryview, index: TransactionIndex | None) -> bool:
-        """A control batch; whether its marker ends nothing that is left. Aborted transactions that are go into `index`."""
+        """Look at a control batch, and return whether its marker ends nothing that is left. Aborted transactions that are go
+        into `index`."""
         self._begin(header.last_offset)
         record = next(iter_records(batch), None)
         if record is None:

@@ -165,7 +165,7 @@ class LogContext:
             self.producers.on_hw_advanced(hw)
 
     def remove_expired_producers(self, wall_ms: int) -> int:
-        """Forget idle producers (LG-21); how many."""
+        """Forget idle producers (LG-21), and return how many."""
         count = self.producers.remove_expired(wall_ms, self.config.producer_id_expiration_ms)
         if count:
             self.settled = False

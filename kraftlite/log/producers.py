@@ -209,7 +209,7 @@ class ProducerState:
         return max(self._open.values(), default=-1), max(self._undecided.values(), default=-1)
 
     def remove_expired(self, wall_ms: int, expiration_ms: int) -> int:
-        """Forget producers that wrote nothing for so long and have no open transaction; how many (LG-21)."""
+        """Forget producers that wrote nothing for so long and have no open transaction, and return how many (LG-21)."""
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()

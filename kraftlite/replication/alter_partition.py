@@ -65,7 +65,7 @@ class AlterPartitionCore:
                 self._waiting[partition] = None
 
     def handle_response(self, response: AlterPartitionResponse, now_ms: int) -> bool:
-        """Hand every partition its answer; whether something must be sent again, after a pause."""
+        """Hand every partition its answer, and return whether something must be sent again, after a pause."""
         sent, self._sent = self._sent, []
         results = {(result.topic_id, result.partition): result for result in response.partitions}
         retry = False

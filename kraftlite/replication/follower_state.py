@@ -41,7 +41,8 @@ def last_fetched_epoch(log: Log) -> int | None:
 
 
 def append_fetched(partition: Partition, data: memoryview, leader_hw: int, leader_log_start: int, wall_ms: int) -> bool:
-    """Take one partition of a fetch response; whether the LEO or the log start moved. Raises ApiError (RP-36) and OSError."""
+    """Take one partition of a fetch response, and return whether the LEO or the log start moved. Raises ApiError (RP-36) and
+    OSError."""
     log = partition.online_log()
     appended = None
     if len(data):

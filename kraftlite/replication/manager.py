@@ -119,7 +119,8 @@ class ReplicaManager:
         self._tasks.append(self._ports.tasks.spawn(self._checkpoint_hws(), name="hw-checkpoint"))
 
     async def stop(self) -> None:
-        """Stop pulling and serving; what waits is answered with NOT_LEADER_OR_FOLLOWER. The HWs are on disk afterwards."""
+        """Stop pulling and serving. Requests that wait are answered with NOT_LEADER_OR_FOLLOWER. The HWs are on disk
+        afterwards."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()

@@ -150,7 +150,8 @@ class Partition:
         self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
 
     def become_leader(self, registration: PartitionRegistration, now_ms: int, cause: str | None = None) -> bool:
-        """Lead, or take over what the controller changed; whether a new leader epoch began. Older metadata is ignored (RP-24).
+        """Lead, or take over what the controller changed, and return whether a new leader epoch began. Older metadata is ignored
+        (RP-24).
 
         `cause`: the record that says so, for the trace.
         """
@@ -199,7 +200,8 @@ class Partition:
         return not same_epoch
 
     def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
-        """Follow; whether a new leader epoch began. Waiting produces and fetches of a former leader end at once (RP-09)."""
+        """Follow, and return whether a new leader epoch began. Waiting produces and fetches of a former leader end at once
+        (RP-09)."""
         log = self.online_log()
         same_epoch = self.leader is None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
@@ -460,7 +462,7 @@ class Partition:
         return None if self.leader is None else self.leader.isr.pending
 
     def handle_alter_result(self, pending: PendingIsr, result: AlterPartitionResult, now_ms: int) -> bool:
-        """The controller's answer to `pending`; whether the same proposal must be sent again (RP-23)."""
+        """Take the controller's answer to `pending`, and return whether the same proposal must be sent again (RP-23)."""
         leader = self.leader
         if leader is None or leader.isr.pending is not pending:
             return False

@@ -1,4 +1,4 @@
-"""Many seeds on all cores: what failed, shrunk; what was reached, counted."""
+"""Runs many seeds on all cores: failures are shrunk, and what was reached is counted."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._out) or asked > 1 or (asked == 1 and self._in.has_frame()) or self._in.has_two()
 
     def work(self, until_ns: int) -> bool:
-        """Send what is answered, do what is due, take requests, until the time is over; whether there is more to do."""
+        """Send what is answered, do what is due, take requests, until the time is over. Returns whether there is more to do."""
         if self.lost:
             return False
         self._corked, frames = True, True
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         return frames or bool(self._due) or (bool(self._out) and self._writable)
 
     def _take_requests(self, until_ns: int) -> bool:
-        """Hand over whole frames in the buffer, as time and room allow; whether there are more."""
+        """Hand over whole frames in the buffer, as time and room allow. Returns whether there are more."""
         most, received, taken = self._limits.max_request_bytes, self._in, 0
         while self._may_take():
             frame = received.next_frame(most)

@@ -31,7 +31,7 @@ HEAVY_NS: Final = 3 * MS
 
 
 class Worker(Protocol):
-    """A connection. `work` does what is due until it is done or `until_ns` has come; whether it has more to do."""
+    """A connection. `work` does what is due until it is done or `until_ns` has come, and returns whether it has more to do."""
 
     used_ns: int
     window_ns: int

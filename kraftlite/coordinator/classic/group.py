@@ -189,7 +189,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one of those who have joined this time; whether there is such a member."""
+        """Make sure that the leader is one of those who have joined this time, and return whether there is such a member."""
         leader = None if self.leader_id is None else self.members.get(self.leader_id)
         if leader is not None and leader.waiting_join is not None:
             return True
