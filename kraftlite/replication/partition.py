@@ -150,8 +150,7 @@ class Partition:
         self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
 
     def become_leader(self, registration: PartitionRegistration, now_ms: int, cause: str | None = None) -> bool:
-        """Lead, or take over what the controller changed, and return whether a new leader epoch began. Older metadata is ignored
-        (RP-24).
+        """Lead, or take over a change; return whether a new leader epoch began. Older metadata is ignored (RP-24).
 
         `cause`: the record that says so, for the trace.
         """
@@ -200,8 +199,7 @@ class Partition:
         return not same_epoch
 
     def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
-        """Follow, and return whether a new leader epoch began. Waiting produces and fetches of a former leader end at once
-        (RP-09)."""
+        """Follow; return whether a new leader epoch began. A former leader's waiting requests end at once (RP-09)."""
         log = self.online_log()
         same_epoch = self.leader is None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
