@@ -113,7 +113,7 @@ class ClusterControl:
         return None
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold. Looks at every registration."""
+        """Raise AssertionError when an invariant does not hold. Looks at every registration."""
         owners = dict(self.directory_owners.items())
         wanted = {directory: broker.broker_id for broker in self.brokers.values() for directory in broker.log_dirs}
         assert owners == wanted, f"directories belong to {owners}, the registrations say {wanted}"

@@ -107,7 +107,8 @@ class ControllerState:
         self._has_records.set(True)
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold between two events. Looks at everything: for tests and simulations.
+        """Raise AssertionError when an invariant does not hold between two events. Looks at everything: for tests and
+        simulations.
 
         Whoever leads is active, and so is every member of an ISR but the last one, who may come back with all there is.
         """

@@ -239,7 +239,7 @@ class GroupCoordinator:
         return shard.describe(group_id)
 
     def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
-        """ApiError(GROUP_ID_NOT_FOUND): there is no such group of the new protocol."""
+        """Raises ApiError(GROUP_ID_NOT_FOUND) when there is no such group of the new protocol."""
         return self._partition_of(group_id).shard.describe_consumers(group_id)
 
     def list_groups(self) -> tuple[GroupOverview, ...]:
@@ -272,8 +272,8 @@ class GroupCoordinator:
 
 
 def _check_names(client_id: str, instance_id: str | None) -> None:
-    """ApiError(INVALID_REQUEST) for what no record could hold: a member's id is one of these and a UUID, and a client id that is
-    no UTF-8 is longer in a record than it was on the wire."""
+    """Raise ApiError(INVALID_REQUEST) for what no record could hold: a member's id is one of these and a UUID, and a client id
+    that is no UTF-8 is longer in a record than it was on the wire."""
     for what, name in (("client id", client_id), ("group instance id", instance_id or "")):
         if len(name) > MAX_NAME_BYTES // 3 and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a {what} of {len(name)} characters: allowed are {MAX_NAME_BYTES} bytes")

@@ -115,7 +115,7 @@ class Offsets:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else _NONE
 
     def _check_commit(self, request: CommitRequest) -> None:
-        """ApiError when it may not commit. The group is made for a commit from outside of any group management."""
+        """Raise ApiError when it may not commit. The group is made for a commit from outside of any group management."""
         consumers = self._consumers.by_id.get(request.group_id)
         if consumers is not None:
             _check_consumer_commit(consumers, request)
@@ -176,7 +176,7 @@ class Offsets:
     # --- fetch --------------------------------------------------------------------------------------------------------
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """ApiError for who says to be a member of a group of the new protocol, and is not, or in another epoch."""
+        """Raise ApiError for who says to be a member of a group of the new protocol, and is not, or in another epoch."""
         group = self._consumers.by_id.get(group_id)
         if group is not None and not (member_id is None and member_epoch < 0):
             _check_epoch(group, member_id or "", member_epoch)

@@ -141,7 +141,7 @@ class GroupShard:
         return self._effects.take()
 
     def check(self, *, assignments: bool = False) -> None:
-        """AssertionError when an invariant does not hold between two steps.
+        """Raise AssertionError when an invariant does not hold between two steps.
 
         `assignments`: also that those of the new protocol are what this software makes, not only what the log says.
         """
@@ -255,7 +255,7 @@ class GroupShard:
         return None if group is None or group.state is GroupState.DEAD else group.describe()
 
     def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
-        """ApiError(GROUP_ID_NOT_FOUND): there is no such group of the new protocol."""
+        """Raises ApiError(GROUP_ID_NOT_FOUND) when there is no such group of the new protocol."""
         return self.consumers.describe(group_id)
 
     def overviews(self) -> Iterable[GroupOverview]:

@@ -133,7 +133,7 @@ class LogContext:
         return self.hw if unstable is None or unstable >= self.hw else max(unstable, self.log_start_offset)
 
     def check(self, producers: bool) -> None:
-        """AssertionError when an invariant does not hold: this log must not be used any more.
+        """Raise AssertionError when an invariant does not hold: this log must not be used any more.
 
         `producers`: also of what is remembered of each producer, of whom there may be very many.
         """

@@ -136,7 +136,8 @@ class ProducerState:
             )
 
     def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> None:
-        """INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. A marker for an unknown producer is fine (LG-22)."""
+        """Check a marker. INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. A marker for an unknown producer is fine
+        (LG-22)."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return
@@ -149,7 +150,7 @@ class ProducerState:
             )
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """INVALID_PRODUCER_EPOCH for an epoch older than the newest that wrote here (LG-18)."""
+        """Refuse an epoch older than the newest that wrote here with INVALID_PRODUCER_EPOCH (LG-18)."""
         entry = self.entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.producer_epoch:
             raise ApiError(

@@ -80,7 +80,7 @@ class FeaturesDelta:
         return None if level == self.image.metadata_version else level
 
     def replay(self, record: FeatureLevelRecord) -> None:
-        """Fault for a level of `metadata.version` that this software does not know (ML-26)."""
+        """Raises Fault for a level of `metadata.version` that this software does not know (ML-26)."""
         if record.name == METADATA_VERSION and record.level not in METADATA_VERSIONS:
             raise Fault(
                 f"the metadata log finalizes {METADATA_VERSION} at level {record.level}, which this software does not know: it "

@@ -135,5 +135,5 @@ class RaftClient(Protocol):
     def latest_snapshot_id(self) -> OffsetAndEpoch | None: ...
 
     def describe_quorum(self) -> DescribeQuorumResponse:
-        """ApiError(NOT_LEADER_OR_FOLLOWER) unless this node leads."""
+        """Raises ApiError(NOT_LEADER_OR_FOLLOWER) unless this node leads."""
         ...

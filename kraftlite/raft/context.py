@@ -132,7 +132,7 @@ class RaftContext:
     # changes of role
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold. To be called when nothing of a step is left to be done."""
+        """Raise AssertionError when an invariant does not hold. To be called when nothing of a step is left to be done."""
         state, node_id = self.state, self.node_id
         assert self.store.written == state.election(), f"the disk says {self.store.written}, the node is {state.election()}"
         log = self.metalog.log

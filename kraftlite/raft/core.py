@@ -206,7 +206,7 @@ class RaftCore:
         return ctx.out
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold between two steps. `step` calls it when the role has changed."""
+        """Raise AssertionError when an invariant does not hold between two steps. `step` calls it when the role has changed."""
         self._ctx.check()
         self._leadership.check()
 

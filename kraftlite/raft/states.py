@@ -138,7 +138,7 @@ class Leader:
     """Voters that BeginQuorumEpoch is to be sent to now."""
 
     def check(self, node_id: NodeId, voters: VoterSet, leo: int) -> None:
-        """AssertionError when an invariant of a leader does not hold on this node, whose log ends at `leo`."""
+        """Raise AssertionError when an invariant of a leader does not hold on this node, whose log ends at `leo`."""
         epoch, start, others = self.epoch, self.epoch_start_offset, voters.others(node_id)
         assert self.leader_id == node_id == self.voted.id, f"epoch {epoch} is led by {self.leader_id}, voted for {self.voted}"
         granting = set(self.granting_voters)

@@ -51,7 +51,7 @@ class FollowerProgress:
         self.last_fetch_leader_leo = leader_leo
 
     def is_caught_up(self, leader_leo: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        """RP-19."""
+        """Return whether the follower is caught up (RP-19)."""
         if self.leo == leader_leo:
             return True
         return self.last_caught_up_ms is not None and now_ms - self.last_caught_up_ms <= lag_time_max_ms

@@ -41,7 +41,7 @@ class LeaderState:
     def check(
         self, tp: TopicPartition, broker_id: NodeId, replicas: tuple[NodeId, ...], epochs: tuple[int, int], leo: int
     ) -> None:
-        """AssertionError when an invariant does not hold on this broker, whose log ends at `leo`.
+        """Raise AssertionError when an invariant does not hold on this broker, whose log ends at `leo`.
 
         `epochs`: leader epoch and partition epoch.
         """

@@ -102,7 +102,7 @@ class Partition:
         return self.log
 
     def check_epoch(self, leader_epoch: int | None) -> None:
-        """RP-34. None: the caller does not know any."""
+        """Refuse another leader epoch (RP-34). None: the caller does not know any."""
         if leader_epoch is not None and leader_epoch != self.leader_epoch:
             older = leader_epoch < self.leader_epoch
             raise ApiError(
@@ -120,7 +120,7 @@ class Partition:
         return leader, log
 
     def check(self, *, producers: bool = False) -> None:
-        """AssertionError when an invariant does not hold: this replica must not be used any more. `producers`: see `Log`."""
+        """Raise AssertionError when an invariant does not hold: do not use this replica any more. `producers`: see `Log`."""
         tp, log, leader, required = self.tp, self.log, self.leader, [it[0] for it in self.waiting]
         assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
         if log is not None:
@@ -239,7 +239,7 @@ class Partition:
         self._set_min_isr()
 
     def _set_min_isr(self) -> None:
-        """RP-05."""
+        """Take over `min.insync.replicas` (RP-05)."""
         configured = 1 if self.log is None else self.log.config.min_insync_replicas
         self.min_isr = min(configured, len(self.replicas))
 

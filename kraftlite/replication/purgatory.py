@@ -139,7 +139,7 @@ class ParkedProduce:
         return next((partition.hint() for partition, at in self._partitions if at == index), None)
 
     def expire(self) -> None:
-        """RP-04."""
+        """The time is up: what has no verdict is answered with REQUEST_TIMED_OUT (RP-04)."""
         waiting = [(partition, index) for partition, index in self._partitions if not self._verdicts >> index & 1]
         for _, index in waiting:
             self.complete(index, ErrorCode.REQUEST_TIMED_OUT)

@@ -31,7 +31,7 @@ class PartitionTable:
         self.by_id.pop((partition.topic_id, partition.tp.partition), None)
 
     def find(self, tp: TopicPartition, topic_id: UUID | None) -> Partition:
-        """NOT_LEADER_OR_FOLLOWER when another broker has it, UNKNOWN_TOPIC_OR_PARTITION when nobody has."""
+        """Find a replica. NOT_LEADER_OR_FOLLOWER when another broker has it, UNKNOWN_TOPIC_OR_PARTITION when nobody has."""
         partition = self.by_tp.get(tp)
         if partition is None:
             topic = self.image.topics.topic(tp.topic)

@@ -113,7 +113,7 @@ class ProducerIds(Protocol):
     """The source of fresh producer ids."""
 
     async def next_id(self) -> int:
-        """ApiError(COORDINATOR_LOAD_IN_PROGRESS) while no block is at hand (CM-55)."""
+        """Raises ApiError(COORDINATOR_LOAD_IN_PROGRESS) while no block is at hand (CM-55)."""
         ...
 
 

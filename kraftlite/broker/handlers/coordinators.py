@@ -42,15 +42,15 @@ def group_coordinator(ctx: BrokerContext) -> GroupCoordinator:
 
 
 async def consumer_heartbeat(ctx: BrokerContext, request: ConsumerHeartbeatRequest, version: int) -> ConsumerHeartbeatResult:
-    """ApiError, UNSUPPORTED_VERSION where groups of the new protocol are not enabled (KIP-848)."""
+    """Raises ApiError(UNSUPPORTED_VERSION) where groups of the new protocol are not enabled (KIP-848)."""
     coordinator = consumer_groups(ctx)
     check_heartbeat(request, version, coordinator.config)
     return await coordinator.consumer_heartbeat(request)
 
 
 def consumer_groups(ctx: BrokerContext) -> GroupCoordinator:
-    """ApiError(UNSUPPORTED_VERSION) where groups of the new protocol are not enabled: by `group.version`, or in this broker's
-    `group.coordinator.rebalance.protocols`."""
+    """Raises ApiError(UNSUPPORTED_VERSION) where groups of the new protocol are not enabled: by `group.version`, or in this
+    broker's `group.coordinator.rebalance.protocols`."""
     coordinator = group_coordinator(ctx)
     if ctx.metadata.image.features.level(GROUP_VERSION) < 1 or CONSUMER not in coordinator.config.protocols:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled.")

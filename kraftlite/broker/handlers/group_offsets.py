@@ -98,8 +98,8 @@ async def fetch_offsets(
     by_id: bool,
     member: GroupMember = NOBODY,
 ) -> list[FetchedTopic]:
-    """ApiError when the group has its coordinator elsewhere, or when `member` is none of it (KIP-848). None for
-    topics: all that is committed, by id of topics that exist.
+    """Raises ApiError when the group has its coordinator elsewhere, or when `member` is none of it (KIP-848). None for topics:
+    all that is committed, by id of topics that exist.
 
     An unknown topic id is the error of its partitions; an unknown name is not, its offsets may still be there.
     """

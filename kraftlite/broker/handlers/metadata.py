@@ -140,7 +140,7 @@ class ClusterDescription:
 
 
 def describe_cluster(ctx: BrokerContext, listener: str, *, endpoint_type: int, include_fenced: bool) -> ClusterDescription:
-    """ApiError when controllers are asked for, which only a controller's own listener lists (CP-12)."""
+    """Raises ApiError when controllers are asked for, which only a controller's own listener lists (CP-12)."""
     if endpoint_type == CONTROLLERS:
         raise ApiError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

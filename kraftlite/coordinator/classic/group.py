@@ -138,7 +138,7 @@ class Group:
         return True
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold."""
+        """Raise AssertionError when an invariant does not hold."""
         name, state, members = f"group {self.group_id}, {self.state.value}", self.state, self.members
         leads = self.leader_id in members if members else self.leader_id is None
         assert leads, f"{name}: the leader is {self.leader_id}, the members are {list(members)}"

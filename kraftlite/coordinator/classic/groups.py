@@ -66,7 +66,7 @@ class Groups:
         self.by_id: dict[str, Group] = {}
 
     def check(self) -> None:
-        """AssertionError when an invariant of a group does not hold, or when nothing would ever end its waiting."""
+        """Raise AssertionError when an invariant of a group does not hold, or when nothing would ever end its waiting."""
         for group_id, group in self.by_id.items():
             group.check()
             assert group_id == group.group_id, f"group {group.group_id} is known as {group_id}"

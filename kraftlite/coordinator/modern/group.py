@@ -228,7 +228,7 @@ class ConsumerGroup:
         return GroupState.RECONCILING
 
     def check(self) -> None:
-        """AssertionError when what is kept for looking up does not say what the members say."""
+        """Raise AssertionError when what is kept for looking up does not say what the members say."""
         name = f"consumer group {self.group_id}"
         for instance_id, member_id in self.static.items():
             member = self.members.get(member_id)
@@ -238,7 +238,7 @@ class ConsumerGroup:
             assert member is not None and place in _places(member), f"{name}: {member_id} does not hold {place}"
 
     def check_assignment(self) -> None:
-        """AssertionError when an assignment is not what this software makes; a log that lost records may hold others."""
+        """Raise AssertionError when an assignment is not what this software makes; a log that lost records may hold others."""
         name = f"consumer group {self.group_id}"
         assert self.target_epoch <= self.epoch, f"{name}: target epoch {self.target_epoch}, group epoch {self.epoch}"
         held: dict[tuple[UUID, int], str] = {}
@@ -258,7 +258,7 @@ class ConsumerGroup:
         return (topic_id, partition) in self._holders
 
     def member(self, member_id: str) -> Member:
-        """ApiError(UNKNOWN_MEMBER_ID) when there is none."""
+        """Raises ApiError(UNKNOWN_MEMBER_ID) when there is none."""
         found = self.members.get(member_id)
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
@@ -269,7 +269,8 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def known_static_member(self, instance_id: str, member_id: str) -> Member:
-        """ApiError(UNKNOWN_MEMBER_ID) when nobody has the instance id, ApiError(FENCED_INSTANCE_ID) when another one has."""
+        """Raises ApiError(UNKNOWN_MEMBER_ID) when nobody has the instance id, ApiError(FENCED_INSTANCE_ID) when another one
+        has."""
         found = self.static_member(instance_id)
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

@@ -71,8 +71,8 @@ class Member:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def check_epoch(self, received: int, owned: Parts | None) -> None:
-        """ApiError(FENCED_MEMBER_EPOCH) unless it is the member's; or the one before, by a member that owns no more than it
-        should: the answer that told it the new one may be lost."""
+        """Raise ApiError(FENCED_MEMBER_EPOCH) unless it is the member's; or the one before, by a member that owns no more than
+        it should: the answer that told it the new one may be lost."""
         if received in (JOIN_EPOCH, self.epoch):
             return
         retried = received == self.previous_epoch and owned is not None and is_subset(owned, self.assigned)
@@ -85,7 +85,7 @@ class Member:
             )
 
     def check_state(self, owned: Parts | None) -> None:
-        """ApiError(FENCED_MEMBER_EPOCH) in a state that this software does not know, until the member owns nothing."""
+        """Raise ApiError(FENCED_MEMBER_EPOCH) in a state that this software does not know, until the member owns nothing."""
         if self.state is MemberState.UNKNOWN and (owned is None or owned):
             raise ApiError(
                 ErrorCode.FENCED_MEMBER_EPOCH,

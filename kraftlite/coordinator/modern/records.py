@@ -277,7 +277,7 @@ def decode_key(data: bytes) -> ConsumerKey | None:
 
 
 def decode_value(key: ConsumerKey, data: bytes) -> ConsumerValue:
-    """ApiError(CORRUPT_MESSAGE) when the bytes do not add up, or the version is newer than all we know."""
+    """Raises ApiError(CORRUPT_MESSAGE) when the bytes do not add up, or the version is newer than all we know."""
     version = Reader(data, flexible=False).int16()
     if version != 0:
         raise corrupt(f"value version {version}: 0 is known")

@@ -34,7 +34,7 @@ _WORDS: Final = {
 
 
 def check(pattern: str) -> None:
-    """ApiError(INVALID_REGULAR_EXPRESSION) when it is none."""
+    """Raise ApiError(INVALID_REGULAR_EXPRESSION) when it is none."""
     if len(pattern) > MAX_REGEX_LENGTH:
         raise _refusal(pattern, f"longer than {MAX_REGEX_LENGTH} characters")
     try:
