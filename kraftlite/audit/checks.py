@@ -1,4 +1,5 @@
-"""What one replica's log must fulfil on its own: batches, order, tail, indexes, checkpoints. Works on what was scanned before.
+"""The checks that one replica's log must pass on its own: batches, order, tail, indexes, checkpoints. They work on what was
+scanned before.
 
 What follows from damage that is reported already is not reported again: no index of a segment whose batches are out of order, no
 gap behind bytes that are no batch.
@@ -42,11 +43,11 @@ class ReplicaScan:
     scans: tuple[SegmentScan, ...]
     findings: list[Finding] = field(default_factory=list)
     reached: int | None = None
-    """Where the log ends by the walk over its offsets, None before it."""
+    """The end of the log by the walk over its offsets, None before it."""
 
     @cached_property
     def headers(self) -> Headers:
-        """Of all batches, in file order; positions count from the start of their segment."""
+        """The headers of all batches, in file order; positions count from the start of their segment."""
         return np.concatenate([scan.headers for scan in self.scans]) if self.scans else np.empty(0, HEADERS)
 
     @cached_property
@@ -75,7 +76,7 @@ class ReplicaScan:
 
     @property
     def hw(self) -> int:
-        """As its broker wrote it down; 0 without an entry."""
+        """The high watermark that the broker wrote into its checkpoint; 0 without an entry."""
         return self.replica.hw or 0
 
     def path_of(self, index: int) -> str:
@@ -288,7 +289,7 @@ def _check_epochs(found: ReplicaScan) -> None:
 
 
 def _check_epoch_checkpoint(found: ReplicaScan) -> None:
-    """The file against the log. After a crash it may lack the latest epochs; what it has must be true."""
+    """Compare the file with the log. After a crash it may lack the latest epochs; what it has must be true."""
     replica, path = found.replica, found.replica.epochs_path
     if replica.epochs_problem is not None:
         found.add("bad_epoch_checkpoint", replica.epochs_problem, file=path)

@@ -1,4 +1,4 @@
-"""Whether the replicas of a partition hold the same bytes below what is committed on both.
+"""Compares the replicas of a partition: they must hold the same bytes below what is committed on both.
 
 Batches are paired by base offset; paired ones are compared byte for byte, in runs that lie in one piece in both files. Compacted
 topics are compared record by record, as every replica compacts on its own. With three or more replicas the odd one out is named.
@@ -236,7 +236,7 @@ def _first_unequal(
 
 
 def _describe(a: ReplicaScan, b: ReplicaScan, x: int, y: int) -> Difference | None:
-    """What differs between two batches of one base offset; None: nothing that must be equal (compacted topics)."""
+    """Describe the difference between two batches of one base offset; None: nothing that must be equal (compacted topics)."""
     base = int(b.headers["base_offset"][y])
     try:
         left, right = list(iter_records(a.read(x))), list(iter_records(b.read(y)))
@@ -266,7 +266,7 @@ def _content(record: Record) -> tuple[object, ...]:
 
 
 def _describe_compacted(base: int, left: list[Record], right: list[Record], x: int, y: int) -> Difference | None:
-    """Records that both have must be the same; what one has compacted away, it has."""
+    """Compare records: those that both have must be the same, and one that was compacted away on one side is no difference."""
     other = {record.offset_delta: _content(record) for record in left}
     for record in right:
         if other.get(record.offset_delta, _content(record)) != _content(record):

@@ -1,4 +1,4 @@
-"""What an audit can find. The class names are stable: scripts may test for them.
+"""The findings of an audit. The class names are stable: scripts may test for them.
 
 | class | what is wrong |
 |---|---|
@@ -89,7 +89,7 @@ class ReplicaSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResult:
-    """What was found in one partition. `compared_below`: committed prefixes are identical or reported below this offset.
+    """The findings in one partition. `compared_below`: committed prefixes are identical or reported below this offset.
 
     `acked`: records of the history that were looked for; `expired`: of them, those that retention or compaction removed.
     """

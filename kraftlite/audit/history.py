@@ -1,4 +1,4 @@
-"""Whether each acknowledged record is in the log once, unchanged, where its acknowledgement said, in the order it was sent.
+"""Checks that each acknowledged record is in the log once, unchanged, where its acknowledgement said, in the order it was sent.
 
 The log is that of one replica, the one with the least damage and the highest watermark: that the others hold the same is compared
 before. What retention or compaction removed is counted and not missed.
@@ -57,7 +57,7 @@ class _Log:
         return at if at < self.offsets.size and self.offsets[at] == offset else -1
 
     def confirmed(self, lines: Sequence[Sent], algorithm: str) -> npt.NDArray[np.bool_]:
-        """Which of these lines, all of one algorithm, are where they say."""
+        """Return which of these lines, all of one algorithm, are where they say."""
         offsets = np.fromiter((line.offset for line in lines), np.int64, len(lines))
         at = np.minimum(np.searchsorted(self.offsets, offsets), max(self.offsets.size - 1, 0))
         if self.offsets.size == 0:
@@ -178,7 +178,7 @@ def _check_line(found: ReplicaScan, log: _Log, line: Sent, acked_offsets: npt.ND
 
 
 def _check_order(found: ReplicaScan, acked: Sequence[Sent]) -> None:
-    """By `seq`, within a producer: what was sent later lies behind."""
+    """Check the order by `seq`, within a producer: a record that was sent later lies behind."""
     by_producer: dict[str, list[Sent]] = {}
     for line in acked:
         if line.seq >= 0:

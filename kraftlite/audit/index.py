@@ -1,4 +1,4 @@
-"""Whether `.index` and `.timeindex` agree with the segment they belong to. Pure.
+"""Checks that `.index` and `.timeindex` agree with the segment they belong to. Pure.
 
 An offset entry is (last offset of a batch - base offset, position of that batch), a time entry (largest timestamp so far, last
 offset of the batch that has it - base offset). Indexes are sparse, and behind their log while a broker runs or after it crashed;
@@ -33,7 +33,8 @@ class IndexProblem(NamedTuple):
 
 
 def index_problems(scan: SegmentScan, *, settled: bool) -> list[IndexProblem]:
-    """At most one problem per file, the first. `settled`: the files are complete (sealed segment, or a broker that shut down)."""
+    """Report at most one problem per file, the first. `settled`: the files are complete (sealed segment, or a broker that shut
+    down)."""
     if scan.size == 0:
         return []
     found = (_offset_problem(scan, settled), _time_problem(scan, settled))

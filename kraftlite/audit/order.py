@@ -1,4 +1,4 @@
-"""Whether a log's batches follow one another: offsets and leader epochs, on columns of headers. Pure."""
+"""Checks that a log's batches follow one another: offsets and leader epochs, on columns of headers. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftlite.segments.files import Headers
 
 I64 = npt.NDArray[np.int64]
 MAX_ANOMALIES: Final = 50
-"""Of one segment. The first says what happened; a segment with this many is not the one that was written."""
+"""The limit for one segment. The first anomaly says what happened; a segment with this many is not the one that was written."""
 _IDENTITY: Final = ("size", "last_offset_delta", "attributes", "base_timestamp", "max_timestamp", "base_sequence", "count")
 
 
@@ -46,7 +46,8 @@ class OffsetOrder:
         self._resumed = resumed
         """Positions in front of which bytes are no batch: a gap there is known already."""
         self.reached = int(self._ends[-1]) if self._ends.size else -1
-        """After `anomalies`: where the log goes on, as far as its own words can be believed; -1 for an empty segment."""
+        """The offset at which the log goes on after `anomalies`, as far as its own words can be believed; -1 for an empty
+        segment."""
 
     def anomalies(self, expected: int) -> Iterator[Anomaly]:
         """`expected`: the offset at which the first batch should begin."""
@@ -74,7 +75,7 @@ class OffsetOrder:
             self.reached = expected
 
     def _classify(self, index: int, expected: int) -> tuple[Anomaly | None, int, int]:
-        """What is wrong at `index`; how many batches that explains; the offset expected behind them."""
+        """Return what is wrong at `index`, how many batches that explains, and the offset expected behind them."""
         begins, ends = int(self._base[index]), int(self._ends[index])
         if begins > expected and int(self._headers["position"][index]) in self._resumed:
             return None, 1, ends
@@ -118,7 +119,7 @@ class OffsetOrder:
 
 
 def epoch_regressions(headers: Headers) -> Iterator[Anomaly]:
-    """Where leader epochs decrease, over all batches of a log. Names the odd one out of three."""
+    """Find the places where leader epochs decrease, over all batches of a log. Names the odd one out of three."""
     epochs = headers["epoch"].astype(np.int64)
     if epochs.size == 0:
         return

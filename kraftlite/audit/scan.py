@@ -20,7 +20,8 @@ from kraftlite.segments.files import CHUNK_BYTES, Buffer, Headers, Hole, Stretch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentScan:
-    """What a segment holds. `headers`: of all batches, in file order, positions in the file. `tail`: what is no batch at its end.
+    """The content of a segment. `headers`: of all batches, in file order, positions in the file. `tail`: bytes at its end that
+    are no batch.
 
     `index`, `time_index`: bytes of those files; None where there is none. `unread`: why the log could not be read.
     """

@@ -35,7 +35,8 @@ class CleanerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What a broker needs to know. `values` has the effective text of every static key that has one; times in milliseconds.
+    """The configuration that a broker needs. `values` has the effective text of every static key that has one; times in
+    milliseconds.
 
     `listeners` are those it registers: advertised hosts and ports, the inter-broker gRPC listener among them.
     """

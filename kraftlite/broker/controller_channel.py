@@ -15,7 +15,8 @@ from kraftlite.runtime.ports import Ports, TransportError
 RETRY_BACKOFF_MS: Final = 20
 MIN_ATTEMPT_MS: Final = 10
 LEADER_CHECK_MS: Final = 20
-"""How soon a call under way notices that another node leads. Calls take a few milliseconds: few live to see one check."""
+"""The time after which a call under way notices that another node leads. Calls take a few milliseconds: few live to see one
+check."""
 
 
 class RaftControllerChannel:

@@ -206,7 +206,7 @@ class BrokerLifecycleCore:
 
     @property
     def fenced(self) -> bool:
-        """By the controller's last answer."""
+        """True when the controller's last answer said that this broker is fenced."""
         return self._fenced
 
     def next_deadline_ms(self) -> int | None:

@@ -54,7 +54,7 @@ from kraftlite.runtime.trace.broker import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationFacts:
-    """What a registration says about this broker; the same for every attempt of one incarnation."""
+    """The facts that a registration states about this broker; the same for every attempt of one incarnation."""
 
     broker_id: NodeId
     cluster_id: str
@@ -243,7 +243,7 @@ class BrokerLifecycle:
 
 
 def _why_refused(error: ApiError, broker_id: NodeId) -> str:
-    """In words that say what to do."""
+    """Explain the refusal in words that say what to do."""
     if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         return (
             f"{error}: a broker with node.id={broker_id} is alive. Stop it, or give this node a node.id of its own; "

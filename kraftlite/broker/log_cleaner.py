@@ -28,11 +28,11 @@ class CleanableLogs(Protocol):
     def purge_soon(self, log: Log) -> None: ...
 
     def write_recovery_point_of(self, tp: TopicPartition) -> None:
-        """Before a segment is replaced: the next start must not take its holes for damage. Raises OSError."""
+        """Called before a segment is replaced: the next start must not take its holes for damage. Raises OSError."""
         ...
 
     def write_clean_offset_of(self, tp: TopicPartition) -> None:
-        """To `cleaner-offset-checkpoint`. Raises OSError."""
+        """Write `cleaner-offset-checkpoint`. Raises OSError."""
         ...
 
 
@@ -126,7 +126,8 @@ class LogCleaner:
         return True
 
     async def _run(self, steps: Iterator[int]) -> None:
-        """To the end. When this is cancelled a step may still be running elsewhere: its files are closed when it ends."""
+        """Run the pass to its end. When this is cancelled a step may still be running elsewhere: its files are closed when it
+        ends."""
         while (read := await self._ports.tasks.run_blocking(lambda: next(steps, None))) is not None:
             pause_ms = int(1_000 * read / max(self._config.max_bytes_per_s, 1))
             if pause_ms:

@@ -29,7 +29,7 @@ from kraftlite.runtime.trace.log import RetentionFailed
 HOUSEKEEPING_MAX_MS: Final = 300_000
 FIRST_RETENTION_MS: Final = 30_000
 LOGS_PER_TURN: Final = 16
-"""How many logs retention looks at before the loop gets a turn."""
+"""The number of logs that retention looks at before the loop gets a turn."""
 
 
 class LogDirs:
@@ -63,7 +63,7 @@ class LogDirs:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def read_markers(self) -> int | None:
-        """How the previous run ended: its broker epoch if all directories say so and agree, else None (BL-13)."""
+        """Tell how the previous run ended: its broker epoch if all directories agree on one, else None (BL-13)."""
         for state in self._dirs:
             try:
                 state.read_marker(self._ports.disk)

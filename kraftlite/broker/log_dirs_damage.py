@@ -40,12 +40,14 @@ _OF_A_FILE: Final = frozenset(
 
 
 def fails_directory(error: OSError) -> bool:
-    """Whether the disk is at fault, and with it every log of the directory; else it is one file, which somebody changed."""
+    """Return whether the disk is at fault, and with it every log of the directory; else it is one file, which somebody
+    changed."""
     return error.errno not in _OF_A_FILE
 
 
 class DamagedLogs:
-    """What becomes of them. `is_sole(tp)`: this broker alone is in the partition's ISR: nobody else is known to have it all."""
+    """Decides what becomes of damaged logs. `is_sole(tp)`: this broker alone is in the partition's ISR, and nobody else is
+    known to have it all."""
 
     def __init__(self, ports: Ports, is_sole: Callable[[TopicPartition], bool]) -> None:
         self._ports = ports
@@ -92,7 +94,7 @@ class DamagedLogs:
         )
 
     def _drop_oldest(self, state: LogDirState) -> int:
-        """How many copies are left."""
+        """Delete the oldest copies, and return how many are left."""
         disk = self._ports.disk
         copies = sorted(
             (name for name in disk.listdir(state.path) if name.endswith(DAMAGED_SUFFIX)),

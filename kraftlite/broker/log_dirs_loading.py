@@ -36,21 +36,21 @@ from kraftlite.runtime.trace.broker import (
 )
 
 IsOurs = Callable[[TopicPartition, UUID], bool]
-"""Whether the metadata gives this broker a replica of that partition of that topic (ML-23)."""
+"""Says whether the metadata gives this broker a replica of that partition of that topic (ML-23)."""
 EpochOf = Callable[[TopicPartition], int | None]
 """A partition's leader epoch as of that metadata: its log cannot have a later one. None: not known."""
 IsSole = Callable[[TopicPartition], bool]
-"""Whether this broker is the only one in the partition's ISR as of that metadata: then nobody else is known to have its records.
-Where it is not, its registration has taken it out of the ISR, and it comes back when it has what the leader has."""
+"""Says whether this broker is the only one in the partition's ISR as of that metadata: then nobody else is known to have its
+records. Where it is not, its registration has taken it out of the ISR, and it comes back when it has what the leader has."""
 
 
 def _broken(error: Exception) -> bool:
-    """Whether an error of opening a log is about that log alone."""
+    """Return whether an error of opening a log is about that log alone."""
     return not isinstance(error, OSError) or not fails_directory(error)
 
 
 _ERRORS = (OSError, LogDamaged, ApiError, CorruptIndex, ValueError, OverflowError, struct.error)
-"""What the bytes of a log's files can make of opening it."""
+"""The errors that the bytes of a log's files can cause when it is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class LogLoader:
             state.logs[job.tp] = log
 
     def _accepted(self, state: LogDirState, job: _Job, log: Log) -> None:
-        """From now on this is all that the log is known to have held."""
+        """Note that from now on this is all that the log is known to have held."""
         state.accepted.add(job.tp)
         self._ports.disk.unlink(f"{job.directory}/{ACCEPT_LOSS}")
         self._ports.tracer.emit(LossAccepted(partition=str(job.tp), log_start_offset=log.log_start_offset, leo=log.leo))

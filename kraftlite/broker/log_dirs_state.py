@@ -51,7 +51,7 @@ class RefusedLog:
 
 @dataclass(slots=True, kw_only=True)
 class LogDirState:
-    """What is known of one log directory. Owned by `LogDirs`."""
+    """The state of one log directory, as far as it is known. Owned by `LogDirs`."""
 
     spec: LogDirSpec
     online: bool = True
@@ -169,7 +169,7 @@ class LogDirState:
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.LOG_START_CHECKPOINT), starts)
 
     def write_clean_offsets(self, disk: Disk) -> None:
-        """How far compaction has come in each log that it has been to (LG-43)."""
+        """Write how far compaction has come in each log that it has been to (LG-43)."""
         offsets = {tp: log.clean_offset for tp, log in self.logs.items() if log.clean_offset is not None}
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.CLEANER_CHECKPOINT), offsets)
 
@@ -180,5 +180,5 @@ class LogDirState:
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a directory is none of the broker's business: the metadata log, or something set aside earlier."""
+    """Return whether a directory is none of the broker's business: the metadata log, or something set aside earlier."""
     return name == f"{METADATA_TOPIC}-0" or name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX, DAMAGED_SUFFIX))

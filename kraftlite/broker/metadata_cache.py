@@ -1,4 +1,4 @@
-"""What a broker tells clients about the cluster: reads on the current metadata image.
+"""The broker's answers about the cluster: reads on the current metadata image.
 
 Source: Kafka's KRaftMetadataCache; ML-01, ML-24, CP-08 to CP-12.
 """
@@ -120,7 +120,8 @@ class MetadataCache:
         return self._listener(listener).alive_by_id.get(broker_id)
 
     def random_alive_broker(self, entropy: random.Random) -> NodeId | None:
-        """What Kafka's brokers answer when asked for the controller: any live broker forwards to it (CP-08)."""
+        """Choose any live broker, which is what Kafka's brokers answer when asked for the controller: any of them forwards to
+        it (CP-08)."""
         brokers = self._image.cluster.brokers
         alive = [broker_id for broker_id in sorted(brokers) if not brokers[broker_id].fenced]
         return entropy.choice(alive) if alive else None

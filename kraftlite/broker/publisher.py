@@ -1,4 +1,4 @@
-"""What each new metadata image makes this broker do."""
+"""Makes this broker act on each new metadata image."""
 
 from __future__ import annotations
 
@@ -127,7 +127,8 @@ class BrokerMetadataPublisher:
             raise Fault("the broker was stopped before it had applied the cluster's metadata")
 
     def applied_offset(self, loaded: int) -> int:
-        """Up to where the broker acts on metadata that is loaded up to `loaded`; what it starts with counts as applied."""
+        """Return up to where the broker acts on metadata that is loaded up to `loaded`. Metadata with which it starts counts
+        as applied."""
         return self._applied_offset if self._ready and self._task is not None else loaded
 
     # --- applying -----------------------------------------------------------------------------------------------------

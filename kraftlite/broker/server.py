@@ -30,7 +30,7 @@ CLIENT_GRACE_MS: Final = 1_000
 
 
 class BrokerListeners(Protocol):
-    """Where the broker is reached. The node implements it: a broker does not know about sockets."""
+    """The addresses at which the broker is reached. The node implements it: a broker does not know about sockets."""
 
     async def open_replication(self, handlers: Handlers) -> None: ...
 
@@ -151,7 +151,8 @@ class BrokerServer:
             await self.log_dirs.stop_housekeeping()
 
     def _applied_offset(self) -> int:
-        """What the controller is told: it counts on all brokers knowing of a move before a broker leaves (BL-11)."""
+        """Return the offset that the controller is told: it counts on all brokers knowing of a move before a broker leaves
+        (BL-11)."""
         return self.publisher.applied_offset(self._loader.last_applied_offset())
 
     def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:

@@ -127,7 +127,7 @@ def alter_reassignments(
 
 
 def list_reassignments(cluster: ClusterClient, partitions: Iterable[Partition] | None = None) -> dict[Partition, Any]:
-    """What is under way: kio's entry with replicas, adding_replicas and removing_replicas."""
+    """List the reassignments under way: kio's entry with replicas, adding_replicas and removing_replicas."""
     topics = None
     if partitions is not None:
         topics = [{"name": topic, "partition_indexes": indexes} for topic, indexes in by_topic(partitions).items()]

@@ -83,7 +83,7 @@ def elect_leaders(
 ) -> None:
     """Make the preferred replica the leader, or any live one (unclean: may lose records)."""
     if sum((topic is not None, all_topic_partitions, path_to_json_file is not None)) != 1:
-        raise click.UsageError("exactly one of --topic, --all-topic-partitions, --path-to-json-file")
+        raise click.UsageError("give exactly one of --topic, --all-topic-partitions, --path-to-json-file")
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
     bootstrap = bootstrap_of(bootstrap_server)

@@ -1,4 +1,4 @@
-"""What commands share: options, output, and the errors that become one line."""
+"""The parts that commands share: options, output, and the errors that become one line."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _DYNAMIC = (1, 2, 3, 6, 8)
 def _entity(topic: str | None, broker: str | None, broker_defaults: bool) -> tuple[str, str, str]:
     """(kind, name, how it is called)."""
     if sum((topic is not None, broker is not None, broker_defaults)) != 1:
-        raise click.UsageError("say what: exactly one of --topic NAME, --broker ID, --broker-defaults")
+        raise click.UsageError("name what to configure: give exactly one of --topic NAME, --broker ID, --broker-defaults")
     if topic is not None:
         return "topic", topic, f"topic {topic}"
     if broker is not None:

@@ -59,7 +59,9 @@ def consume(
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 
     if group is not None and (partition or offset is not None):
-        raise click.UsageError("--group does not go with --partition or --offset: the group says who reads what, and from where")
+        raise click.UsageError(
+            "--group cannot be combined with --partition or --offset: the group decides who reads what, and from where"
+        )
     bootstrap = bootstrap_of(bootstrap_server)
     found = list_topics(admin(bootstrap)).topics.get(topic)
     if found is None:

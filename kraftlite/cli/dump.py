@@ -57,7 +57,7 @@ def dump(path: tuple[Path, ...], batches_only: bool, max_bytes: int | None, outp
     report = Report(as_json=output == "json", batches_only=batches_only)
     files = [file for given in path for file in _files(given)]
     if not files:
-        raise click.ClickException(f"{path[0]}: no log files there; known are {', '.join(SUFFIXES)}")
+        raise click.ClickException(f"{path[0]} has no log files; known are {', '.join(SUFFIXES)}")
     for file in files:
         try:
             dump_file(file, report, max_bytes)
@@ -205,7 +205,7 @@ def _keys(names: list[str]) -> str:
 
 
 def _content(record: Any, header: BatchHeader, serde: Any) -> tuple[dict[str, Any], str]:
-    """What a record says, for JSON and as text."""
+    """Return the content of a record, for JSON and as text."""
     if header.is_control:
         kind = control_type(record.key)
         decoded = decode_control(record)

@@ -1,4 +1,4 @@
-"""Where the dump of a file is told: on the terminal, as text or as JSON lines."""
+"""Prints the dump of a file: on the terminal, as text or as JSON lines."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _VERB = {
 
 @dataclass(frozen=True)
 class Feature:
-    """As a broker tells it in ApiVersions. `finalized` 0: not finalized."""
+    """One feature as a broker reports it in ApiVersions. `finalized` 0: not finalized."""
 
     name: str
     min_level: int

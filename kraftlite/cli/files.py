@@ -9,7 +9,7 @@ from typing import Final
 from kraftlite.model.limits import MIB
 
 MAX_TEXT_BYTES: Final = 64 * MIB
-"""Of lists of partitions, properties, payloads: half a million partitions."""
+"""The bound of lists of partitions, properties, payloads: half a million partitions."""
 MAX_INDEX_BYTES: Final = 512 * MIB
 """An index of a segment of 2 GiB that has an entry for every batch."""
 

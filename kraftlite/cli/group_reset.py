@@ -35,7 +35,7 @@ INACTIVE = ("Empty", "Dead")
 
 @dataclass(frozen=True)
 class Reset:
-    """What was asked for: exactly one of Kafka's scenarios."""
+    """The reset that was asked for: exactly one of Kafka's scenarios."""
 
     to_earliest: bool = False
     to_latest: bool = False
@@ -51,8 +51,8 @@ class Reset:
         values = (self.to_offset, self.shift_by, self.to_datetime, self.by_duration, self.from_file)
         if sum(flags) + sum(value is not None for value in values) != 1:
             raise click.UsageError(
-                "exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, --by-duration"
-                " and --from-file"
+                "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, "
+                "--by-duration and --from-file"
             )
 
 
@@ -88,11 +88,11 @@ def reset_offsets(
     wanted = Reset(**scenario)
     wanted.check()
     if bool(groups) == all_groups:
-        raise click.UsageError("either GROUPS or --all-groups")
+        raise click.UsageError("give either GROUPS or --all-groups")
     if wanted.from_file is None and bool(topics) == all_topics:
-        raise click.UsageError("either --topic or --all-topics")
+        raise click.UsageError("give either --topic or --all-topics")
     if execute and (dry_run or export):
-        raise click.UsageError("--execute does not go with --dry-run or --export")
+        raise click.UsageError("--execute cannot be combined with --dry-run or --export")
     client = admin(bootstrap_of(bootstrap_server))
     names = [name for name, _, _ in list_groups(client)] if all_groups else list(dict.fromkeys(groups))
     active = [f"'{view.group}' is {view.state}" for view in describe_groups(client, names) if view.state not in INACTIVE]
@@ -111,7 +111,7 @@ def reset_offsets(
 
 
 def _plan(client: Any, group: str, wanted: Reset, topics: Sequence[str], *, several: bool) -> dict[Partition, int]:
-    """What each partition's offset shall be."""
+    """Compute the new offset of each partition."""
     committed = committed_offsets(client, group)
     if wanted.from_file is not None:
         asked = read_csv(wanted.from_file, group, several=several)

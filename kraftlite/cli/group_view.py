@@ -1,4 +1,4 @@
-"""What the group commands ask of a cluster, through librdkafka's admin client; and how Kafka's tool lays columns out.
+"""The questions of the group commands to a cluster, asked through librdkafka's admin client; and the columns of Kafka's tool.
 
 Source: TO-27; kafka-consumer-groups.
 """
@@ -43,7 +43,7 @@ class MemberView:
     partitions: tuple[Partition, ...]
     epoch: int | None = None
     target: tuple[Partition, ...] | None = None
-    """What it will have when the rebalance is over; None in a classic group, which has no such thing."""
+    """The partitions that it will have when the rebalance is over; None in a classic group, which has no such thing."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class GroupView:
     members: tuple[MemberView, ...] = field(default=())
     group_epoch: int | None = None
     target_epoch: int | None = None
-    """Of a group of the new protocol (KIP-848), where `with_epochs` was asked."""
+    """The epoch of the target assignment of a group of the new protocol (KIP-848), where `with_epochs` was asked."""
 
     @property
     def exists(self) -> bool:
@@ -65,7 +65,7 @@ class GroupView:
 
 
 def describe_groups(client: Any, groups: Sequence[str]) -> list[GroupView]:
-    """In the order asked; one that does not exist is Dead."""
+    """Describe groups in the order asked; one that does not exist is Dead."""
     if not groups:
         return []
     futures = client.describe_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S)
@@ -140,7 +140,7 @@ def list_groups(client: Any) -> list[tuple[str, str, str]]:
 
 
 def committed_offsets(client: Any, group: str) -> dict[Partition, int]:
-    """What the group has committed."""
+    """Return the offsets that the group has committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     futures = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S)
@@ -150,7 +150,8 @@ def committed_offsets(client: Any, group: str) -> dict[Partition, int]:
 
 
 def log_offsets(client: Any, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
-    """Where the logs end, start, or have a timestamp (`OffsetSpec`). What cannot say, or has no such offset, is left out."""
+    """Look up where the logs end, start, or have a timestamp (`OffsetSpec`). A partition that cannot say, or has no such
+    offset, is left out."""
     from confluent_kafka import KafkaException, TopicPartition
 
     wanted = {TopicPartition(topic, index): spec for topic, index in partitions}

@@ -100,12 +100,12 @@ def describe(
 
 def _names(client: Any, groups: Sequence[str], all_groups: bool) -> list[str]:
     if bool(groups) == all_groups:
-        raise click.UsageError("either GROUPS or --all-groups")
+        raise click.UsageError("give either GROUPS or --all-groups")
     return [name for name, _, _ in list_groups(client)] if all_groups else list(dict.fromkeys(groups))
 
 
 def _note(view: GroupView) -> None:
-    """On standard error, as Kafka's tool does."""
+    """Print a note on standard error, as Kafka's tool does."""
     if view.state == "Empty":
         click.echo(f"\nConsumer group '{printable(view.group)}' has no active members.", err=True)
     elif view.state in ("PreparingRebalance", "CompletingRebalance"):
@@ -113,7 +113,7 @@ def _note(view: GroupView) -> None:
 
 
 def offset_rows(client: Any, view: GroupView) -> list[tuple[Any, ...]]:
-    """What is committed or assigned, by partition: (group, topic, partition, current, end, lag, member, host, client)."""
+    """List committed and assigned partitions as rows: (group, topic, partition, current, end, lag, member, host, client)."""
     committed = committed_offsets(client, view.group)
     owners = {partition: member for member in view.members for partition in member.partitions}
     partitions: list[Partition] = sorted({*committed, *owners})

@@ -53,7 +53,8 @@ def admin(bootstrap: str) -> Any:
 
 
 def result(future: Future[T], timeout_s: float = API_TIMEOUT_S) -> T:
-    """What the cluster answered. ClickException when nothing came in time, which leaves open whether it was carried out."""
+    """Wait for the cluster's answer. ClickException when none came in time, which leaves open whether the request was carried
+    out."""
     try:
         return future.result(timeout=timeout_s)
     except TimeoutError:

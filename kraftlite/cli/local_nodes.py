@@ -165,7 +165,7 @@ def _leader_of(bootstrap: str, partition: str) -> int:
 
 
 def _what_follows(directory: Path, node_id: int) -> str | None:
-    """What a killed or paused node means to the cluster, and how long that takes."""
+    """Say what a killed or paused node means to the cluster, and how long that takes."""
     from kraftlite.config.server import ConfigError
     from kraftlite.config.server import load as load_config
 

@@ -68,7 +68,7 @@ def format_storage(
 ) -> None:
     """Prepare a node's directories for their first start."""
     if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
-        raise click.UsageError("--config is missing: the node's server.properties")
+        raise click.UsageError("--config is missing: give the node's server.properties")
     given = {
         "--standalone": standalone,
         "--initial-controllers": bool(initial_controllers),
@@ -125,12 +125,12 @@ def _format(loaded: ServerConfig, cluster_id: str, release_version: str | None, 
 @_OVERRIDE
 @output_option
 def storage_info(config: Path | None, override: tuple[str, ...], output: str) -> None:
-    """What a node's directories contain; exit status 1 if something is wrong with them."""
+    """Show what a node's directories contain; exit status 1 if something is wrong with them."""
     from kraftlite.host.disk import HostDisk
     from kraftlite.node import storage
 
     if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
-        raise click.UsageError("--config is missing: the node's server.properties")
+        raise click.UsageError("--config is missing: give the node's server.properties")
     info = storage.info(HostDisk(), _load(config, override, quiet=True))
     if output == "json":
         print_json({"directories": list(info.directories), "metadata": dict(info.metadata), "problems": list(info.problems)})

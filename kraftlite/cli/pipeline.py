@@ -195,11 +195,11 @@ def _job(given: dict[str, Any]) -> Iterator[SparkSession]:
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """What Spark, the source and the jobs raise, as one line. Without pyspark or Java it says what to install."""
+    """Turn the errors of Spark, the source and the jobs into one line. Without pyspark or Java it says what to install."""
     try:
         import pyspark  # noqa: F401
     except ModuleNotFoundError:
-        raise click.ClickException("this needs Spark: pip install 'kraftlite[spark]'") from None
+        raise click.ClickException("this command needs Spark: pip install 'kraftlite[spark]'") from None
     from pyspark.errors import PySparkException
 
     try:

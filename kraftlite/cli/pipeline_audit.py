@@ -112,7 +112,7 @@ def spark_or_none(engine: str, master: str, app: str) -> Iterator[Any]:
 
 
 def _chosen(directories: Sequence[Path], data_dirs: Sequence[str], data_dir: Path | None) -> Callable[[], dict[str, list[Path]]]:
-    """Where the replicas are, by broker, to be found out when the audit runs."""
+    """Return a function that finds the directories of the replicas, by broker, when the audit runs."""
     from kraftlite.segments.directories import local_data_dirs, parse_data_dirs
 
     if (bool(directories) + bool(data_dirs) + (data_dir is not None)) > 1:

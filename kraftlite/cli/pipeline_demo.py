@@ -95,7 +95,7 @@ def demo_command(data_dir: Path, output: str) -> None:
 
 
 def demonstrate(run: Run) -> None:
-    """Raises what keeps it from being carried out; what it finds is in `run.checks`."""
+    """Carry it out. Raises what keeps it from being carried out; its findings are in `run.checks`."""
     from kraftlite.local import cluster as local
     from kraftlite.local.demo import write_history
     from kraftlite.spark.session import session
@@ -120,7 +120,7 @@ def demonstrate(run: Run) -> None:
 
 
 def _start(run: Run) -> LocalCluster:
-    """A new cluster with the two topics; what an earlier demonstration left is removed."""
+    """Make a new cluster with the two topics, and remove what an earlier demonstration left."""
     import shutil
 
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]

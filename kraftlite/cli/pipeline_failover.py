@@ -58,7 +58,7 @@ def failover_report_command(
     master: str,
     output: str,
 ) -> None:
-    """When failures were detected, overcome and forgotten, and what each partition went through.
+    """Report when failures were detected, overcome and forgotten, and what each partition went through.
 
     Without --run, of the local cluster. Exit status: 0 all is well, 1 a partition was not served as it must be, 2 it could
     not run.

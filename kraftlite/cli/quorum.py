@@ -21,9 +21,9 @@ from kraftlite.local.client import fetch_quorum
 def describe_quorum(status: bool, replication: bool, human_readable: bool, bootstrap_server: str | None, output: str) -> None:
     """Describe the quorum of controllers: exactly one of --status and --replication."""
     if status == replication:
-        raise click.UsageError("exactly one of --status and --replication")
+        raise click.UsageError("give exactly one of --status and --replication")
     if human_readable and not replication:
-        raise click.UsageError("--human-readable goes with --replication only")
+        raise click.UsageError("--human-readable needs --replication")
     bootstrap = bootstrap_of(bootstrap_server)
     quorum = fetch_quorum(bootstrap)
     if output == "json":

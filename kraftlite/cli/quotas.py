@@ -56,7 +56,7 @@ def alter_command(
     """Set and remove quotas of a user, a client id, both together, or an address."""
     entity = _entity(user, client_id, ip)
     if not entity:
-        raise click.UsageError("say whose: --user, --client-id or --ip")
+        raise click.UsageError("name the client: give --user, --client-id or --ip")
     ops: dict[str, float | None] = dict.fromkeys(delete)
     for key, text in pairs(set_, "--set").items():
         try:

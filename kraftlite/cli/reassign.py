@@ -74,7 +74,7 @@ def start_command(moves: tuple[str, ...], bootstrap_server: str | None) -> None:
 def cancel_command(partitions: tuple[str, ...], everything: bool, bootstrap_server: str | None) -> None:
     """Back to the replicas before the move."""
     if bool(partitions) == everything:
-        raise click.UsageError("either partitions or --all")
+        raise click.UsageError("give either partitions or --all")
     bootstrap = bootstrap_of(bootstrap_server)
     chosen = list(list_reassignments(ClusterClient(bootstrap))) if everything else [_partition(one) for one in partitions]
     _alter(bootstrap, dict.fromkeys(chosen), "Cancelled moving")

@@ -43,7 +43,7 @@ def create_topic(
     arguments: dict[str, Any] = {"config": pairs(config)}
     if replica_assignment is not None:
         if partitions is not None or replication_factor is not None:
-            raise click.UsageError("--replica-assignment says it all: leave --partitions and --replication-factor out")
+            raise click.UsageError("--replica-assignment sets both numbers: leave --partitions and --replication-factor out")
         arguments["replica_assignment"] = _assignment(replica_assignment)
         arguments["num_partitions"] = len(arguments["replica_assignment"])
     else:
@@ -99,7 +99,7 @@ def _names(bootstrap: str, pattern: str | None = None, exclude_internal: bool = 
         try:
             matcher = re.compile(pattern)
         except re.error as error:
-            raise click.UsageError(f"--topic {pattern}: not a regular expression: {error}") from None
+            raise click.UsageError(f"--topic {pattern} is not a regular expression: {error}") from None
         names = [name for name in names if matcher.fullmatch(name)]
     return names
 
@@ -171,9 +171,9 @@ def describe(
 ) -> None:
     """Partitions, leaders, replicas and ISRs of TOPIC…, or of all topics."""
     if seconds is not None and not watch:
-        raise click.UsageError("--for says how long to --watch")
+        raise click.UsageError("--for needs --watch: it says how long to watch")
     if watch and output == "json":
-        raise click.UsageError("--watch prints lines: leave --output json out")
+        raise click.UsageError("--watch prints lines: it cannot be combined with --output json")
     bootstrap = bootstrap_of(bootstrap_server)
     names = list(dict.fromkeys(topic)) or _names(bootstrap)
     topics = fetch_topics(bootstrap, names) if names else []

@@ -1,4 +1,5 @@
-"""Where records start, in machine code: the extra `fast` brings the compiler. The first use in a process takes about a second.
+"""The search for the starts of records, in machine code: the extra `fast` brings the compiler. The first use in a process takes
+about a second.
 
 Source: `kraftlite.columns.decoding`, which does the same without it.
 """

@@ -47,7 +47,7 @@ _FEW: Final = 8
 _STEP_NS: Final = 16_000
 _RECORD_NS: Final = 70
 _BATCH_NS: Final = 600
-"""What a step of all batches costs, and what a record and a batch cost in the light loop. Only to choose between the two."""
+"""The costs of a step of all batches, and of a record and a batch in the light loop. Only to choose between the two."""
 _PROBE: Final = 32
 """So many records of one size are taken together at least."""
 _MAX_PATIENCE: Final = 1024
@@ -121,12 +121,13 @@ def decode(
 
 
 Finder = Callable[[Run, I64], I64]
-"""Where each record of a run starts, given how many each batch has. CorruptBatch unless they end where the batches do."""
+"""Finds where each record of a run starts, given how many each batch has. CorruptBatch unless they end where the batches do."""
 
 
 @lru_cache(maxsize=4)
 def starts_finder(parser: str) -> Finder:
-    """Of "numpy", "numba", or "auto" for the better of what is there. ValueError: unknown, or not installed."""
+    """Return the finder that is called "numpy" or "numba", or for "auto" the better of those that are there. ValueError:
+    unknown, or not installed."""
     if parser not in ("auto", "numpy", "numba"):
         raise ValueError(f"parser {parser!r}: it is auto, numpy or numba")
     if parser == "numpy" or (parser == "auto" and find_spec("numba") is None):
@@ -217,7 +218,8 @@ def _walk(body: bytes, position: int, count: int, found: list[int]) -> int:
 
 
 def _alike(body: bytes, position: int, count: int) -> tuple[int, int]:
-    """How many of the next `count` records have the size of the first one, as far as it pays to know, and that size.
+    """Count how many of the next `count` records have the size of the first one, as far as it pays to know; returns that size,
+    too.
 
     If the bytes that hold a size are there again one record further, so is its size: the next record is found, and so on.
     """
@@ -239,12 +241,12 @@ def _alike(body: bytes, position: int, count: int) -> tuple[int, int]:
 
 
 def _repeats(values: bytes) -> int:
-    """How often the first of them comes before another one."""
+    """Count how often the first value comes before another one."""
     return len(values) - len(values.lstrip(values[:1]))
 
 
 class _Part:
-    """At most `max_rows` records of a run: `decode`, then `keep`, then `columns`."""
+    """A part of a run with at most `max_rows` records: `decode`, then `keep`, then `columns`."""
 
     offsets: I64
     timestamps: I64
@@ -292,7 +294,7 @@ class _Part:
             self.offsets, self.timestamps = self.offsets[kept], self.timestamps[kept]
 
     def columns(self, tp: tuple[str, int], columns: Sequence[str], max_rows: int) -> Any:
-        """What was kept, as a RecordBatch."""
+        """Return the records that were kept, as a RecordBatch."""
         schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
         return pa.RecordBatch.from_arrays([self._column(name, tp, max_rows) for name in columns], schema=schema)
 
@@ -321,12 +323,13 @@ class _Part:
         return np.repeat(values, self._counts)
 
     def _corrupt(self, bad: npt.NDArray[np.bool_], why: str) -> CorruptBatch:
-        """Of the batch of the first of these records."""
+        """Return the error for the batch of the first of these records."""
         index = int(np.searchsorted(np.cumsum(self._counts), int(np.argmax(bad)), "right"))
         return CorruptBatch(int(self._headers["base_offset"][index]), why)
 
     def _timestamps(self, delta: I64) -> I64:
-        """In ms, as a consumer sees them: the batch's when it is the time of the append; -1 in a batch that has no base."""
+        """Return timestamps in ms, as a consumer sees them: the batch's when it is the time of the append; -1 in a batch that
+        has no base."""
         base = self._headers["base_timestamp"]
         appended = self._headers["attributes"] & TIMESTAMP_TYPE_BIT != 0
         found: I64 = self._per_record(base) + delta
@@ -416,7 +419,7 @@ def _gather(buffer: Any, at: I64, size: I64) -> Any:
 
 
 def _texts(names: Any) -> Any:
-    """As strings. What is not UTF-8 becomes U+FFFD, as in the strings of Spark's own Kafka source."""
+    """Decode as strings. Bytes that are not UTF-8 become U+FFFD, as in the strings of Spark's own Kafka source."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
@@ -424,8 +427,8 @@ def _texts(names: Any) -> Any:
 
 
 def _replaced_as_by_java(error: UnicodeError) -> tuple[str, int]:
-    """Where Java's decoder goes on behind one U+FFFD. It differs from Python's only in taking a surrogate, which is three bytes
-    that UTF-8 forbids, for one malformed character."""
+    """Find where Java's decoder goes on behind one U+FFFD. It differs from Python's only in taking a surrogate, which is three
+    bytes that UTF-8 forbids, for one malformed character."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
     if data[start] == 0xED and data[start + 1 : start + 2] >= b"\xa0" and data[start + 1] & 0xC0 == 0x80:

@@ -29,7 +29,7 @@ from kraftlite.model.limits import MIB
 JOINED_BYTES: Final = 4 * MIB
 """About so many bytes of batches are made at once."""
 MAX_RECORDS: Final = 1 << 19
-"""In one batch: the varints of their offset deltas take three bytes at most."""
+"""The most records in one batch: the varints of their offset deltas take three bytes at most."""
 _DELTA_BYTES: Final = 3
 _CRC: Final = struct.Struct(">I")
 _CRC_POSITION: Final = 17
@@ -175,7 +175,7 @@ def _timestamps(table: Any, timestamp_ms: int) -> I64:
 
 
 def _headers(lists: Any, stamp: tuple[str, Any] | None) -> Any:
-    """Of every record: how many headers it has, and these."""
+    """Encode the headers of every record: how many it has, and the headers."""
     counts = _list_lengths(lists)
     parts = []
     if counts.any():
@@ -223,7 +223,7 @@ def _join(*parts: Any) -> Any:
 
 
 def _offsets(array: Any) -> npt.NDArray[np.int32]:
-    """Of a binary array, where each element starts and the last one ends in its data."""
+    """Return where each element of a binary array starts in its data, and where the last one ends."""
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
 
 
@@ -256,7 +256,8 @@ def _groups(rows: _Rows, max_batch_bytes: int) -> Iterator[tuple[int, int, I64]]
 
 
 def _body_sizes(rows: _Rows, delta_bytes: int) -> I64:
-    """Of every record, without the varint of its size. `delta_bytes`: what its timestamp and offset deltas take."""
+    """Compute the size of every record, without the varint of its size. `delta_bytes`: what its timestamp and offset deltas
+    take."""
     found = varints.sizes(varints.zigzag(rows.key_size)) + varints.sizes(varints.zigzag(rows.value_size)) + rows.headers_size
     found += np.maximum(rows.key_size, 0) + np.maximum(rows.value_size, 0) + (1 + delta_bytes)
     return found

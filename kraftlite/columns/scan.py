@@ -117,7 +117,7 @@ def scan_batches(
 
 
 def next_offsets(headers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Of each batch, the offset behind it."""
+    """Return, for each batch, the offset behind it."""
     found: npt.NDArray[np.int64] = headers["base_offset"] + headers["last_offset_delta"] + 1
     return found
 

@@ -18,7 +18,7 @@ I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
 MAX_BYTES: Final = 10
-"""Of one varint of 64 bits."""
+"""The longest varint of 64 bits."""
 
 
 class Malformed(Exception):

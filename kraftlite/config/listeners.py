@@ -38,7 +38,8 @@ class QuorumVoter:
 
 
 def _is_name(host: str | None) -> bool:
-    """Whether it can be looked up: parts of 1 to 63 characters, 253 in all (RFC 1035). None: an IPv6 address, which passes."""
+    """Return whether a name can be looked up: parts of 1 to 63 characters, 253 in all (RFC 1035). None: an IPv6 address, which
+    passes."""
     if not host:
         return True
     return len(host) <= 253 and all(0 < len(part) <= 63 for part in host.removesuffix(".").split("."))

@@ -92,7 +92,7 @@ def _unescape(text: str, number: int) -> str:
 
 
 def _joined(text: str, number: int) -> str:
-    """With the two escapes of a character beyond U+FFFF made one character."""
+    """Join the two escapes of a character beyond U+FFFF into one character."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""From typed keys to roles, listeners, voters and directories, and the rules that they must obey together.
+"""Resolves typed keys to roles, listeners, voters and directories, and checks the rules that they must obey together.
 
 Source: BL-25, RF-58; docs/spec/defaults.md, "Checked against each other".
 """
@@ -45,7 +45,7 @@ class Resolved:
 def resolve(
     typed: Typed, given: frozenset[str], problems: list[str], warnings: list[str], hostname: Callable[[], str]
 ) -> Resolved:
-    """Work out everything that depends on more than one key; what is wrong is appended to `problems`."""
+    """Work out everything that depends on more than one key; every problem is appended to `problems`."""
     node_id = _node_id(typed, problems)
     roles = _roles(typed, problems)
     controller_names = tuple(name.upper() for name in typed.get("controller.listener.names", ()))
@@ -186,7 +186,8 @@ def _advertised(
     controller_names: Names,
     hostname: Callable[[], str],
 ) -> tuple[ListenerInfo, ...]:
-    """What is advertised: what is set, and for controller listeners (or if nothing is set) the listeners themselves."""
+    """Return the advertised listeners: those that are set, and for controller listeners (or if nothing is set) the listeners
+    themselves."""
     base = list(explicit)
     named = {listener.name for listener in base}
     base.extend(

@@ -71,7 +71,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """What a node is told to be. Immutable; `values` has the effective text of every key that has one.
+    """The configuration of one node. Immutable; `values` has the effective text of every key that has one.
 
     `listeners` are all sockets, the derived gRPC listener included. `advertised_listeners` are what a broker registers,
     `advertised_controller_listeners` what a controller registers; a port 0 there means: the port that was bound.
@@ -80,7 +80,7 @@ class ServerConfig:
     node_id: NodeId
     roles: tuple[str, ...]
     cluster_id: str | None
-    """From the environment (`CLUSTER_ID`); the directories of a formatted node say it as well."""
+    """The id from the environment (`CLUSTER_ID`); the directories of a formatted node say it as well."""
     listeners: tuple[ListenerInfo, ...]
     advertised_listeners: tuple[ListenerInfo, ...]
     advertised_controller_listeners: tuple[ListenerInfo, ...]
@@ -262,7 +262,7 @@ def _bounded(problems: Sequence[str]) -> list[str]:
 
 
 def _unusable(key: str, text: str) -> str | None:
-    """What is wrong with a value of whatever type."""
+    """Describe what is wrong with a value of whatever type."""
     if len(text) > MAX_VALUE_LENGTH:
         return f"{_short(key)} has {len(text)} characters; allowed are at most {MAX_VALUE_LENGTH}"
     for where, found in (("its name", _UNPRINTABLE.search(key)), ("its value", _UNPRINTABLE.search(text))):

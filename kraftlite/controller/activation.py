@@ -1,4 +1,4 @@
-"""What a new active controller writes first. Source: Kafka's ActivationRecordsGenerator; CE-14, CE-15."""
+"""The records that a new active controller writes first. Source: Kafka's ActivationRecordsGenerator; CE-14, CE-15."""
 
 from __future__ import annotations
 

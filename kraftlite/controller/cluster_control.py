@@ -1,4 +1,4 @@
-"""Which brokers and controllers there are: registrations (in the log) and, while active, their heartbeats (not in the log).
+"""The brokers and controllers of the cluster: registrations (in the log) and, while active, their heartbeats (not in the log).
 
 Source: Kafka's ClusterControlManager; CM-01 to CM-05, CM-12 to CM-14.
 """
@@ -100,7 +100,7 @@ class ClusterControl:
         ]
 
     def ineligible_reason(self, broker_id: NodeId, broker_epoch: int | None) -> str | None:
-        """Why a broker may not join an ISR, or None when it may (CM-31)."""
+        """Say why a broker may not join an ISR; None when it may (CM-31)."""
         registration = self.brokers.get(broker_id)
         if registration is None:
             return "not registered"
@@ -113,7 +113,7 @@ class ClusterControl:
         return None
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold. Looks at every registration."""
+        """Raise AssertionError when an invariant does not hold. Looks at every registration."""
         owners = dict(self.directory_owners.items())
         wanted = {directory: broker.broker_id for broker in self.brokers.values() for directory in broker.log_dirs}
         assert owners == wanted, f"directories belong to {owners}, the registrations say {wanted}"

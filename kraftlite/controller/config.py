@@ -13,7 +13,7 @@ from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """What the controller needs to know. Times in milliseconds; defaults are Kafka's.
+    """The configuration that the controller needs. Times in milliseconds; defaults are Kafka's.
 
     `static_broker_configs`: the server's effective static values (Kafka keys), the last stop before built-in defaults (CM-49).
     """
@@ -34,9 +34,9 @@ class ControllerConfig:
     quorum_voters: tuple[NodeId, ...] = ()
     """The controllers of the quorum: a feature upgrade waits until each has registered (CM-13)."""
     listeners: tuple[ListenerInfo, ...] = ()
-    """What this controller registers; empty: it does not register itself."""
+    """The listeners that this controller registers; empty: it does not register itself."""
     supported_features: tuple[FeatureRange, ...] = SUPPORTED_FEATURES
     request_timeout_ms: int = 30_000
-    """How long an operation that names no timeout may wait."""
+    """The time that an operation may wait that names no timeout."""
     heartbeat_timeout_ms: int = 4_500
-    """How long a heartbeat may wait in the queue: half a session."""
+    """The time that a heartbeat may wait in the queue: half a session."""

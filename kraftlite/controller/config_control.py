@@ -67,7 +67,7 @@ class ConfigControl:
         return override if override is not None else self.topic_default(key)[0]
 
     def topic_default(self, key: str) -> tuple[str, ConfigSource]:
-        """What a topic without an override gets, and where that comes from."""
+        """Return the value that a topic without an override gets, and where it comes from."""
         layers = (
             (self.get((_BROKER, str(self._node_id))), ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self.get((_BROKER, "")), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),

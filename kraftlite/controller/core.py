@@ -118,8 +118,8 @@ class ControllerCore:
         self.queue.append(Read(name, operation, on_done), now_ms, deadline_ms=deadline_ms)
 
     def step(self, now_ms: int, limit: int = 1_000) -> bool:
-        """Run what is due, for one turn: at most `limit` events, and no more elements than a turn may have; whether more is
-        waiting. Raises Fault."""
+        """Run what is due, for one turn: at most `limit` events, and no more elements than a turn may have. Returns whether
+        more is waiting. Raises Fault."""
         clock_us = self.metrics.clock_us
         started_us = began_us = clock_us()
         self.pace.begin()

@@ -40,7 +40,7 @@ class DeferredQueue:
         self._waiting.append((offset, parked))
 
     def complete_up_to(self, offset: int) -> int:
-        """Answer all that wait for `offset` or less, in order; how many."""
+        """Answer all that wait for `offset` or less, in order, and return how many."""
         count = 0
         while self._waiting and self._waiting[0][0] <= offset:
             _, parked = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""Who leads and who is in sync when brokers come and go, and elections on request.
+"""Decides who leads and who is in sync when brokers come and go, and runs elections on request.
 
 Source: Kafka's ReplicationControlManager.generateLeaderAndIsrUpdates; CM-06 to CM-12, CM-27 to CM-29,
 CM-38 to CM-40.

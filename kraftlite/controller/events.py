@@ -30,7 +30,7 @@ OnDone: TypeAlias = Callable[[R | ApiError], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What an error means: the answer to the caller, and for this controller."""
+    """The meaning of an error: the answer to the caller, and the consequence for this controller."""
 
     answer: ApiError
     renounce: bool = False

@@ -27,7 +27,7 @@ class BrokerControlState(Enum):
 
 
 class HeartbeatTracker:
-    """When each broker incarnation was last heard of. Touched by the handler, off the event queue (CE-25).
+    """The time at which each broker incarnation was last heard of. Touched by the handler, off the event queue (CE-25).
 
     A session is over when nothing came for more than `session_timeout_ms`.
     """
@@ -47,7 +47,7 @@ class HeartbeatTracker:
         self._contact_ms.pop((broker_id, broker_epoch), None)
 
     def excuse(self, deaf_ms: int, now_ms: int) -> None:
-        """For `deaf_ms` until now this node could not hear anybody: nobody was silent in that time."""
+        """Excuse the silence of `deaf_ms` until now, in which this node could not hear anybody."""
         for key, contact_ms in self._contact_ms.items():
             self._contact_ms[key] = min(now_ms, contact_ms + deaf_ms)
 
@@ -98,7 +98,7 @@ class BrokerHeartbeatState:
 
 
 class HeartbeatManager:
-    """What the active controller knows of each registered broker beyond the log. Lives from claim to renounce."""
+    """The active controller's knowledge of each registered broker beyond the log. Lives from claim to renounce."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.tracker = HeartbeatTracker(session_timeout_ms)
@@ -131,7 +131,7 @@ class HeartbeatManager:
         )
 
     def fix_controlled_shutdown_offset(self, broker_id: NodeId, offset: int) -> None:
-        """Where the leadership moves were written. The first one counts (CM-08)."""
+        """Remember the offset at which the leadership moves were written. The first one counts (CM-08)."""
         state = self.brokers.get(broker_id)
         if state is not None and not state.fenced and state.controlled_shutdown_offset is None:
             state.controlled_shutdown_offset = offset

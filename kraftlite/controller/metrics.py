@@ -13,7 +13,7 @@ from kraftlite.raft.client import LeaderAndEpoch
 
 @dataclass(slots=True)
 class DurationSummary:
-    """How often, how long in all, and how long at most; in microseconds."""
+    """A summary of durations: how many, their sum, and the longest; in microseconds."""
 
     count: int = 0
     total_us: int = 0
@@ -26,7 +26,7 @@ class DurationSummary:
 
 
 class ControllerView(Protocol):
-    """What the numbers are read from: a `ControllerCore`."""
+    """The part of a `ControllerCore` from which the numbers are read."""
 
     state: ControllerState
     offsets: OffsetControl
@@ -48,9 +48,9 @@ class ControllerMetrics:
         self.new_active_controllers_count = 0
         self.timed_out_broker_heartbeat_count = 0
         self.queue_time = DurationSummary()
-        """Of events that were to run at once; one that was deferred waits on purpose."""
+        """Only events that were to run at once; one that was deferred waits on purpose."""
         self.processing_time = DurationSummary()
-        """Of every event, deferred ones too."""
+        """All events, deferred ones too."""
         self.clock_us: Callable[[], int] = lambda: 0
         """Monotonic microseconds; the driver sets it."""
         self._leader_epoch = -1

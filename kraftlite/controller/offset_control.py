@@ -33,7 +33,7 @@ class OffsetControl:
 
     @property
     def transaction_start_offset(self) -> int | None:
-        """Of the open metadata transaction, as replayed so far (committed or not)."""
+        """The start of the open metadata transaction, as replayed so far (committed or not)."""
         return self._transaction_start.get()
 
     @property

@@ -22,12 +22,12 @@ class Election(Enum):
     ONLINE = "online"
     """Any acceptable member of the ISR, to keep the partition online; the present leader stays if it can."""
     UNCLEAN = "unclean"
-    """As ONLINE; when there is none, any acceptable replica: records may be lost."""
+    """Elects as ONLINE does; when that finds no replica, any acceptable one: records may be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTarget:
-    """What a change asks for; None leaves the field as it is."""
+    """The goal of a change; None leaves the field as it is."""
 
     isr: tuple[NodeId, ...] | None = None
     replicas: tuple[NodeId, ...] | None = None

@@ -1,4 +1,4 @@
-"""What the active controller does by the clock.
+"""The periodic tasks of the active controller.
 
 Source: Kafka's PeriodicTaskControlManager; CE-24, CE-27 to CE-29.
 """

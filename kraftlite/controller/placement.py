@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go: striped over racks and brokers.
+"""Chooses where the replicas of new partitions go: striped over racks and brokers.
 
 Source: Kafka's StripedReplicaPlacer; CM-17, CM-20.
 """

@@ -74,7 +74,7 @@ class EventQueue(Generic[E]):
         self._begun: tuple[E, Iterator[None]] | None = None
         self.closed = False
         self.last_queue_time_ms: int | None = None
-        """How long the event that ran last had waited; None: it was deferred, and waited on purpose, or did not run."""
+        """The time that the event that ran last had waited; None: it was deferred, and waited on purpose, or did not run."""
 
     def __len__(self) -> int:
         """Events that wait to run as soon as possible; deferred ones are not counted."""
@@ -86,7 +86,7 @@ class EventQueue(Generic[E]):
             self._ready.append(entry)
 
     def prepend(self, event: E, now_ms: int, *, deadline_ms: int | None = None) -> None:
-        """Before everything that waits; for activation."""
+        """Put an event before everything that waits; for activation."""
         entry = self._admit(event, now_ms, deadline_ms)
         if entry is not None:
             self._ready.appendleft(entry)
@@ -138,7 +138,7 @@ class EventQueue(Generic[E]):
         return heap[0][2] if heap else None
 
     def next_deadline_ms(self) -> int | None:
-        """When the next deferred event or expiry is due. With events waiting, `run_one` has something to do at once."""
+        """Return when the next deferred event or expiry is due. With events waiting, `run_one` has something to do at once."""
         found = [heap[0][0] for heap in (self._deferred, self._deadlines) if self._peek(heap) is not None]
         return min(found) if found else None
 
@@ -178,7 +178,7 @@ class EventQueue(Generic[E]):
 
     @property
     def has_begun(self) -> bool:
-        """Whether an event has begun and not ended: the next turn is its."""
+        """True when an event has begun and not ended: the next turn belongs to it."""
         return self._begun is not None
 
     def _run(self, entry: _Entry[E], now_ms: int) -> None:

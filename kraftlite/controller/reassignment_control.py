@@ -152,7 +152,7 @@ class ReassignmentControl:
     # --- list
 
     def list(self, request: ListPartitionReassignmentsRequest) -> Steps[ControllerResult[ListPartitionReassignmentsResponse]]:
-        """What is under way, in the order of topic names; unknown partitions are left out (CM-46)."""
+        """List the reassignments under way, in the order of topic names; unknown partitions are left out (CM-46)."""
         if request.partitions is None:
             wanted = [(name, index) for name in sorted(self._state.topic_ids) for index in sorted(self._topic(name).partitions)]
         else:
@@ -198,7 +198,8 @@ def _plan(partition: PartitionRegistration, wanted: Nodes) -> _Plan:
 
 
 def _directories(partition: PartitionRegistration, replicas: Nodes) -> tuple[UUID, ...] | None:
-    """Of each replica; a new one's is for its broker to choose. None where the metadata version knows no directories."""
+    """Return the directory of each replica; a new one's is for its broker to choose. None where the metadata version knows no
+    directories."""
     if not partition.directories:
         return None
     placed = dict(zip(partition.replicas, partition.directories, strict=True))

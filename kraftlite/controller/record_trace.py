@@ -1,4 +1,4 @@
-"""What the trace tells of the records that an operation wrote: which, where, why, and what they made of a partition."""
+"""Traces the records that an operation wrote: which, where, why, and what they made of a partition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRACED_RECORDS: Final = 32
 
 
 def setting_not_applied(record: MetadataRecord) -> SettingNotApplied | None:
-    """What an operator must know of a limit that was just stored: nothing enforces it (docs/DIFFERENCES.md)."""
+    """Return the event that tells an operator of a limit that was just stored: nothing enforces it (docs/DIFFERENCES.md)."""
     if isinstance(record, ClientQuotaRecord) and record.value is not None:
         entity = ", ".join(f"{part.type} {part.name or '<default>'}" for part in record.entity)
         return SettingNotApplied(setting=f"{record.key}={record.value}", resource=entity, reason="quotas are not applied")
@@ -48,7 +48,7 @@ def setting_not_applied(record: MetadataRecord) -> SettingNotApplied | None:
 
 
 class RecordTrace:
-    """Of one batch: `before` and `after` each record is replayed, `emit` once all are and raft has them."""
+    """The trace of one batch: `before` and `after` each record is replayed, `emit` once all are and raft has them."""
 
     def __init__(
         self, state: ControllerState, operation: str, cause: str, *, first_offset: int, base_offset: int, count: int
@@ -88,7 +88,7 @@ class RecordTrace:
             tracer.emit(RecordsAppended(operation=self._operation, count=count, last_offset=self._last_offset, cause=self._cause))
 
     def tells(self, offset: int) -> bool:
-        """Whether the record there is told of; of others neither `before` nor `after` is called."""
+        """Return whether the record there is traced; for others neither `before` nor `after` is called."""
         return offset - self._base_offset < TRACED_RECORDS or offset == self._last_offset
 
     def _partition(self, record: PartitionRecord | PartitionChangeRecord) -> PartitionRegistration | None:

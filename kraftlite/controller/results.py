@@ -1,4 +1,4 @@
-"""What an operation of the controller returns: records to write, and the answer for when they are committed."""
+"""The result of an operation of the controller: records to write, and the answer for when they are committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ControllerResult(Generic[T]):
     cause: str = ""
 
     def without_records(self) -> ControllerResult[T]:
-        """For `validate_only`: the same answer, and nothing written (CE-19)."""
+        """Return the same answer with nothing to write, for `validate_only` (CE-19)."""
         return ControllerResult(records=[], response=self.response, atomic=False)
 
 

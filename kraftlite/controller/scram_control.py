@@ -21,7 +21,7 @@ from kraftlite.timeline.collections import TimelineMap
 from kraftlite.timeline.registry import TimelineRegistry
 
 HASHES: Final = {1: "sha256", 2: "sha512"}
-"""By mechanism number."""
+"""The hash of each mechanism, by its number."""
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 

@@ -86,11 +86,11 @@ class ControllerState:
 
     @property
     def has_records(self) -> bool:
-        """Whether anything was ever replayed (an aborted transaction does not count)."""
+        """Return whether anything was ever replayed (an aborted transaction does not count)."""
         return self._has_records.get()
 
     def had_records_before(self, offset: int) -> bool:
-        """As `has_records`, just before the transaction that begins at `offset`."""
+        """Return what `has_records` was just before the transaction that begins at `offset`."""
         epoch = self.registry.floor(offset - 1)
         return self._has_records.get() if epoch is None else self._has_records.get(epoch)
 
@@ -107,7 +107,8 @@ class ControllerState:
         self._has_records.set(True)
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold between two events. Looks at everything: for tests and simulations.
+        """Raise AssertionError when an invariant does not hold between two events. Looks at everything: for tests and
+        simulations.
 
         Whoever leads is active, and so is every member of an ISR but the last one, who may come back with all there is.
         """

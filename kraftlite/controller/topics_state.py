@@ -181,7 +181,7 @@ class TopicsState:
         return found
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold. Looks at every partition."""
+        """Raise AssertionError when an invariant does not hold. Looks at every partition."""
         names = {topic_id: info.name for topic_id, info in self.topics.items()}
         by_name = {topic_id: name for name, topic_id in self.topic_ids.items()}
         assert names == by_name, f"topics {names}, by name {by_name}"

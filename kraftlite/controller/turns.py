@@ -15,7 +15,7 @@ Steps = Generator[None, None, T]
 """Work that has dealt with one more element (a record, a partition, a resource) at each `yield`, and returns its result."""
 
 ELEMENTS_PER_TURN: Final = 1_000
-"""Of all events that run in one turn together: at most some 20 ms, for elements cost one to twenty microseconds."""
+"""The elements of all events that run in one turn together: at most about 20 ms, for elements cost one to twenty microseconds."""
 
 
 class Pace:

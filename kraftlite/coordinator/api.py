@@ -1,4 +1,4 @@
-"""What a group coordinator is asked, and what it answers. Times in milliseconds; "" for a member id: it has none yet."""
+"""The requests to a group coordinator, and its answers. Times in milliseconds; "" for a member id: the member has none yet."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class HeartbeatRequest:
 
 
 class LeavingMember(NamedTuple):
-    """By member id, or, for a static member, by instance id with an empty member id."""
+    """A member that leaves, named by member id, or, for a static member, by instance id with an empty member id."""
 
     member_id: str
     instance_id: str | None

@@ -15,8 +15,9 @@ ASSIGNOR_CLASSES: Final = {f"{_CLASS}UniformAssignor": "uniform", f"{_CLASS}Rang
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """What Kafka's keys say, times in milliseconds, sizes in bytes; `topic_*` are of `__consumer_offsets` when it is created.
-    `consumer_*` are of groups of the new protocol (KIP-848); the first of `consumer_assignors` is the default one."""
+    """The configuration of groups: Kafka's keys, times in milliseconds, sizes in bytes. `topic_*` are of `__consumer_offsets`
+    when it is created. `consumer_*` are of groups of the new protocol (KIP-848); the first of `consumer_assignors` is the
+    default one."""
 
     min_session_timeout_ms: int
     max_session_timeout_ms: int

@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol write into their group metadata, as far as a coordinator looks into it.
+"""The metadata that consumers of the classic protocol write into their group, as far as a coordinator looks into it.
 
 Source: Kafka's `ConsumerProtocolSubscription.json` and `ConsumerProtocolAssignment.json`, versions 0 to 3.
 """
@@ -20,7 +20,8 @@ TopicParts = tuple[str, tuple[int, ...]]
 
 
 class Subscription(NamedTuple):
-    """What a consumer wants, and what it has. `version`: in which it wrote this, and reads its assignment."""
+    """The topics that a consumer wants, and the partitions that it has. `version`: in which it wrote this, and reads its
+    assignment."""
 
     version: int
     topics: tuple[str, ...]
@@ -29,7 +30,7 @@ class Subscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What a consumer is to get. `user_data`: what its assignor told it besides; opaque."""
+    """The partitions that a consumer is to get. `user_data`: what its assignor told it besides; opaque."""
 
     topics: tuple[TopicParts, ...]
     user_data: bytes = b""

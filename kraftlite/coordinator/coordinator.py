@@ -40,7 +40,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports
 
 MAX_NAME_BYTES: Final = MAX_STRING_BYTES - 37
-"""With a dash and a UUID behind it, it is still a string."""
+"""The longest name that, with a dash and a UUID behind it, is still a string."""
 
 
 class GroupCoordinator:
@@ -87,7 +87,7 @@ class GroupCoordinator:
             self._partitions[index].tell(MetadataChanged(image=image, topics=(), created=False))
 
     def _tell_metadata(self, delta: TopicsDelta) -> None:
-        """What groups of the new protocol assign: a change of leaders or of an ISR is none."""
+        """Tell the shards about changes that assignments depend on: a change of leaders or of an ISR is none."""
         changed = [topic for topic in delta.changed.values() if _resized(topic)]
         if not changed and not delta.deleted:
             return
@@ -239,7 +239,7 @@ class GroupCoordinator:
         return shard.describe(group_id)
 
     def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
-        """ApiError(GROUP_ID_NOT_FOUND): there is no such group of the new protocol."""
+        """Raises ApiError(GROUP_ID_NOT_FOUND) when there is no such group of the new protocol."""
         return self._partition_of(group_id).shard.describe_consumers(group_id)
 
     def list_groups(self) -> tuple[GroupOverview, ...]:
@@ -272,8 +272,8 @@ class GroupCoordinator:
 
 
 def _check_names(client_id: str, instance_id: str | None) -> None:
-    """ApiError(INVALID_REQUEST) for what no record could hold: a member's id is one of these and a UUID, and a client id that is
-    no UTF-8 is longer in a record than it was on the wire."""
+    """Raise ApiError(INVALID_REQUEST) for what no record could hold: a member's id is one of these and a UUID, and a client id
+    that is no UTF-8 is longer in a record than it was on the wire."""
     for what, name in (("client id", client_id), ("group instance id", instance_id or "")):
         if len(name) > MAX_NAME_BYTES // 3 and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a {what} of {len(name)} characters: allowed are {MAX_NAME_BYTES} bytes")

@@ -9,7 +9,8 @@ K = TypeVar("K")
 
 
 class Deadlines(Generic[K]):
-    """When each key is due, in milliseconds of the monotonic clock. Those that are due come by time, ties by who was set first.
+    """The deadline of each key, in milliseconds of the monotonic clock. Those that are due come by time, ties by which was set
+    first.
 
     Moving a deadline later, as every heartbeat does, costs a dict write: the heap learns of it when the old time has come.
     """

@@ -1,4 +1,4 @@
-"""What a step of the core brings about: answers to give and records to write."""
+"""The effects of a step of the core: answers to give and records to write."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class PartitionLoader:
         self._chunk = min(config.load_buffer_bytes, LOAD_CHUNK_BYTES)
 
     async def load(self, shard: GroupShard) -> int:
-        """Where the log ended when the load began."""
+        """Read the partition, and return where its log ended when the load began."""
         end = self._offset(_LATEST)
         position = self._offset(_EARLIEST)
         while position < end:
@@ -65,7 +65,7 @@ class PartitionLoader:
             self._tp, self._topic_id, which, current_leader_epoch=self._leader_epoch, read_committed=False, debug=True
         )
         if found.error is not ErrorCode.NONE:
-            raise ApiError(found.error, f"{self._tp}: its bounds are not to be had")
+            raise ApiError(found.error, f"{self._tp}: its first and last offset cannot be read")
         return found.offset
 
     async def _read(self, position: int) -> tuple[bytes, int]:

@@ -67,7 +67,7 @@ class Offsets:
         return sum(len(found) for found in self._committed.values())
 
     def group_ids(self) -> Iterable[str]:
-        """Of the groups with committed or pending offsets."""
+        """Return the groups that have committed or pending offsets."""
         found = dict.fromkeys(self._committed)
         for by_group in self._pending.values():
             found.update(dict.fromkeys(by_group))
@@ -115,7 +115,7 @@ class Offsets:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else _NONE
 
     def _check_commit(self, request: CommitRequest) -> None:
-        """ApiError when it may not commit. The group is made for a commit from outside of any group management."""
+        """Raise ApiError when it may not commit. The group is made for a commit from outside of any group management."""
         consumers = self._consumers.by_id.get(request.group_id)
         if consumers is not None:
             _check_consumer_commit(consumers, request)
@@ -176,7 +176,7 @@ class Offsets:
     # --- fetch --------------------------------------------------------------------------------------------------------
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """ApiError for who says to be a member of a group of the new protocol, and is not, or in another epoch."""
+        """Raise ApiError for who says to be a member of a group of the new protocol, and is not, or in another epoch."""
         group = self._consumers.by_id.get(group_id)
         if group is not None and not (member_id is None and member_epoch < 0):
             _check_epoch(group, member_id or "", member_epoch)
@@ -255,7 +255,7 @@ class Offsets:
             by_group.pop(group_id, None)
 
     def _remove_consumers(self, group: ConsumerGroup, reason: str, then: Then | None = None) -> None:
-        """As `_remove_group`, an empty group of the new protocol."""
+        """Remove an empty group of the new protocol, as `_remove_group` removes a classic one."""
         group_id = group.group_id
 
         def gone(error: ErrorCode) -> None:
@@ -274,7 +274,7 @@ class Offsets:
         self._append_all(records, gone)
 
     def _append_all(self, records: list[CoordinatorRecord], then: Then) -> None:
-        """In batches of bounded size; `then` gets the first error of any, after the last of them."""
+        """Append records in batches of bounded size; `then` gets the first error of any, after the last of them."""
         chunks = [records[at : at + MAX_TOMBSTONES_PER_BATCH] for at in range(0, len(records), MAX_TOMBSTONES_PER_BATCH)]
         if not chunks:
             then(_NONE)
@@ -303,7 +303,7 @@ class Offsets:
         self._forget(group_id, gone, deleted)
 
     def _subscribed(self, group_id: str) -> tuple[str, ...]:
-        """What the members of a group read. ApiError when there is no such group, or when that is not known."""
+        """Return the topics that the members of a group read. ApiError when there is no such group, or when that is not known."""
         if group_id in self._consumers.by_id:
             return self._consumers.living(group_id).subscribed_topics()
         group = self._existing(group_id)
@@ -324,7 +324,7 @@ class Offsets:
         self._append_all([offset_tombstone(group_id, tp) for tp in partitions], gone)
 
     def _drop(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
-        """What open transactions wrote before the tombstone goes with it."""
+        """Drop the offsets of partitions; what open transactions wrote before the tombstone goes with them."""
         for by_group in self._pending.values():
             found = by_group.get(group_id, {})
             for tp in partitions:
@@ -434,7 +434,8 @@ class Offsets:
 
 
 def _check_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> None:
-    """Who may commit in a group of the new protocol: anybody while it is empty, else its members in their epoch."""
+    """Check that the caller may commit in a group of the new protocol: anybody while it is empty, else its members in their
+    epoch."""
     if group.dead:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
     if request.generation < 0 and not group.members:

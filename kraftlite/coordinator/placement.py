@@ -1,4 +1,4 @@
-"""Which partition of a coordinator's topic a key belongs to. Source: CP-25."""
+"""Computes the partition of a coordinator's topic to which a key belongs. Source: CP-25."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group coordinator needs from the broker around it."""
+"""The parts of the broker that a group coordinator needs."""
 
 from __future__ import annotations
 

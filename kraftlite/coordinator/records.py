@@ -23,14 +23,14 @@ FLEXIBLE_VERSION: Final = 4
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset a record is about."""
+    """The key of a record about an offset: group, topic and partition."""
 
     group_id: str
     tp: TopicPartition
 
 
 class GroupKey(NamedTuple):
-    """Which group a record is about."""
+    """The key of a record about a group."""
 
     group_id: str
 
@@ -153,7 +153,7 @@ def encode_group(value: GroupValue) -> bytes:
 
 
 def decode_key(data: bytes) -> Key:
-    """ApiError(CORRUPT_MESSAGE) when the bytes do not add up."""
+    """Raises ApiError(CORRUPT_MESSAGE) when the bytes do not add up."""
     reader = Reader(data, flexible=False)
     kind = reader.int16()
     if kind in (0, OFFSET_KEY):
@@ -164,7 +164,7 @@ def decode_key(data: bytes) -> Key:
 
 
 def decode_offset(data: bytes) -> CommittedOffset:
-    """ApiError(CORRUPT_MESSAGE) when the bytes do not add up, or the version is newer than all we know."""
+    """Raises ApiError(CORRUPT_MESSAGE) when the bytes do not add up, or the version is newer than all we know."""
     reader, version = _value(data)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1

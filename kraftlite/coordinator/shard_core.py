@@ -141,7 +141,7 @@ class GroupShard:
         return self._effects.take()
 
     def check(self, *, assignments: bool = False) -> None:
-        """AssertionError when an invariant does not hold between two steps.
+        """Raise AssertionError when an invariant does not hold between two steps.
 
         `assignments`: also that those of the new protocol are what this software makes, not only what the log says.
         """
@@ -217,7 +217,8 @@ class GroupShard:
             self._dispatch_classic(request_id, request)
 
     def _dispatch_classic(self, request_id: int, request: JoinRequest | SyncRequest | HeartbeatRequest | LeaveRequest) -> None:
-        """To the classic group, or to one of the new protocol that members of the classic one are in, or want to be."""
+        """Pass a request to the classic group, or to one of the new protocol that members of the classic one are in, or want
+        to be."""
         group = self.consumers.by_id.get(request.group_id)
         if group is not None and not group.members and not group.dead and isinstance(request, JoinRequest):
             self.consumers.make_way(group)
@@ -243,8 +244,8 @@ class GroupShard:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> tuple[FetchedOffset, ...]:
-        """Of an unknown group nothing is committed, which is no error (CP-38). In a group of the new protocol a member that says
-        who it is must be one, in its epoch: ApiError(UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH)."""
+        """Return committed offsets. An unknown group has none committed, which is no error (CP-38). In a group of the new
+        protocol a member that says who it is must be one, in its epoch: ApiError(UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH)."""
         self.offsets.check_fetch(group_id, member_id, member_epoch)
         return self.offsets.fetch(group_id, partitions, require_stable=require_stable)
 
@@ -254,7 +255,7 @@ class GroupShard:
         return None if group is None or group.state is GroupState.DEAD else group.describe()
 
     def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
-        """ApiError(GROUP_ID_NOT_FOUND): there is no such group of the new protocol."""
+        """Raises ApiError(GROUP_ID_NOT_FOUND) when there is no such group of the new protocol."""
         return self.consumers.describe(group_id)
 
     def overviews(self) -> Iterable[GroupOverview]:

@@ -132,7 +132,7 @@ class ShardDriver:
 
     @property
     def shard(self) -> GroupShard:
-        """For looking at. Raises ApiError."""
+        """The shard, to look at. Raises ApiError."""
         if self._shard is not None:
             return self._shard
         if self._loading is not None:

@@ -1,1 +1,2 @@
-"""How long failures lasted: `inputs` reads what a run recorded, `analysis` times it, `page` shows it. It needs no Spark."""
+"""Measures how long failures lasted: `inputs` reads what a run recorded, `analysis` times it, `page` shows it. It needs no
+Spark."""

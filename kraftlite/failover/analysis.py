@@ -1,4 +1,5 @@
-"""From what is known of a run to its failures: detected, elected, written again, caught up; and what partitions went through.
+"""Finds the failures of a run by what is known of it: detected, elected, written again, caught up; and what partitions went
+through.
 
 Times are wall milliseconds, spans are from the failure's beginning, which is what a history says (`injected`), else what the
 nodes noticed first (`trace`), else the record that fenced the broker (`record`), which is late by the session's timeout. Broker
@@ -50,7 +51,8 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Outage:
-    """What one partition went through in one failure. `unavailable_ms` by acknowledgements (`acks`) or by records (`records`).
+    """The time that one partition was not served in one failure. `unavailable_ms` by acknowledgements (`acks`) or by records
+    (`records`).
 
     `moved_ms`: when the record was written that let it go on; `errors`: records refused meanwhile.
     """
@@ -107,7 +109,7 @@ class RunReport:
     began_ms: int
     end_ms: int
     closed_ms: int = 0
-    """When the cluster began to be shut down for good; what ISRs did from then on does not count."""
+    """The time at which the cluster began to be shut down for good; what ISRs did from then on does not count."""
     failures: list[Failure] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     isr: list[IsrHistory] = field(default_factory=list)
@@ -200,7 +202,7 @@ def _was_unfenced(run: RunData, node: int, change: NodeChange) -> bool:
 
 
 def _first_sign(run: RunData, node: int, change: NodeChange) -> tuple[int, str]:
-    """When a failure that nobody listed began, by what other nodes noticed of it."""
+    """Find when a failure that nobody listed began, by what other nodes noticed of it."""
     at = change.time_ms
     if change.what == "fenced":
         for event in run.events("controller.broker_session_expired", at - 5_000, at + 5_000):
@@ -357,14 +359,14 @@ def _outage(run: RunData, failure: Failure, key: tuple[str, int], state: Move, u
 
 
 def _frees(move: Move, node: int, role: str) -> bool:
-    """Whether this change lets the partition go on without the node."""
+    """Return whether this change lets the partition go on without the node."""
     if role == "leader":
         return move.after.leader not in (None, node)
     return node not in move.after.isr
 
 
 def _first_write(run: RunData, key: tuple[str, int], move: Move) -> int | None:
-    """By the new leader's own word, where no client kept a history."""
+    """Find the first write by the new leader's own word, where no client kept a history."""
     for event in run.events("partition.first_produce_acknowledged", move.time_ms, run.end_ms):
         if event.get("tp") == list(key) and event.get("leader_epoch") == move.after.leader_epoch:
             return int(event["ts"])
@@ -376,7 +378,7 @@ def _came_back(run: RunData, node: int, began: int) -> int | None:
 
 
 def _whole_again(run: RunData, node: int, keys: Iterable[tuple[str, int]], began: int) -> int | None:
-    """When the last of the partitions that lost the node from their ISR had it back."""
+    """Find when the last of the partitions that lost the node from their ISR had it back."""
     times = []
     for key in keys:
         back = [

@@ -1,4 +1,4 @@
-"""What is known of one run of a cluster: its metadata log, the nodes' traces, the clients' histories. No pyspark.
+"""The inputs of the report about one run of a cluster: its metadata log, the nodes' traces, the clients' histories. No pyspark.
 
 A run is a local cluster's directory (`kraftlite up --data-dir`), or any directory below which there are `__cluster_metadata-0`,
 `trace.jsonl` and history files (see `history.py`). All of its clocks are taken to be one.
@@ -52,7 +52,7 @@ _EVENTS: Final = frozenset(
         "raft.leader_resigned",
     }
 )
-"""What is used of a trace."""
+"""The events of a trace that are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,8 @@ class NodeChange:
 
 @dataclass(slots=True)
 class Acks:
-    """Of one partition: when its records were acknowledged, sorted, and when some were refused (wall milliseconds)."""
+    """The acknowledgements of one partition: when its records were acknowledged, sorted, and when some were refused (wall
+    milliseconds)."""
 
     times: I64
     errors: I64
@@ -98,7 +99,7 @@ class RunData:
     acks: dict[tuple[str, int], Acks] = field(default_factory=dict)
     end_ms: int = 0
     has_history: bool = False
-    """Whether some client's history is there: without one nobody knows what was acknowledged."""
+    """True when some client's history is there: without one nobody knows what was acknowledged."""
     lost_errors: int = 0
     """Records that were refused and of which nobody knows the partition."""
 
@@ -157,7 +158,7 @@ def _histories(path: Path, patterns: Sequence[str]) -> list[str]:
 
 
 def metadata_entries(directory: Path) -> Iterator[Entry]:
-    """All records of a metadata log; where its beginning was deleted, first those of the snapshot that takes its place."""
+    """Read all records of a metadata log; where its beginning was deleted, first those of the snapshot that takes its place."""
     logs = sorted(file for file in directory.glob("*.log") if file.stem.isdecimal())
     first = int(logs[0].stem) if logs else 0
     snapshots = sorted(file for file in directory.glob("*.checkpoint") if file.stem[:20].isdecimal())

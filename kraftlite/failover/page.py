@@ -16,7 +16,7 @@ from kraftlite.failover.analysis import Failure, RunReport, Span
 
 MAX_RUNS: Final = 12
 MAX_LANES: Final = 40
-"""Of partitions in one timeline: those that something happened to come first."""
+"""The most partitions in one timeline: those that something happened to come first."""
 _WIDTH: Final = 1000
 _LEFT: Final = 190
 _LANE: Final = 24
@@ -149,7 +149,7 @@ class _Scale:
         return self._left + (inside - self._low) / self._span * (self._right - self._left)
 
     def grid(self, top: float, bottom: float) -> str:
-        """At most nine lines, with their times below."""
+        """Draw at most nine lines, with their times below."""
         steps = (unit * 10**power for power in range(8) for unit in (1, 2, 5))
         step = next(step for step in steps if self._span / step <= 9)
         out, tick = [], 0
@@ -195,7 +195,7 @@ _KEY: Final = (
 
 
 def _timeline(run: RunReport) -> str:
-    """From a little before the first failure until the last one is forgotten."""
+    """Draw the time from a little before the first failure until the last one is forgotten."""
     lanes = _lanes(run)
     if not lanes:
         return ""
@@ -257,7 +257,7 @@ def _bar(span: Span, scale: _Scale, y: float) -> str:
 
 
 def _text(span: Span, scale: _Scale, y: float) -> str:
-    """Who leads, where there is room for it."""
+    """Draw the name of the leader where there is room for it."""
     x1, x2 = scale(span.from_ms), scale(span.until_ms)
     if not span.label or x2 - x1 <= 12 + 8 * len(span.label):
         return ""

@@ -1,4 +1,4 @@
-"""What this process may have of the machine."""
+"""The limits that the machine sets to this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 def raise_file_limit() -> None:
-    """As many open files as the system allows without asking anybody, as the JVM does for Kafka: each connection is one."""
+    """Allow as many open files as the system grants without privileges, as the JVM does for Kafka: each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):  # some systems name a hard limit that they do not give

@@ -8,8 +8,8 @@ import sys
 from typing import Final
 
 SWITCH_INTERVAL_S: Final = 0.001
-"""How long a thread beside the loop keeps the loop waiting for the interpreter. Python's own is 5 ms, and a request that is
-answered may have to wait more than once."""
+"""The time that a thread beside the loop keeps the loop waiting for the interpreter. Python's own is 5 ms, and a request that
+is answered may have to wait more than once."""
 
 
 def new_event_loop(kind: str = "auto") -> asyncio.AbstractEventLoop:

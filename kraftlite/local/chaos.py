@@ -24,7 +24,7 @@ _WAIT_S = 60.0
 
 @dataclass(slots=True)
 class Times:
-    """What was done when (wall milliseconds, 0: not yet), and to whom."""
+    """The times at which things were done (wall milliseconds, 0: not yet), and the nodes to which."""
 
     broker: int = -1
     led: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ class Times:
     whole_ms: int = 0
 
     def history(self) -> Iterator[dict[str, Any]]:
-        """What was done, as `kraftlite pipeline failover-report` reads it."""
+        """Return the faults that were injected, as `kraftlite pipeline failover-report` reads them."""
         for node, killed_ms in ((self.broker, self.broker_killed_ms), (self.controller, self.controller_killed_ms)):
             if killed_ms:
                 yield {"event": "kill", "node": node, "time_ms": killed_ms}
@@ -154,7 +154,7 @@ class Chaos(threading.Thread):
 
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
         if not process.wait_until(condition, timeout_s=_WAIT_S, poll_s=0.05):
-            raise LocalError(f"waited {_WAIT_S:.0f} s in vain until {what}")
+            raise LocalError(f"gave up after {_WAIT_S:.0f} s of waiting until {what}")
 
 
 def _now_ms() -> int:

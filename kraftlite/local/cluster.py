@@ -1,4 +1,4 @@
-"""What can be done to a local cluster: up, kill, pause, resume, restart, down."""
+"""The operations on a local cluster: up, kill, pause, resume, restart, down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kraftlite.local.layout import plan, with_metrics_ports, write_files
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, load, locked, save, update_node
 
 READY_TIMEOUT_S = 60.0
-"""For a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
+"""The wait for a node's next sign of life while it starts; it may take three times that in all, as on a busy machine."""
 STOP_TIMEOUT_S = 60.0
 LAUNCH_TIMEOUT_S = 60.0
 _STARTING = ".starting"
@@ -26,7 +26,7 @@ _PATIENCE = 3
 _LITTLE_SPACE = 1 << 20
 """Bytes of free disk below which a node cannot even say what is wrong."""
 _LOOKED_AT_BYTES = 1 << 20
-"""Of the end of what a node has said."""
+"""The part, at its end, of what a node has said that is looked at."""
 DEFAULT_CONTROLLERS = 3
 DEFAULT_BROKERS = 3
 

@@ -135,7 +135,7 @@ def _tell(data_dir: Path, bootstrap: str, topic: str, chaos: Chaos, streamer: St
 
 
 def write_history(path: Path, topic: str, chaos: Chaos, streamer: Streamer) -> None:
-    """What was done and what was acknowledged, a line of JSON each, for the jobs that check it."""
+    """Write the faults and the acknowledgements, a line of JSON each, for the jobs that check them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         for line in (*chaos.times.history(), *streamer.ledger.history(topic)):

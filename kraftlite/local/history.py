@@ -1,4 +1,4 @@
-r"""What a producer says it was told: one JSON object a line, in files `*.jsonl`.
+r"""The history of a producer, in which it says what it was told: one JSON object a line, in files `*.jsonl`.
 
 A record:
 
@@ -84,12 +84,12 @@ class Injected:
 
 
 def checksum(key: bytes | None, value: bytes | None) -> int:
-    """As `kraftlite.local.stream.checksum`; a tombstone counts as an empty value."""
+    """Compute the checksum as `kraftlite.local.stream.checksum` does; a tombstone counts as an empty value."""
     return zlib.crc32(value or b"", zlib.crc32(key) if key is not None else 1)
 
 
 def proofs_of(algorithm: str, keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> list[int]:
-    """What the records' `proof` must be. ValueError for an unknown algorithm."""
+    """Compute the `proof` that each record must have. ValueError for an unknown algorithm."""
     if algorithm == "kv":
         return [checksum(key, value) for key, value in zip(keys, values, strict=True)]
     if algorithm == "v":

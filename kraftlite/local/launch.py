@@ -104,7 +104,7 @@ def _become(order: Order, run: Any) -> None:
 
 
 def _name_process(name: str) -> None:
-    """What `top` and `ps -o comm` show (Linux)."""
+    """Set the name that `top` and `ps -o comm` show (Linux)."""
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(name)
 

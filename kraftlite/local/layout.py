@@ -1,4 +1,4 @@
-"""Which nodes a local cluster has, where they listen, and the `server.properties` of each."""
+"""The layout of a local cluster: its nodes, where they listen, and the `server.properties` of each."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, 
 
 
 def with_metrics_ports(cluster: LocalCluster, extra: Mapping[str, str]) -> LocalCluster:
-    """With a port of its own for each node's Prometheus page, if `extra` asks for pages: the one that it has had before, else
-    the one that is asked for (0: from METRICS_BASE) and those above it. A port that changes with each start nobody can watch."""
+    """Give each node's Prometheus page a port of its own, if `extra` asks for pages: the one that it has had before, else the
+    one that is asked for (0: from METRICS_BASE) and those above it. A port that changes with each start nobody can watch."""
     asked = extra.get(METRICS_PORT, "").strip()
     if not (asked.isascii() and asked.isdigit() and len(asked) <= 5) or all(node.metrics is not None for node in cluster.nodes):
         return cluster

@@ -17,7 +17,7 @@ from kraftlite.local.state import STATE_NAME, locked
 
 HOST = "127.0.0.1"
 _MAX_BYTES = 1 << 20
-"""Of the file of all ports: ten thousand of them. A larger one does not parse, and is as good as none."""
+"""The bound of the file of all ports: ten thousand of them. A larger one does not parse, and is as good as none."""
 _STEP = 1000
 _BELOW = 32_000
 """Linux hands out ports from 32768 on to outgoing connections; a listener there may find its port taken after a restart."""

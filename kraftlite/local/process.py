@@ -17,7 +17,7 @@ RUNNING, PAUSED, STOPPED = "running", "paused", "stopped"
 
 
 def start_mark(pid: int) -> str | None:
-    """What tells this process from a later one with the same pid: its start time. None when there is no live process."""
+    """Return the start time, which tells this process from a later one with the same pid. None when there is no live process."""
     fields = _stat(pid)
     if fields is not None:
         return None if fields[0] in "ZX" else fields[19]
@@ -49,7 +49,7 @@ def state_of(pid: int | None, mark: str | None) -> str:
 
 
 def send(pid: int | None, mark: str | None, number: signal.Signals) -> bool:
-    """Signal the process if it is still the one; whether it was."""
+    """Signal the process if it is still the one, and return whether it was."""
     if pid is None or state_of(pid, mark) == STOPPED:
         return False
     try:
@@ -60,7 +60,7 @@ def send(pid: int | None, mark: str | None, number: signal.Signals) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 0.02) -> bool:
-    """Poll until the condition holds; whether it did before the time was up."""
+    """Poll until the condition holds, and return whether it did before the time was up."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:

@@ -22,6 +22,6 @@ def history_of(cluster: LocalCluster) -> History:
 
 
 def read_history(paths: Iterable[Path]) -> History:
-    """Of trace files; one that is not there has no events, and a line that is damaged is left out."""
+    """Read the events of trace files; a file that is not there has no events, and a damaged line is left out."""
     found = (from_line(line) for path in paths for line in read_timeline(path))
     return History(event for event in found if event is not None)

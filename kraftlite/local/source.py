@@ -1,4 +1,4 @@
-"""What the demonstration streams: the flights of New York in 2013, or the lines of any file."""
+"""The records that the demonstration streams: the flights of New York in 2013, or the lines of any file."""
 
 from __future__ import annotations
 

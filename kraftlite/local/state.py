@@ -1,4 +1,4 @@
-"""What is known of a local cluster: `<data-dir>/cluster.json`, written atomically and under a lock by whoever changes it."""
+"""The state of a local cluster: `<data-dir>/cluster.json`, written atomically and under a lock by whoever changes it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LocalNode:
     controller: str | None
     directory: str
     metrics: str | None = None
-    """Where its Prometheus page is; None unless `up --config kraftlite.metrics.port=…` asked for pages."""
+    """The address of its Prometheus page; None unless `up --config kraftlite.metrics.port=…` asked for pages."""
     pid: int | None = None
     mark: str | None = None
 
@@ -73,7 +73,7 @@ class LocalNode:
 
     @property
     def grpc(self) -> str:
-        """Where other nodes reach this one: a broker's replication listener, else the controller listener."""
+        """The address at which other nodes reach this one: a broker's replication listener, else the controller listener."""
         return self.replication or self.controller or ""
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What happened to a topic, read from the metadata log: who was fenced, who leads since when, when the ISRs were whole again.
+"""The story of a topic, read from the metadata log: who was fenced, who leads since when, when the ISRs were whole again.
 
 Every batch of the metadata log carries the active controller's clock at its append, so the log alone tells the story, and each
 sentence can name the record that it rests on.

@@ -47,19 +47,19 @@ class Gap:
 
 @dataclass(slots=True)
 class Ledger:
-    """What was sent and what was acknowledged, by record number."""
+    """The records that were sent and those that were acknowledged, by record number."""
 
     sums: array[int] = field(default_factory=lambda: array("L"))
     partitions: array[int] = field(default_factory=lambda: array("i"))
     """-1 until acknowledged."""
     offsets: array[int] = field(default_factory=lambda: array("q"))
     times: array[int] = field(default_factory=lambda: array("q"))
-    """When each was acknowledged (wall milliseconds), -1 until then."""
+    """The time at which each record was acknowledged (wall milliseconds), -1 until then."""
     acknowledged: int = 0
     failed: int = 0
     first_error: str | None = None
     errors: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """By record number: why it was not acknowledged, and when that was known (wall milliseconds)."""
+    """The reason by record number why it was not acknowledged, and when that was known (wall milliseconds)."""
     bytes_sent: int = 0
     gaps: dict[int, Gap] = field(default_factory=dict)
 
@@ -99,7 +99,7 @@ class Ledger:
 
 
 class Pace:
-    """How fast to send: `limit` records a second, None: as fast as it goes. Set from another thread."""
+    """The speed of sending: `limit` records a second, None: as fast as it goes. Set from another thread."""
 
     def __init__(self, limit: float | None) -> None:
         self.limit = limit
@@ -107,7 +107,7 @@ class Pace:
         self._at = time.monotonic()
 
     def wait_ms(self, count: int) -> float:
-        """How long to wait before the next ones, `count` having been sent since the last call."""
+        """Return how long to wait before the next records, `count` having been sent since the last call."""
         now = time.monotonic()
         limit = self.limit
         if limit is None:
@@ -195,7 +195,7 @@ class Streamer:
 
 @dataclass(slots=True)
 class Verdict:
-    """What the read-back found."""
+    """The result of the read-back."""
 
     sent: int
     acknowledged: int
@@ -205,7 +205,7 @@ class Verdict:
     foreign: int = 0
     altered: int = 0
     misplaced: int = 0
-    """At another partition or offset than the acknowledgement said."""
+    """The number of records at another partition or offset than the acknowledgement said."""
     out_of_order: int = 0
     unacknowledged_present: int = 0
 

@@ -39,7 +39,7 @@ class UnexpectedAppend(ApiError):
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. Offsets inclusive, `leo` after it. A duplicate has the offsets and time of the original."""
+    """The result of an append. Offsets inclusive, `leo` after it. A duplicate has the offsets and time of the original."""
 
     base_offset: int
     last_offset: int
@@ -142,7 +142,7 @@ class Appender:
         return AppendInfo(base_offset, last_offset, append_time, ctx.log_start_offset, ctx.leo, False, 1)
 
     def _admitted(self, batch: bytearray | memoryview, verdict: Verdict) -> tuple[bytearray | memoryview, BatchHeader]:
-        """What of a checked batch goes into the log: in the topic's codec, its highest timestamp right."""
+        """Return the form of a checked batch that goes into the log: in the topic's codec, its highest timestamp right."""
         ctx = self._ctx
         header = verdict.header
         if verdict.recompressed is not None:
@@ -207,13 +207,15 @@ class Appender:
             if leader_epoch is not None and epoch > leader_epoch:
                 break
             if not check_crc(view[position : position + header.size_bytes], header):
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{ctx.tp}: CRC of the batch at offset {header.base_offset}")
+                raise ApiError(
+                    ErrorCode.CORRUPT_MESSAGE, f"{ctx.tp}: the CRC of the batch at offset {header.base_offset} does not match"
+                )
             gap = expected < header.base_offset <= gaps_below
             if header.base_offset != expected and not gap and (batches or not self._straddles(header)):
-                raise UnexpectedAppend(f"{ctx.tp}: batch at offset {header.base_offset}, expected {expected}")
+                raise UnexpectedAppend(f"{ctx.tp}: the batch has offset {header.base_offset}, expected {expected}")
             if latest is not None and 0 <= epoch < latest:
                 raise UnexpectedAppend(
-                    f"{ctx.tp}: batch at offset {header.base_offset} of leader epoch {epoch}, the log is at {latest}"
+                    f"{ctx.tp}: the batch at offset {header.base_offset} is of leader epoch {epoch}, the log is at {latest}"
                 )
             latest = epoch if epoch >= 0 else latest
             expected = header.next_offset
@@ -221,7 +223,7 @@ class Appender:
         return batches
 
     def _straddles(self, header: BatchHeader) -> bool:
-        """Whether this batch holds the start of a log that is still empty."""
+        """Return whether this batch holds the start of a log that is still empty."""
         ctx = self._ctx
         return ctx.segments.size_bytes == 0 and header.base_offset < ctx.leo <= header.last_offset
 

@@ -171,7 +171,7 @@ def crc_of(batch: bytes | bytearray | memoryview) -> int:
 
 
 def check_crc(batch: bytes | bytearray | memoryview, header: BatchHeader | None = None) -> bool:
-    """Whether the stored CRC is that of the bytes. `batch` is exactly one batch."""
+    """Return whether the stored CRC is that of the bytes. `batch` is exactly one batch."""
     stored = header.crc if header is not None else _CRC.unpack_from(batch, _CRC_POSITION)[0]
     return bool(crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:]) == stored)
 
@@ -248,13 +248,13 @@ def build_batch(
 
 
 def with_body(header: BatchHeader, packed: bytes | bytearray, *, codec: int, max_timestamp: int) -> bytearray:
-    """A batch with another body and its codec; what else its header says stays."""
+    """Build a batch with another body and its codec; everything else in its header stays."""
     attributes = header.attributes & ~CODEC_MASK | codec
     return bytearray(_repacked(header, attributes, header.base_timestamp, max_timestamp, packed, header.count))
 
 
 def retained_batch(header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None = None) -> bytes:
-    """What is left of a batch after compaction: these of its records, in its codec, at their offsets and times.
+    """Return the rest of a batch after compaction: these of its records, in its codec, at their offsets and times.
 
     Offset range, sequences, producer and flags stay, so that what is known of its producer does, too. `delete_horizon_ms`: when
     its tombstones (or the transaction marker) may go; it takes the place of the base timestamp (KIP-534). None: as it was.
@@ -429,7 +429,7 @@ def _read_record(data: bytes, position: int) -> tuple[Record, int]:
 
 
 def implausible(header: BatchHeader, available: int, next_offset: int, base_offset: int) -> str | None:
-    """Why these bytes cannot be the next batch."""
+    """Say why these bytes cannot be the next batch."""
     if header.size_bytes < HEADER_BYTES:
         return f"impossible batch length {header.size_bytes}"
     if header.magic != MAGIC:

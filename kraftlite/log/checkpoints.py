@@ -31,7 +31,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 MAX_CHECKPOINT_BYTES: Final = 64 * MIB
 """Two hundred thousand partitions with names of the greatest length."""
 MAX_SMALL_FILE_BYTES: Final = MIB
-"""Of what has a few lines. A partition would need fifty thousand leader epochs for as much."""
+"""The bound of files that have a few lines. A partition would need fifty thousand leader epochs for as much."""
 _SHOWN: Final = 80
 
 

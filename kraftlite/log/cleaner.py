@@ -27,7 +27,7 @@ from kraftlite.runtime.ports import Disk
 
 RECORDS_PER_STEP: Final = 500
 BYTES_PER_STEP: Final = 256 * KIB
-"""What one step of a pass reads: a few milliseconds. A single batch is written in one piece, however large."""
+"""The bytes that one step of a pass reads: a few milliseconds. A single batch is written in one piece, however large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class LogToClean:
 
 
 def look(log: Log, wall_ms: int) -> LogToClean:
-    """What there is to compact in `log`, now.
+    """Return what there is to compact in `log`, now.
 
     Not the active segment; nothing at or beyond the last stable offset, which lies below the HW and every undecided
     transaction; nothing from the first dirty segment on that has a record younger than `min.compaction.lag.ms`. A progress
@@ -99,7 +99,7 @@ class Source(NamedTuple):
     size: int
     base_offset: int
     end_offset: int
-    """Where the next segment begins."""
+    """The offset at which the next segment begins."""
 
 
 class Cleaning:
@@ -226,7 +226,7 @@ class Cleaning:
                 cleaned.close()
 
     def _fill(self, cleaned: CleanedSegment, group: Sequence[Source]) -> Generator[int, None, bool]:
-        """Whether every batch is as it was."""
+        """Fill the next segment, and return whether every batch is as it was."""
         same = True
         parts: list[bytes | memoryview] = []
         notes: list[Appended] = []
@@ -261,7 +261,7 @@ class Cleaning:
     # the loop's part
 
     def intact(self, group: Sequence[Source] | None = None) -> bool:
-        """Whether what was read is still what the log has: these segments (None: all), neither cut nor dropped nor moved, and
+        """Return whether the log still has what was read: these segments (None: all), neither cut nor dropped nor moved, and
         all of it flushed."""
         sources = self._sources if group is None else group
         if sources[-1].end_offset > self.log.recovery_point:
@@ -286,7 +286,7 @@ class Cleaning:
         return cleaned is not None
 
     def disturbed(self) -> bool:
-        """After an error: whether the log had changed, so that what the pass wanted to read may not be there any more."""
+        """Return, after an error, whether the log had changed, so that what the pass wanted to read may not be there any more."""
         left = self._sources[self._swapped :]
         return not self._swapping and bool(left) and not self.intact(left)
 

@@ -32,11 +32,11 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * MIB
 
 CHUNK_BYTES: Final = 64 * KIB
 INPUT_BYTES: Final = 16 * KIB
-"""What is handed to a library at a time: what it leaves it hands back as a copy."""
+"""The bytes that are handed to a library at a time: what it leaves it hands back as a copy."""
 MAX_PARTS: Final = 100_000
 """Members, frames and blocks of one batch: far above what a client makes."""
 ZSTD_MAX_WINDOW_BYTES: Final = 128 * MIB
-"""As in Kafka: what its highest level writes. A reader keeps so much of the content."""
+"""The window of its highest level, as in Kafka. A reader keeps so much of the content."""
 SNAPPY_MAX_RATIO: Final = 22
 """Three bytes stand for at most 64: what claims to hold more is not believed, before memory is taken for it."""
 
@@ -113,7 +113,7 @@ def _gunzip(data: memoryview) -> Iterator[bytes]:
                 given = bytes(data[position : position + INPUT_BYTES])
                 position += len(given)
                 if not given:
-                    raise ValueError("it ends too early")
+                    raise ValueError("the stream ends too early")
             yield unpacker.decompress(given, CHUNK_BYTES)
             given = unpacker.unconsumed_tail
         position -= len(unpacker.unused_data)
@@ -124,9 +124,9 @@ def _lz4_decompress(data: memoryview) -> Iterator[bytes]:
     import lz4.frame
 
     if len(data) < 7:
-        raise ValueError("it ends too early")
+        raise ValueError("the stream ends too early")
     if bytes(data[:4]) != _LZ4_MAGIC:
-        raise ValueError("it is not an lz4 frame")
+        raise ValueError("the stream is not an lz4 frame")
     flags = data[4]
     if flags >> 6 != 1 or flags & 0x03 or not flags & 0x20:
         raise ValueError(f"lz4 frame with flags {flags:#04x}: version 1, independent blocks and no dictionary are expected")
@@ -138,7 +138,7 @@ def _lz4_decompress(data: memoryview) -> Iterator[bytes]:
             given = bytes(data[position : position + INPUT_BYTES])
             position += len(given)
             if not given:
-                raise ValueError("it ends too early")
+                raise ValueError("the stream ends too early")
         yield unpacker.decompress(given, max_length=CHUNK_BYTES)
         given = b""
     if position < len(data) or unpacker.unused_data:
@@ -162,10 +162,10 @@ def _walk_zstd(data: memoryview) -> Iterator[bytes]:
     """Every frame is whole and the last one ends where the data ends: the library's reader does not say so."""
     position, end, parts = 0, len(data), 0
     if not end:
-        raise ValueError("it ends too early")
+        raise ValueError("the stream ends too early")
     while position < end:
         if end - position < 8:
-            raise ValueError("it ends within a zstd frame, or with rubbish")
+            raise ValueError("the stream ends within a zstd frame, or with other bytes behind one")
         (magic,) = _LITTLE.unpack_from(data, position)
         if magic & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
             position += 8 + int(_LITTLE.unpack_from(data, position + 4)[0])
@@ -179,7 +179,7 @@ def _walk_zstd(data: memoryview) -> Iterator[bytes]:
             last = False
         while not last:
             if position + 3 > end:
-                raise ValueError("it ends within a zstd frame")
+                raise ValueError("the stream ends within a zstd frame")
             head = data[position] | data[position + 1] << 8 | data[position + 2] << 16
             last, kind, size = bool(head & 1), head >> 1 & 3, head >> 3
             position += 3 + (1 if kind == 1 else size)
@@ -192,7 +192,7 @@ def _walk_zstd(data: memoryview) -> Iterator[bytes]:
         if parts % 1000 == 0:
             yield b""
     if position != end:
-        raise ValueError("it ends within a zstd frame")
+        raise ValueError("the stream ends within a zstd frame")
 
 
 def _counted(parts: int) -> int:
@@ -222,7 +222,7 @@ def _snappy_decompress(data: memoryview) -> Iterator[bytes]:
         if bytes(data[position : position + 8]) == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
             if position > end:
-                raise ValueError("it ends too early")
+                raise ValueError("the stream ends too early")
             continue
         (size,) = _BLOCK_SIZE.unpack_from(data, position)
         position += 4

@@ -1,4 +1,5 @@
-"""What compaction keeps: the newest record of each key, tombstones and markers for a while, the last word of each producer.
+"""The rule of compaction: it keeps the newest record of each key, tombstones and markers for a while, the last word of each
+producer.
 
 Source: LG-42 to LG-45; KIP-534 (delete horizons), KIP-98 (transactions), KIP-360.
 """
@@ -52,14 +53,14 @@ def _digest(key: bytes) -> bytes:
 
 
 class LastWord(NamedTuple):
-    """What a live producer wrote last: the batch that ends at `data_offset`; None: only markers, of `producer_epoch`."""
+    """The last batch of a live producer: the one that ends at `data_offset`; None: only markers, of `producer_epoch`."""
 
     data_offset: int | None
     producer_epoch: int
 
 
 class TransactionView:
-    """Which batches and markers belong to aborted transactions, while the log is read from its start in order.
+    """The batches and markers of aborted transactions, while the log is read from its start in order.
 
     `aborted`: all that overlap what is read. Markers that are needed no longer are those of whose transaction no batch was met.
     """
@@ -77,7 +78,7 @@ class TransactionView:
             self._aborted.setdefault(entry.producer_id, entry)
 
     def read_batch(self, header: BatchHeader) -> bool:
-        """A batch of data; whether its transaction was aborted."""
+        """Look at a batch of data, and return whether its transaction was aborted."""
         self._begin(header.last_offset)
         if not header.is_transactional:
             return False
@@ -88,7 +89,8 @@ class TransactionView:
         return False
 
     def read_control(self, header: BatchHeader, batch: memoryview, index: TransactionIndex | None) -> bool:
-        """A control batch; whether its marker ends nothing that is left. Aborted transactions that are go into `index`."""
+        """Look at a control batch, and return whether its marker ends nothing that is left. Aborted transactions that are go
+        into `index`."""
         self._begin(header.last_offset)
         record = next(iter_records(batch), None)
         if record is None:
@@ -110,7 +112,7 @@ class TransactionView:
 
 
 class Kept(NamedTuple):
-    """What a batch becomes: `data` None, it goes. `same`: as it was."""
+    """The fate of a batch: `data` None, it goes. `same`: it stays as it was."""
 
     data: bytes | memoryview | None
     same: bool

@@ -1,4 +1,4 @@
-"""What can be configured about one log.
+"""The configuration of one log.
 
 Source: Kafka topic configs and their defaults (docs/spec/defaults.md); names and numbers are interface facts.
 """
@@ -52,7 +52,7 @@ class LogConfig:
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     check_flags: int = field(init=False, repr=False, compare=False)
-    """What a scanner of a client's records looks for (`log.scan`); derived, because each produce asks for it."""
+    """The flags for the scanner of a client's records (`log.scan`); derived, because each produce asks for them."""
 
     def __post_init__(self) -> None:
         flags = (NEED_KEYS if self.compacted else 0) | (0 if self.log_append_time else BOUND_TIMES)
@@ -64,7 +64,7 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old records are deleted."""
+        """Return whether old records are deleted."""
         return "delete" in self.cleanup_policy
 
     @property
@@ -78,7 +78,8 @@ class LogConfig:
 
     @classmethod
     def from_map(cls, values: Mapping[str, str]) -> LogConfig:
-        """From Kafka's topic config keys (`segment.bytes`, …). Unknown keys are ignored, missing ones take the default.
+        """Make a config of Kafka's topic config keys (`segment.bytes`, …). Unknown keys are ignored, missing ones take the
+        default.
 
         Raises ValueError naming key, value and what is allowed.
         """

@@ -47,7 +47,7 @@ class OpenLog:
     max_epoch: int | None = None
     """No batch can be of a later leader epoch, where the owner knows that."""
     promise: Promise | None = None
-    """What the log must hold; without one, the log ends where the damage begins."""
+    """The promise that the log must keep; without one, the log ends where the damage begins."""
 
     def draw_jitter(self) -> int:
         return draw_jitter(self.config, self.entropy)
@@ -133,7 +133,7 @@ class LogContext:
         return self.hw if unstable is None or unstable >= self.hw else max(unstable, self.log_start_offset)
 
     def check(self, producers: bool) -> None:
-        """AssertionError when an invariant does not hold: this log must not be used any more.
+        """Raise AssertionError when an invariant does not hold: this log must not be used any more.
 
         `producers`: also of what is remembered of each producer, of whom there may be very many.
         """
@@ -165,7 +165,7 @@ class LogContext:
             self.producers.on_hw_advanced(hw)
 
     def remove_expired_producers(self, wall_ms: int) -> int:
-        """Forget idle producers (LG-21); how many."""
+        """Forget idle producers (LG-21), and return how many."""
         count = self.producers.remove_expired(wall_ms, self.config.producer_id_expiration_ms)
         if count:
             self.settled = False

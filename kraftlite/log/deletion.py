@@ -38,7 +38,7 @@ class DeletedFiles:
         return len(self._waiting)
 
     def set_aside(self, segment: Segment) -> None:
-        """Rename the files of a segment that is no longer in the list; who reads it at the moment is not disturbed (LG-38)."""
+        """Rename the files of a segment that is no longer in the list; a reader of it is not disturbed (LG-38)."""
         paths = tuple(segment.rename_deleted())
         # A compacted segment has the name of one that it replaced: what still waits under it is gone now.
         waiting = (
@@ -60,14 +60,14 @@ class DeletedFiles:
         self._waiting = [deleted if deleted.due_ms is not None else deleted._replace(due_ms=due_ms) for deleted in self._waiting]
 
     def purge(self, now_ms: int, *, force: bool = False) -> int:
-        """Unlink the files `file.delete.delay.ms` after the first call that saw them; how many segments still wait."""
+        """Unlink the files `file.delete.delay.ms` after the first call that saw them, and return how many segments still wait."""
         for path in self.take(now_ms, force=force):
             self._ctx.disk.unlink(path)
         return len(self)
 
     @property
     def next_ms(self) -> int | None:
-        """When `take` has something to take; None when nothing waits, or what waits has no stamp yet."""
+        """Return when `take` has something to take; None when nothing waits, or what waits has no stamp yet."""
         return min((deleted.due_ms for deleted in self._waiting if deleted.due_ms is not None), default=None)
 
     def move(self, directory: str) -> None:
@@ -90,7 +90,7 @@ class Deletion:
         self._files = files
 
     def increment_log_start(self, offset: int, reason: str) -> bool:
-        """Move the log start up to `offset`; whether it moved. ApiError(OFFSET_OUT_OF_RANGE) above the HW.
+        """Move the log start up to `offset`, and return whether it moved. ApiError(OFFSET_OUT_OF_RANGE) above the HW.
 
         Segments below it stay until `delete_segments_before`.
         """
@@ -107,7 +107,7 @@ class Deletion:
         return True
 
     def delete_segments_before(self, offset: int, *, reason: str) -> int:
-        """Delete the segments that lie wholly below `offset`, never the active one; how many.
+        """Delete the segments that lie wholly below `offset`, never the active one, and return how many.
 
         Their files are renamed to `.deleted` now and wait in `DeletedFiles`. The log start follows.
         """

@@ -82,7 +82,8 @@ class DirectoryClaim:
         self._epochs = epochs
 
     def make_durable(self) -> None:
-        """Before the first write: a topic of thousands of partitions must not cost thousands of files and syncs at once.
+        """Make the directory durable, no sooner than the first write: a topic of thousands of partitions must not cost thousands
+        of files and syncs at once.
 
         The segment's name becomes durable with the directory's: from now on it must be there.
         """

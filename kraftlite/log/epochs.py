@@ -1,4 +1,4 @@
-"""Which leader epoch starts where: the cache behind `leader-epoch-checkpoint`.
+"""The start offset of each leader epoch: the cache behind `leader-epoch-checkpoint`.
 
 Source: KIP-101, KIP-279; RP-28, RP-29.
 """

@@ -110,7 +110,8 @@ class Flusher:
         ctx.settled = True
 
     def statement(self, old: Statement | None, gaps_below: int) -> Statement:
-        """What may be stated of it for a start after a power cut: no more than is durable. `old`: what was stated last.
+        """Return the statement that may be made of the log for a start after a power cut: no more than is durable. `old`: what
+        was stated last.
 
         A segment's name is durable when something in it was flushed, or the directory was since the segment came.
         """

@@ -34,7 +34,7 @@ class InFlightFlushes:
             self._retired.clear()
 
     def lower(self, offset: int) -> None:
-        """What lies at or beyond `offset` is no longer what was there when they began."""
+        """Note that the bytes at or beyond `offset` are no longer those that were there when the flushes began."""
         for flush in self._in_flight:
             flush.target = min(flush.target, offset)
 

@@ -89,7 +89,7 @@ class OffsetIndex:
         return (self._base + self._offsets[index - 1], self._positions[index - 1]) if index else None
 
     def position_at_or_below(self, offset: int) -> int:
-        """Where to start looking for `offset`: the position of the greatest entry <= it, or 0."""
+        """Return where to start looking for `offset`: the position of the greatest entry <= it, or 0."""
         index = bisect_right(self._offsets, offset - self._base)
         return self._positions[index - 1] if index else 0
 
@@ -210,7 +210,7 @@ class TimeIndex:
         self._times, self._offsets, self._written = times, offsets, len(times)
 
     def write(self, disk: Disk, *, create: bool = True) -> None:
-        """As `OffsetIndex.write`."""
+        """Write the entries, as `OffsetIndex.write` does."""
         if self._written == len(self._times):
             return
         if not create and not self._times and disk.stat(self.path) is None:

@@ -1,4 +1,4 @@
-"""What an interrupted deletion, compaction or replacement of a file leaves in a log's directory. Source: LG-29, LG-46."""
+"""The files that an interrupted deletion, compaction or replacement leaves in a log's directory. Source: LG-29, LG-46."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Log:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """For retention and compaction, which leave changing them to the log. The last one is active."""
+        """The segments, for retention and compaction, which leave changing them to the log. The last one is active."""
         return tuple(self._ctx.segments)
 
     @property

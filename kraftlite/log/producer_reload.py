@@ -1,4 +1,4 @@
-"""What a log knows of its producers, from the newest snapshot and the batches behind it. Source: LG-19 to LG-21."""
+"""Reloads a log's knowledge of its producers, from the newest snapshot and the batches behind it. Source: LG-19 to LG-21."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from kraftlite.runtime.trace.log import ProducerStateReloaded
 
 RECALL_BYTES: Final = (256 << 10, 1 << 20, 4 << 20)
 RECALL_BATCHES: Final = 200
-"""How much of the log's tail is looked through for what a producer snapshot leaves out: more bytes when batches are large."""
+"""The part of the log's tail that is looked through for what a producer snapshot leaves out: more bytes when batches are
+large."""
 
 
 def reload_producers(
@@ -73,7 +74,7 @@ def reload_producers(
 
 
 def recall_batches(segments: SegmentList, producers: ProducerState, end: int) -> None:
-    """What a snapshot at `end` does not hold: the batches before each producer's last one, from the log's last bytes.
+    """Recall what a snapshot at `end` does not hold: the batches before each producer's last one, from the log's last bytes.
 
     A client may have several requests under way when all replicas restart, and sends all of them again. Best effort: without
     these, all but the last are refused as out of order.

@@ -86,7 +86,7 @@ def list_snapshots(disk: Disk, directory: str) -> list[int]:
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
-    """To the page cache: a torn one is recognised by its CRC, and `Log.flush` makes it durable."""
+    """Write a snapshot to the page cache: a torn one is recognised by its CRC, and `Log.flush` makes it durable."""
     file = disk.open(snapshot_path(directory, offset), create=True)
     try:
         data = encode_snapshot(entries)

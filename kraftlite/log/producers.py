@@ -1,4 +1,4 @@
-"""What the log remembers of its producers: resends, gaps, fenced epochs and open transactions.
+"""The log's memory of its producers: resends, gaps, fenced epochs and open transactions.
 
 Source: KIP-98, KIP-360, KIP-447; LG-16 to LG-24.
 """
@@ -58,7 +58,7 @@ class ProducerEntry:
 
 
 class ActiveProducer(NamedTuple):
-    """What DescribeProducers tells of a producer. `txn_start_offset` None: it has no open transaction."""
+    """The facts that DescribeProducers tells of a producer. `txn_start_offset` None: it has no open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -74,7 +74,7 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of its marker."""
+    """The offset of its marker."""
     aborted: bool
 
 
@@ -109,7 +109,8 @@ class ProducerState:
         return None
 
     def check_batch(self, header: BatchHeader) -> None:
-        """Whether a client's batch may be appended. INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE."""
+        """Check whether a client's batch may be appended. INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_TXN_STATE."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return
@@ -135,7 +136,8 @@ class ProducerState:
             )
 
     def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> None:
-        """INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. A marker for an unknown producer is fine (LG-22)."""
+        """Check a marker. INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. A marker for an unknown producer is fine
+        (LG-22)."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return
@@ -148,7 +150,7 @@ class ProducerState:
             )
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """INVALID_PRODUCER_EPOCH for an epoch older than the newest that wrote here (LG-18)."""
+        """Refuse an epoch older than the newest that wrote here with INVALID_PRODUCER_EPOCH (LG-18)."""
         entry = self.entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.producer_epoch:
             raise ApiError(
@@ -204,11 +206,11 @@ class ProducerState:
         return undecided if first_open is None else min(first_open, undecided)
 
     def last_transaction_offsets(self) -> tuple[int, int]:
-        """Where the latest open transaction began, and the latest marker that is not below the HW; -1 for none."""
+        """Return where the latest open transaction began, and the latest marker that is not below the HW; -1 for none."""
         return max(self._open.values(), default=-1), max(self._undecided.values(), default=-1)
 
     def remove_expired(self, wall_ms: int, expiration_ms: int) -> int:
-        """Forget producers that wrote nothing for so long and have no open transaction; how many (LG-21)."""
+        """Forget producers that wrote nothing for so long and have no open transaction, and return how many (LG-21)."""
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()
@@ -265,7 +267,7 @@ class ProducerState:
         )
 
     def last_words(self) -> dict[int, LastWord]:
-        """What each producer wrote last, for compaction."""
+        """Return the last batch that each producer wrote, for compaction."""
         return {
             producer_id: LastWord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
             for producer_id, entry in self.entries.items()

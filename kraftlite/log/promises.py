@@ -1,4 +1,4 @@
-"""What somebody else knows of a log that is about to be opened, and what follows when its files contradict that.
+"""The outside knowledge of a log that is about to be opened, and what follows when its files contradict that.
 
 Source: docs/adr/0007-replicas-that-lost-data.md; LG-53, LG-54.
 """
@@ -64,7 +64,7 @@ def bases_of(names: Sequence[str], suffix: str = LOG_SUFFIX) -> list[int]:
 
 
 def check_names(promise: Promise, directory: str, names: Sequence[str], recovery_point: int) -> bool:
-    """Whether the segments that must be there are, by their names alone. Raises LogDamaged.
+    """Check that the segments that must be there are, by their names alone. Raises LogDamaged.
 
     True: those that are missing at the start wait under their `.deleted` names, which nobody has stated yet.
     """

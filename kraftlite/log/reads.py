@@ -25,7 +25,7 @@ class TimestampOffset(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where a read ends up. `more`: there is more in later segments, whatever `extent.readable` says."""
+    """The end of a read. `more`: there is more in later segments, whatever `extent.readable` says."""
 
     segment: Segment
     extent: Extent

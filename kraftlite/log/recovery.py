@@ -37,7 +37,7 @@ from kraftlite.runtime.trace.log import EpochsCollected, IndexRebuilt, LogDoubte
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
-    """What was found: offsets [log_start_offset, leo)."""
+    """The log that was found: offsets [log_start_offset, leo)."""
 
     segments: SegmentList
     leo: int
@@ -65,7 +65,7 @@ class Loader:
     max_epoch: int | None = None
     """No batch is of a later leader epoch; None: not known."""
     promise: Promise | None = None
-    """What the log must hold; None: nobody promises anything, and what is damaged is cut off."""
+    """The promise that the log must keep; None: nobody promises anything, and what is damaged is cut off."""
     _must_reach: int = field(default=0, init=False)
 
     def create(self, log_start_offset: int) -> LoadedLog:
@@ -145,7 +145,7 @@ class Loader:
         )
 
     def _check_end(self, segments: SegmentList, leo: int, log_start_offset: int, recovery_point: int) -> int:
-        """Whether the log reaches as far as was promised; where it ends. Raises LogDamaged."""
+        """Check that the log reaches as far as was promised; return where it ends. Raises LogDamaged."""
         promise, last = self.promise, segments.active
         assert promise is not None
         promise.check_end(leo, self._must_reach, f"{last.path} ends at offset {leo}")
@@ -242,7 +242,7 @@ class Loader:
     def _doubt(
         self, segments: SegmentList, count: int, recovery_point: int, *, ends_there: bool = False
     ) -> tuple[int, str] | None:
-        """Of the first `count` segments, which were flushed: the first that cannot be what was flushed, and why.
+        """Check the first `count` segments, which were flushed: return the first that cannot be what was flushed, and why.
 
         A look at the ends of each, not a scan: time is that of the number of segments, not of their size (LG-27). A bit that
         flipped inside a flushed batch is not found here; who reads the batch finds it by its CRC, as with Kafka.
@@ -269,7 +269,7 @@ class Loader:
         return None
 
     def _may_miss(self, offset: int) -> bool:
-        """Whether there may be a gap right before `offset`."""
+        """Return whether there may be a gap right before `offset`."""
         return self.config.compacted or (self.promise is not None and offset <= self.promise.gaps_below)
 
     # clean
@@ -340,13 +340,13 @@ class Loader:
         return self.promise is not None and self.promise.accept_loss
 
     def _check_cut(self, segment: Segment, expected: int, reason: str, *, more_behind: bool) -> None:
-        """Before anything is thrown away. Raises LogDamaged when it was promised."""
+        """Check a cut before anything is thrown away. Raises LogDamaged when the records were promised."""
         if self.promise is not None:
             self.promise.check_end(expected, self._must_reach, f"{segment.path}: {reason}", more_behind=more_behind)
 
     def _accept(self, epochs: LeaderEpochCache, expected: int, flushed: int) -> Callable[[BatchHeader], str | None]:
-        """What a scan says of each intact batch. Its CRC covers neither base offset nor leader epoch: a bit that flipped there
-        shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow.
+        """Judge each intact batch that a scan reports. Its CRC covers neither base offset nor leader epoch: a bit that flipped
+        there shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow.
 
         Below `flushed` there may be holes though the topic is not compacted: it may have been once.
         """
@@ -369,7 +369,7 @@ class Loader:
         return accept
 
     def _misplaced(self, segment: Segment, expected: int, *, is_first: bool) -> str | None:
-        """Why this segment cannot follow a log that ends at `expected`: its predecessor lost its tail, or it is stale."""
+        """Say why this segment cannot follow a log that ends at `expected`: its predecessor lost its tail, or it is stale."""
         if is_first or segment.base_offset == expected:
             return None
         if segment.base_offset < expected:

@@ -16,7 +16,7 @@ TOO_OLD = "retention.ms"
 
 
 def apply_retention(log: Log, wall_ms: int) -> int:
-    """Delete what the topic's configuration lets go of, oldest segments first; how many segments went.
+    """Delete what the topic's configuration lets go of, oldest segments first, and return how many segments went.
 
     Whole segments only, and none that reaches beyond the high watermark. An active segment that has expired with all others is
     rolled first, so that the log is empty at its LEO then. Segments below the log start go under any `cleanup.policy`, the
@@ -35,7 +35,7 @@ def apply_retention(log: Log, wall_ms: int) -> int:
 
 
 def _surplus(left: int) -> Callable[[Segment], bool]:
-    """Whether this segment may go, too, so that at least `retention.bytes` stay."""
+    """Return whether this segment may go, too, so that at least `retention.bytes` stay."""
 
     def fits(segment: Segment) -> bool:
         nonlocal left

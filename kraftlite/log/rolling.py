@@ -18,7 +18,7 @@ class Roller:
         self._ctx = ctx
 
     def reason(self, size: int, last_offset: int, timestamp: int) -> str | None:
-        """Why the next `size` bytes do not belong into the active segment (LG-04)."""
+        """Say why the next `size` bytes do not belong into the active segment (LG-04)."""
         ctx = self._ctx
         segment = ctx.segments.active
         if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
@@ -32,7 +32,7 @@ class Roller:
         return "time" if self._age(segment, timestamp) > ctx.max_segment_ms - segment.jitter_ms else None
 
     def _age(self, segment: Segment, timestamp: int) -> int:
-        """How long the segment has been written to: by the batches' timestamps if they have them."""
+        """Return how long the segment has been written to: by the batches' timestamps if they have them."""
         first = segment.rolling_timestamp
         if first is not None and first >= 0 and timestamp >= 0:
             return timestamp - first

@@ -1,4 +1,4 @@
-"""Whether bytes are the records of a batch, without an object per record and without holding them.
+"""Checks that bytes are the records of a batch, without an object per record and without holding them.
 
     record   length varint, then so many bytes:
              attributes i8 | timestamp delta varlong | offset delta varint | key | value | headers
@@ -56,7 +56,7 @@ FAULTS: Final = {
     BEHIND_RECORDS: "was not announced by the count of the batch",
     TOO_FEW: "is missing, or not whole",
 }
-"""What is said of a record, by fault."""
+"""The description of a refused record, by fault."""
 
 NO_KEY: Final = 1
 TIME: Final = 2
@@ -98,7 +98,7 @@ class RecordScanner(Protocol):
 
     @property
     def refused(self) -> int:
-        """How many records are well-formed and refused."""
+        """The number of records that are well-formed and refused."""
         ...
 
     @property
@@ -339,7 +339,8 @@ def _varlong(data: bytes, position: int) -> tuple[int, int]:
 Scanner: type[RecordScanner] = PythonScanner
 IMPLEMENTATION = "python"
 BYTES_PER_STEP = 16 * 1024
-"""What a scanner of this implementation is fed at a time: some milliseconds of work at most, of the smallest records."""
+"""The bytes that a scanner of this implementation is fed at a time: some milliseconds of work at most, of the smallest
+records."""
 
 try:
     from kraftlite.log import _scan

@@ -22,7 +22,7 @@ DELETED_SUFFIX: Final = ".deleted"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 _TAIL_BATCHES: Final = 4096
-"""How many of the newest batches are known by exact position, so that reads near the end need no lookup on disk."""
+"""The number of the newest batches that are known by exact position, so that reads near the end need no lookup on disk."""
 _SCAN_BYTES: Final = 8 * KIB
 _RECOVER_BYTES: Final = MIB
 
@@ -40,7 +40,7 @@ class Appended(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a scan of the whole file found: it is good up to `valid_bytes`; `reason` is why not further."""
+    """The result of a scan of the whole file: it is good up to `valid_bytes`; `reason` is why not further."""
 
     valid_bytes: int
     next_offset: int
@@ -248,7 +248,7 @@ class Segment:
         return self._offset_index.position_at_or_below(offset)
 
     def _confirms(self, entry: tuple[int, int] | None) -> bool:
-        """Whether the log has the batch that an index entry (offset, position) speaks of."""
+        """Return whether the log has the batch that an index entry (offset, position) speaks of."""
         if entry is None:
             return True
         raw = self.file.pread(HEADER_BYTES, entry[1])
@@ -288,7 +288,7 @@ class Segment:
         return Extent(start, max(start, end), readable)
 
     def stored(self, found: Extent, on_error: Callable[[OSError], None] | None = None) -> StoredRecords:
-        """What was found, to be read later: as it is now, or not at all."""
+        """Return the found records, to be read later: as they are now, or not at all."""
         assert self._open is not None
         return StoredRecords(self._open, found.start, found.end - found.start, on_error)
 
@@ -388,7 +388,7 @@ class Segment:
         self.write_indexes()
 
     def _distrust_indexes(self) -> None:
-        """What their files hold does not count."""
+        """Ignore the content of the index files."""
         self._offset_index.rewrite()
         self._time_index.rewrite()
 
@@ -478,7 +478,7 @@ class Segment:
         self.txn_index.path = segment_path(directory, self.base_offset, TXN_INDEX_SUFFIX)
 
     def modified_ms(self) -> int:
-        """When its file was last written to, in wall time."""
+        """The time when its file was last written to, in wall time."""
         stat = self._disk.stat(self.path)
         return self.created_ms if stat is None else stat.mtime_ms
 

@@ -67,7 +67,8 @@ class SegmentList:
         return self._segments.pop(0)
 
     def holds(self, segments: Sequence[Segment], sizes: Sequence[int] | None = None) -> bool:
-        """Whether these are in it, one behind the other, the active one not among them. `sizes`: and of these sizes."""
+        """Return whether these segments are in it, one behind the other, the active one not among them. `sizes`: and of these
+        sizes."""
         start = self.index_of(segments[0].base_offset)
         if self._segments[start : start + len(segments)] != list(segments) or segments[-1] is self.active:
             return False
@@ -81,7 +82,7 @@ class SegmentList:
         self._bases[start : start + len(old)] = [new.base_offset]
 
     def replace_active(self, segment: Segment) -> None:
-        """In place of the active one, which is empty."""
+        """Put a segment in place of the active one, which is empty."""
         self._segments[-1] = self.active = segment
         self._bases[-1] = segment.base_offset
 

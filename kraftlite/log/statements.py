@@ -1,4 +1,4 @@
-"""What the logs of a log directory were known to hold: the file `log-statements`, beside the logs.
+"""The statements of what the logs of a directory were known to hold: the file `log-statements`, beside the logs.
 
 A log cannot tell from its own files that its first segment, its last one or all of it is gone: what is left looks whole. So it is
 stated elsewhere, each time that it changes for good: where the log starts, up to where it was flushed, and which segment was the
@@ -33,10 +33,11 @@ LogKey = tuple[UUID, int]
 
 
 class Statement(NamedTuple):
-    """Of one log. All are lower bounds of the truth but `start`, which is an upper one: nobody deleted what is at or above it."""
+    """The statement about one log. All its values are lower bounds of the truth but `start`, which is an upper one: nobody
+    deleted what is at or above it."""
 
     start: int
-    """What lies below it was deleted by retention, on request, or because the leader had deleted it."""
+    """The records below it were deleted by retention, on request, or because the leader had deleted them."""
     end: int
     """Everything below it was flushed."""
     active: int = -1

@@ -31,7 +31,8 @@ class SegmentFile:
     def __init__(self, file: File) -> None:
         self.file = file
         self.cuts: list[int] = []
-        """Where the file was truncated since it was opened. What is below the HW is cut only by an unclean election."""
+        """The places at which the file was truncated since it was opened. What is below the HW is cut only by an unclean
+        election."""
 
     def __del__(self) -> None:
         self.file.close()

@@ -27,7 +27,8 @@ class Truncation:
         self._roller = roller
 
     def truncate_to(self, offset: int, *, allow_below_hw: bool = False) -> bool:
-        """Drop everything from `offset` on; whether anything was. A batch that holds `offset` inside goes whole (LG-35).
+        """Drop everything from `offset` on, and return whether there was anything. A batch that holds `offset` inside goes whole
+        (LG-35).
 
         Fault below the HW unless `allow_below_hw`: a data follower may be forced to after an unclean election (RP-32), a raft
         log never.

@@ -1,4 +1,4 @@
-"""What a leader accepts into its log.
+"""The checks of a batch before a leader accepts it into its log.
 
 Checking is apart from appending: a `BatchCheck` is a function of bytes, config and wall time alone, goes on in steps and may be
 finished on another thread; its `Verdict` is handed to the append, which is short. Nothing of a batch is held but a chunk.
@@ -43,14 +43,14 @@ CHECK_IN_PLACE: Final = MIB
 """The work of one request that is done on the loop, in the unit of `BatchCheck.advance`: 10 ms at most."""
 WORK_PER_BATCH: Final = 2 * KIB
 WORK_PER_CHUNK: Final = 8 * KIB
-"""What the smallest compressed chunk counts: the libraries take some µs to begin."""
+"""The work that the smallest compressed chunk counts: the libraries take some µs to begin."""
 _PLAIN_DISCOUNT: Final = 8
 _RECOMPRESSION: Final = 32
 _WORK_PER_RECORD: Final = 512 if scan.IMPLEMENTATION == "python" else 0
 
 
 class AppendOrigin(Enum):
-    """Who wrote the batch: how far it is trusted."""
+    """The writer of a batch: it decides how far the batch is trusted."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -67,7 +67,7 @@ class RecordsRejected(ApiError):
 
 
 class Verdict(NamedTuple):
-    """What became of a check. With a `refusal` the rest means nothing."""
+    """The result of a check. With a `refusal` the rest means nothing."""
 
     refusal: ApiError | None
     header: BatchHeader
@@ -126,7 +126,7 @@ class BatchCheck:
         return used
 
     def finish(self) -> Verdict:
-        """To the end, however long it takes."""
+        """Run the check to its end, however long it takes."""
         while self.verdict is None:
             self.advance(MAX_INT64)
         return self.verdict
@@ -199,7 +199,7 @@ def check_leader_batch(batch: Batch, config: LogConfig, origin: AppendOrigin) ->
 
 
 def check_size(size: int, config: LogConfig, origin: AppendOrigin) -> None:
-    """Whether a batch of this size may be in the log."""
+    """Check that a batch of this size may be in the log."""
     if size > config.max_message_bytes and origin is not _RAFT_LEADER:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, max.message.bytes allows {config.max_message_bytes}")
     if size > config.segment_bytes:
@@ -226,7 +226,7 @@ def _check_client_header(header: BatchHeader) -> None:
 
 
 def _bounds(config: LogConfig, wall_ms: int) -> tuple[int, int]:
-    """What a record's timestamp may be, where the producer sets it."""
+    """Return the bounds of a record's timestamp, where the producer sets it."""
     low, high = wall_ms - config.message_timestamp_before_max_ms, wall_ms + config.message_timestamp_after_max_ms
     return (max(low, _MIN_INT64)), (min(high, MAX_INT64))
 

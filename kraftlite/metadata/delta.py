@@ -80,7 +80,7 @@ class FeaturesDelta:
         return None if level == self.image.metadata_version else level
 
     def replay(self, record: FeatureLevelRecord) -> None:
-        """Fault for a level of `metadata.version` that this software does not know (ML-26)."""
+        """Raises Fault for a level of `metadata.version` that this software does not know (ML-26)."""
         if record.name == METADATA_VERSION and record.level not in METADATA_VERSIONS:
             raise Fault(
                 f"the metadata log finalizes {METADATA_VERSION} at level {record.level}, which this software does not know: it "
@@ -321,7 +321,7 @@ class MetadataDelta:
         handler(self, record)
 
     def finish_snapshot(self) -> None:
-        """After all records of a metadata snapshot: whatever the image has and the snapshot had not is removed (ML-12)."""
+        """Called after all records of a metadata snapshot: whatever the image has and the snapshot had not is removed (ML-12)."""
         self.get_features().finish_snapshot()
         self.get_cluster().finish_snapshot()
         self.get_topics().finish_snapshot()

@@ -72,7 +72,7 @@ SUPPORTED_FEATURES: Final[tuple[FeatureRange, ...]] = (
     FeatureRange(name=KRAFT_VERSION, min_level=0, max_level=0),
     FeatureRange(name=METADATA_VERSION, min_level=MIN_METADATA_VERSION, max_level=LATEST_METADATA_VERSION),
 )
-"""What a node of this software registers. `kraft.version` 0: the voters are static; `group.version` 1: KIP-848."""
+"""The features that a node of this software registers. `kraft.version` 0: the voters are static; `group.version` 1: KIP-848."""
 
 
 def supported_range(feature: str) -> FeatureRange | None:
@@ -107,12 +107,13 @@ def metadata_version_from_name(text: str) -> MetadataVersion:
 
 
 def default_group_version(level: int) -> int:
-    """What a cluster of this `metadata.version` begins with: groups of the new protocol since 4.0-IV0."""
+    """Return the `group.version` with which a cluster of this `metadata.version` begins: groups of the new protocol since
+    4.0-IV0."""
     return 1 if level >= 22 else 0
 
 
 def skips_leader_epoch_bump_on_isr_shrink(level: int) -> bool:
-    """From 3.6-IV0 on a shrinking ISR no longer raises the leader epoch (CM-26)."""
+    """Return whether a shrinking ISR no longer raises the leader epoch, which is so from 3.6-IV0 on (CM-26)."""
     return level >= 12
 
 

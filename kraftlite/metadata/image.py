@@ -31,7 +31,8 @@ from kraftlite.model.messages.security import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataProvenance:
-    """Where in the log an image ends. Only an image that ends with a whole batch may become a metadata snapshot (ML-10)."""
+    """The place in the log where an image ends. Only an image that ends with a whole batch may become a metadata snapshot
+    (ML-10)."""
 
     last_contained_offset: int
     """Inclusive; -1 for the image of nothing."""
@@ -146,14 +147,14 @@ class TopicsImage:
         return None if topic is None else topic.partitions.get(index)
 
     def __iter__(self) -> Iterator[TopicImage]:
-        """In name order."""
+        """Iterate in name order."""
         return (self.by_name[name] for name in self.by_name)
 
     def __len__(self) -> int:
         return len(self.by_id)
 
     def partition_count(self) -> int:
-        """Of the whole cluster. O(topics)."""
+        """The number of partitions of the whole cluster. O(topics)."""
         return sum(len(topic.partitions) for topic in self)
 
     def write(self) -> Iterator[MetadataRecord]:
@@ -282,7 +283,7 @@ class MetadataImage:
 
     @property
     def offset(self) -> int:
-        """Of the last record in the image; -1 for none."""
+        """The offset of the last record in the image; -1 for none."""
         return self.provenance.last_contained_offset
 
     def write(self) -> Iterator[MetadataRecord]:

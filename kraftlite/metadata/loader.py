@@ -31,7 +31,7 @@ from kraftlite.runtime.trace.metadata import (
 )
 
 INITIALIZE_RETRY_MS: Final = 100
-"""How often a new publisher is tried while the loader is not caught up (ML-04)."""
+"""The interval at which a new publisher is tried while the loader is not caught up (ML-04)."""
 
 RECORDS_PER_SLICE: Final = 1_000
 """Replayed before the loop gets a turn: one to three milliseconds."""
@@ -122,7 +122,7 @@ class MetadataLoader:
         self.guard(publisher, publisher.close)
 
     def last_applied_offset(self) -> int:
-        """Of the last image that was published; -1 while none was."""
+        """The offset of the last image that was published; -1 while none was."""
         return self._last_applied
 
     @property

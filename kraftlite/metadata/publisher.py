@@ -1,4 +1,4 @@
-"""What a subsystem implements in order to hear of metadata changes."""
+"""The interface that a subsystem implements in order to hear of metadata changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftlite.raft.client import LeaderAndEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Where a published update came from. "log": a tail of the log, in `num_batches` batches of `num_bytes` together;
+    """The origin of a published update. "log": a tail of the log, in `num_batches` batches of `num_bytes` together;
     "snapshot": a metadata snapshot, or the whole image for a publisher that is new."""
 
     kind: Literal["log", "snapshot"]

@@ -127,7 +127,8 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserScramCredentialRecord:
-    """What a SCRAM exchange is checked against; never the password (CM-59). `mechanism`: 1 SHA-256, 2 SHA-512."""
+    """The salt and keys against which a SCRAM exchange is checked; never the password (CM-59). `mechanism`: 1 SHA-256, 2
+    SHA-512."""
 
     name: str
     mechanism: int

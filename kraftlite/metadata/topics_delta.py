@@ -19,7 +19,7 @@ from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPartition:
-    """What a local replica has become. `offset`: of the last record that changed it; None when it came with a snapshot."""
+    """A local replica after a change. `offset`: of the last record that changed it; None when it came with a snapshot."""
 
     topic_id: UUID
     registration: PartitionRegistration
@@ -28,8 +28,8 @@ class LocalPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalChanges:
-    """What a delta asks of one broker (ML-17). Apply `deletes` first: a topic that was deleted and created again under the
-    same name is in `deletes` with its old id and in `leaders` or `followers` with its new one (ML-18).
+    """The changes that a delta asks of one broker (ML-17). Apply `deletes` first: a topic that was deleted and created again
+    under the same name is in `deletes` with its old id and in `leaders` or `followers` with its new one (ML-18).
 
     `elected_leaders` ⊆ `leaders`: those whose leader epoch changed too. `directories`: the assigned log directory changed.
     """
@@ -63,7 +63,7 @@ class TopicDelta:
         self.image = image
         self.partition_changes: dict[int, PartitionRegistration] = {}
         self.offsets: dict[int, int] = {}
-        """Of the last record that changed a partition, where it is known."""
+        """The offset of the last record that changed a partition, where it is known."""
         self.removed_partitions: tuple[int, ...] = ()
         """Only a metadata snapshot can drop a partition without its topic."""
 
@@ -180,7 +180,7 @@ class TopicsDelta:
         delta.replay(record, offset)
 
     def finish_snapshot(self) -> None:
-        """What the snapshot did not name is deleted; what it named unchanged is no change (ML-12)."""
+        """Delete what the snapshot did not name; what it named unchanged is no change (ML-12)."""
         for topic_id in self.image.by_id:
             if topic_id not in self._seen:
                 self.changed.pop(topic_id, None)
@@ -200,7 +200,7 @@ class TopicsDelta:
         )
 
     def topic_was_deleted(self, name: str) -> bool:
-        """Whether a topic of this name was deleted, whatever carries the name now."""
+        """Return whether a topic of this name was deleted, whatever carries the name now."""
         return any(topic.name == name for topic in self.deleted.values())
 
     def deleted_partitions(self) -> Iterator[tuple[TopicPartition, UUID, PartitionRegistration]]:

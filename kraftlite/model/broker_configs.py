@@ -403,7 +403,7 @@ def scaled(text: str, factor: int) -> str:
 
 
 def topic_defaults(broker_values: Mapping[str, str]) -> dict[str, str]:
-    """What a broker's own configuration says for each topic key; a key about which it says nothing is left out (CM-49)."""
+    """Return what a broker's own configuration says for each topic key; a key about which it says nothing is left out (CM-49)."""
     found: dict[str, str] = {}
     for name in TOPIC_CONFIGS:
         for server_key, factor in topic_synonyms(name):

@@ -1,4 +1,4 @@
-"""Which of Kafka's broker and controller keys have an effect here, which have none, and which are refused because of that.
+"""The effect of each of Kafka's broker and controller keys: applied, without effect, or refused because of that.
 
 A key that closes, limits or protects and does nothing yet is refused when it is set to anything but its default: who sets it
 relies on it. A key that only tunes machinery that is not there is taken, with one warning that lists all of them. A key of
@@ -26,7 +26,8 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What becomes of some keys. `words`: of REFUSED what is not supported and what to do; of the others what happens instead.
+    """The effect of some keys. `words`: for REFUSED keys, what is not supported and what to do; for the others, what happens
+    instead.
 
     `dynamic`: the effect of setting it through the admin API, where it is another one. `title`: what the keys have in common.
     """
@@ -45,7 +46,7 @@ class KeyEffect:
     default: str | None
 
     def departs(self, text: str) -> bool:
-        """Whether this value says anything else than leaving the key out would."""
+        """Return whether this value says anything else than leaving the key out would."""
         wanted, usual = _plain(text), _plain(self.default or "")
         if wanted == usual or not wanted:
             return False
@@ -56,7 +57,7 @@ class KeyEffect:
 
 
 def _plain(text: str) -> str:
-    """For comparison: no blanks around the items of a list, and no difference between TRUE and true."""
+    """Reduce a value for comparison: no blanks around the items of a list, and no difference between TRUE and true."""
     plain = ",".join(item.strip() for item in text.split(","))
     return plain.lower() if plain.lower() in ("true", "false") else plain
 
@@ -397,7 +398,7 @@ _OF_LISTENERS: Final = Rule(
 
 
 def effect_of(name: str) -> KeyEffect | None:
-    """What becomes of this key, with `listener.name.<x>.` before it or not; None when nobody knows it."""
+    """Return the rule for this key, with `listener.name.<x>.` before it or not; None when nobody knows it."""
     found = EFFECTS.get(name)
     if found is not None:
         return found
@@ -431,7 +432,7 @@ TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether its value must not be shown: a password, or what may be one."""
+    """Return whether a key's value must not be shown: a password, or what may be one."""
     key = broker_key_of(name)
     if key is not None:
         return key.sensitive
@@ -439,7 +440,7 @@ def is_sensitive(name: str) -> bool:
 
 
 def refusal(name: str, text: str) -> str | None:
-    """Why a node's file must not set this key to this value; None when it may."""
+    """Say why a node's file must not set this key to this value; None when it may."""
     found = effect_of(name)
     if found is None or found.rule.effect is not Effect.REFUSED or not found.departs(text):
         return None
@@ -456,7 +457,7 @@ def dynamic_refusal(name: str, text: str) -> str | None:
 
 
 def without_dynamic_effect(name: str) -> str | None:
-    """Why this key, set while the node runs, is stored and does nothing; None when it does something, or nobody knows."""
+    """Say why this key, set while the node runs, is stored and does nothing; None when it does something, or nobody knows."""
     found = effect_of(name)
     if found is None or (found.rule.dynamic or found.rule.effect) is not Effect.NONE:
         return None

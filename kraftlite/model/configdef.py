@@ -1,4 +1,4 @@
-"""How a configuration key is defined: name, type, default, limits, and whether it may change while a node runs.
+"""The definition of a configuration key: name, type, default, limits, and whether it may change while a node runs.
 
 Source: Kafka's `ConfigDef`; the type and source numbers are those of DescribeConfigs on the wire.
 """
@@ -33,7 +33,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value came from, strongest first (CM-49). The number is `ConfigSource` of a DescribeConfigs response."""
+    """The origin of a value, strongest first (CM-49). The number is `ConfigSource` of a DescribeConfigs response."""
 
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -103,7 +103,7 @@ class BadValue(ValueError):
 
 
 def protocol_message(error: ValueError) -> str:
-    """What a client is told of a value that was refused: Kafka's words where it has some."""
+    """Return the text that a client gets for a value that was refused: Kafka's where it has one."""
     return error.protocol if isinstance(error, BadValue) else f"Invalid value for configuration {error}"
 
 

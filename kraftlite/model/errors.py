@@ -155,7 +155,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may simply send the same request again."""
+        """True when a client may simply send the same request again."""
         return self in _RETRIABLE
 
 
@@ -228,7 +228,7 @@ class HalfChanged(Fault):
 
 @contextmanager
 def changing(what: str) -> Iterator[None]:
-    """For the owner of a state, around what changes it: an exception that nobody expects becomes `HalfChanged`.
+    """Guard a change of state for its owner: an exception that nobody expects becomes `HalfChanged`.
 
     Refusals (ApiError), faults and errors of the disk (OSError) pass: they have handlers of their own. Where the cost of a
     context manager counts, write the same as an `except` clause.

@@ -14,7 +14,7 @@ NodeId = NewType("NodeId", int)
 """Identity of a controller or broker, unique over both roles, >= 0."""
 
 NO_NODE = NodeId(-1)
-"""On Kafka's wire only: "no leader". Inside, absent is `None`."""
+"""The value for "no leader" on Kafka's wire only. Inside, absent is `None`."""
 
 ZERO_UUID = UUID(int=0)
 """Kafka's `Uuid.ZERO_UUID`: "no id" on the wire."""
@@ -32,7 +32,7 @@ RESERVED_UUID_COUNT = 100
 
 
 def is_reserved_uuid(value: UUID) -> bool:
-    """Whether Kafka keeps this id for itself (the first hundred)."""
+    """Return whether Kafka keeps this id for itself (the first hundred)."""
     return value.int < RESERVED_UUID_COUNT
 
 
@@ -70,12 +70,12 @@ class Unchanged(Enum):
 
 
 UNCHANGED: Final = Unchanged.UNCHANGED
-"""In a change: leave this field as it is. Distinct from `None`, which sets it to "none"."""
+"""The value of a change that leaves this field as it is. Distinct from `None`, which sets it to "none"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a node listens."""
+    """An address at which a node listens."""
 
     host: str
     port: int

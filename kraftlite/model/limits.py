@@ -15,9 +15,9 @@ MAX_INT64: Final = 2**63 - 1
 MAX_OFFSET: Final = 2**62
 """Far beyond what any log reaches, and far enough below 2^63 that an offset and a length can be added."""
 MAX_STRING: Final = 32_767
-"""Of names: the longest that Kafka's protocol carries as a string."""
+"""The longest name: the longest string that Kafka's protocol carries."""
 MAX_METADATA_VALUE_BYTES: Final = 8 * MIB
-"""Of a config's value: more does not fit into a batch of the metadata log."""
+"""The longest value of a config: more does not fit into a batch of the metadata log."""
 
 # raft
 RAFT_MAX_EPOCH: Final = 2**31 - 1 - 2**16
@@ -54,18 +54,19 @@ MAX_TOPIC_NAME: Final = 249
 MAX_DESCRIBE_PARTITIONS: Final = 2_000
 MAX_IN_FLIGHT_PER_CONNECTION: Final = 100
 MAX_STRING_BYTES: Final = 2**15 - 1
-"""Of every string on the wire, in flexible versions too, as in Kafka's generated readers."""
+"""The longest string on the wire, in flexible versions too, as in Kafka's generated readers."""
 MAX_REQUEST_ITEMS: Final = 100_000
 """Elements of all arrays of one request together, which bounds the memory that a decoded request takes, and how long the garbage
 collector, which nothing runs beside, looks at it."""
 MAX_PRODUCE_PARTITIONS: Final = 10_000
-"""Of one produce request, which is read where it arrives: as many empty batches as a producer's `max.request.size` holds."""
+"""The most partitions of one produce request, which is read where it arrives: as many empty batches as a producer's
+`max.request.size` holds."""
 MAX_TAGGED_FIELDS: Final = 128
-"""Of one section of tagged fields (KIP-482); Kafka's own messages have four at most."""
+"""The most fields in one section of tagged fields (KIP-482); Kafka's own messages have four at most."""
 MAX_LARGE_REQUESTS_BYTES: Final = 4 * MIB
-"""Of the large requests of a broker that are worked on at a time; a larger one is worked on alone."""
+"""The memory of the large requests of a broker that are worked on at a time; a larger one is worked on alone."""
 MAX_FORWARD_MS: Final = 60_000
-"""How long a broker tries to hand an admin request to the controller, whatever the client allows. As in Kafka."""
+"""The time for which a broker tries to hand an admin request to the controller, whatever the client allows. As in Kafka."""
 
 # rpc: one message carries at most a raft or replica fetch response and its head
 RPC_MAX_MESSAGE_BYTES: Final = 64 * MIB
@@ -80,4 +81,4 @@ RPC_MAX_UNREAD_BYTES_PER_STREAM: Final = 32 * MIB
 RPC_MAX_UNREAD_BYTES: Final = 256 * MIB
 """Answers that peers do not take, of one stream and of all: the next request waits until they take some."""
 RPC_STALLED_MS: Final = 10_000
-"""Who takes nothing for so long, while requests wait for it, loses the stream."""
+"""A peer that takes nothing for so long, while requests wait for it, loses the stream."""

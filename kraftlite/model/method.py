@@ -1,4 +1,4 @@
-"""What an RPC between nodes is: a name and two message dataclasses."""
+"""The definition of an RPC between nodes: a name and two message dataclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be the name of a topic. Source: CM-15; Kafka's `Topic.validate`."""
+"""The rules for the name of a topic. Source: CM-15; Kafka's `Topic.validate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a node's configuration to those of its parts."""
+"""Derives the configurations of a node's parts from that of the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the errors of a node end up that it cannot go on with."""
+"""The end of the way for errors that a node cannot go on with."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class NodeListeners:
         self._serve_clients = serve_clients
         self._clients: list[KafkaListener] = []
         self.share: NodeShare | None = None
-        """What the connections of all client listeners share; None before there is one."""
+        """The resources that the connections of all client listeners share; None before there is one."""
         self._reserved: dict[str, socket.socket] = {}
         self._warming: TaskHandle | None = None
         self._held = (False, False)
@@ -84,7 +84,7 @@ class NodeListeners:
                 await self._serve(listener, handlers)
 
     async def prepare_clients(self, context: BrokerContext) -> None:
-        """Who connects from here on waits for `open_clients`."""
+        """Accept connections of clients; whoever connects from here on waits for `open_clients`."""
         if not self._serve_clients:
             return
         if self._warming is not None:
@@ -114,13 +114,14 @@ class NodeListeners:
             await client.stop(grace_ms)
 
     def abort(self) -> None:
-        """As when the process dies: the clients' sockets are gone, unanswered. The other listeners are the transport's."""
+        """Cut the clients off as the death of the process would: their sockets are gone, unanswered. The other listeners are
+        the transport's."""
         for client in self._clients:
             client.abort()
         self.release()
 
     def hold_clients(self, *, requests: bool, responses: bool) -> None:
-        """For the injection of faults: see `KafkaListener.hold`. Holds for listeners that are opened later, too."""
+        """Hold clients' bytes, to inject a fault: see `KafkaListener.hold`. Holds for listeners that are opened later, too."""
         self._held = (requests, responses)
         for client in self._clients:
             client.hold(requests=requests, responses=responses)

@@ -64,7 +64,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
 
 
 def _shown(text: str) -> str:
-    """Of a file that may contain anything."""
+    """Show the text of a file that may contain anything."""
     return text if text.isprintable() and len(text) <= 80 else repr(text[:80])
 
 

@@ -48,7 +48,7 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
 
 
 def _share_gauges(metrics: Metrics, node: Node) -> None:
-    """What clients hold of the node, all listeners together; 0 while none is open."""
+    """Set the gauges of what clients hold of the node, all listeners together; 0 while none is open."""
 
     def shared(read: Callable[[NodeShare], int]) -> Callable[[], int]:
         return lambda: 0 if node.listeners.share is None else read(node.listeners.share)

@@ -21,7 +21,7 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 FAULT_STOP_MS: Final = 5_000
-"""How long a node that has faulted may take to close what it can."""
+"""The time that a node that has faulted may take to close what it can."""
 
 
 def run(config_path: str | None, overrides: Mapping[str, str] | None = None) -> int:

@@ -59,9 +59,9 @@ class Layout:
 
     cluster_id: str
     directory_ids: Mapping[str, UUID]
-    """By path, the metadata directory included."""
+    """The ids by path, the metadata directory included."""
     metadata_log_dir: str
-    """Where `__cluster_metadata-0` is."""
+    """The directory with `__cluster_metadata-0`."""
     bootstrap: tuple[MetadataRecord, ...] | None
     """The first records of a new cluster; None on a node without the controller role."""
 
@@ -72,7 +72,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageInfo:
-    """What `storage info` prints (TO-06)."""
+    """The facts that `storage info` prints (TO-06)."""
 
     directories: tuple[str, ...]
     metadata: Mapping[str, str]
@@ -133,7 +133,8 @@ def format_directories(
 
 
 def _not_there(disk: Disk, directory: str) -> list[str]:
-    """What formatting may make of this directory and is not there now, the outermost first: what a format that fails removes."""
+    """List what formatting may make of this directory and is not there now, the outermost first: a format that fails removes
+    it."""
     home = metadata_partition_dir(directory)
     snapshot = f"{home}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}"
     properties = path_in(directory)
@@ -227,7 +228,7 @@ def _write_bootstrap(disk: Disk, directory: str, records: Sequence[MetadataRecor
 
 
 def info(disk: Disk, config: ServerConfig) -> StorageInfo:
-    """What is there and what is wrong with it (TO-06)."""
+    """Tell what is there and what is wrong with it (TO-06)."""
     found: list[str] = []
     problems: list[str] = []
     first: MetaProperties | None = None
@@ -302,7 +303,7 @@ def _check_metadata_home(disk: Disk, config: ServerConfig) -> None:
     for directory in config.log_dirs:
         path = metadata_partition_dir(directory)
         if directory != config.metadata_log_dir and disk.stat(path) is not None:
-            raise StorageError(f"{path} exists, but the metadata log belongs into metadata.log.dir={config.metadata_log_dir}")
+            raise StorageError(f"{path} exists, but the metadata log belongs in metadata.log.dir={config.metadata_log_dir}")
 
 
 def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, ...]:
@@ -317,8 +318,8 @@ def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, .
     except (Fault, ApiError, ValueError) as error:
         what = str(error).removeprefix(f"{path} is damaged: ").partition(". ")[0]
         raise StorageError(
-            f"{path} is damaged, or of Apache Kafka, whose directories cannot be taken over: {what}. It says how the cluster "
-            "begins: remove it if this controller has run before, or format the directory anew"
+            f"{path} is damaged, or was written by Apache Kafka, whose directories cannot be taken over: {what}. The file says "
+            "how the cluster begins: remove it if this controller has run before, or format the directory anew"
         ) from None
     first = records[0] if records else None
     if not isinstance(first, FeatureLevelRecord) or first.name != METADATA_VERSION:
@@ -327,7 +328,7 @@ def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, .
 
 
 def _snapshot_records(disk: Disk, path: str) -> tuple[MetadataRecord, ...]:
-    """Of a snapshot by its usual name or by the name that it had in older formats."""
+    """Read the records of a snapshot by its usual name or by the name that it had in older formats."""
     serde = MetadataSerde()
     if not path.endswith(LEGACY_BOOTSTRAP):
         return tuple(record for batch in read_snapshot_file(disk, path, serde).batches() for record in batch)

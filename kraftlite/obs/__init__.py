@@ -1,1 +1,1 @@
-"""What becomes of the trace: log lines, a timeline file, and Prometheus metrics."""
+"""Turns the trace into log lines, a timeline file, and Prometheus metrics."""

@@ -1,4 +1,4 @@
-"""From recorded events to a story: what happened to a partition, a topic, a node, the controller or a record, and why.
+"""Makes stories of recorded events: what happened to a partition, a topic, a node, the controller or a record, and why.
 
     explain(events, Subject.parse("partition", "orders-0"), since_ms=…, until_ms=…).text()
 
@@ -48,7 +48,7 @@ class UnknownSubject(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is to be explained: `partition orders-0`, `topic orders`, `node 2`, `controller` (the quorum), `record 1841`."""
+    """The subject to explain: `partition orders-0`, `topic orders`, `node 2`, `controller` (the quorum), `record 1841`."""
 
     kind: str
     name: str = ""
@@ -136,7 +136,7 @@ def _nodes(history: History) -> list[int]:
 
 
 def _list(subject: Subject, known: Sequence[object]) -> str:
-    """What there is instead: the names that are most like it, else a few and how many more."""
+    """List what there is instead: the names that are most like it, else a few and how many more."""
     if not known:
         return f"there is no {subject.kind}"
     if subject.kind == "record":
@@ -219,7 +219,7 @@ def _record_story(history: History, offset: int, clock: Clock) -> Story:
 
 
 def _plain_story(history: History, record: Recorded, clock: Clock) -> Story:
-    """Why the record was written, what was written with it, and what nodes made of it."""
+    """Tell why the record was written, what was written with it, and what nodes made of it."""
     telling = Telling(clock)
     step: Step | None = tell_cause(telling, history, record)
     offset = int(record.get("offset"))

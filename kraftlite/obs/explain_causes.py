@@ -1,4 +1,4 @@
-"""What led to a record of the metadata log: the beginning of the chains that end in a change.
+"""Finds what led to a record of the metadata log: the beginning of the chains that end in a change.
 
 Every function adds steps to a `Telling` and returns the last one, to which what follows is attached.
 """
@@ -13,7 +13,7 @@ from kraftlite.obs.explain_history import Change, History
 from kraftlite.obs.explain_story import Step, Telling, ids, seconds
 
 RECENT_MS: Final = 300_000
-"""How far back the beginning of a controlled shutdown is looked for: as long as one may last."""
+"""The time to look back for the beginning of a controlled shutdown: as long as one may last."""
 
 _ADMIN: Final = {
     "create_topics": "a client asked for the topic",
@@ -36,8 +36,8 @@ _BRIEF: Final = {
 
 
 def tell_cause(telling: Telling, history: History, record: Recorded, change: Change | None = None) -> Step | None:
-    """Why the operation that wrote `record` was carried out, up to the record that the operation is about (a fencing, say), but
-    without `record` itself. `change`: the change of a partition that `record` is."""
+    """Tell why the operation that wrote `record` was carried out, up to the record that the operation is about (a fencing,
+    say), but without `record` itself. `change`: the change of a partition that `record` is."""
     operation = record.operation
     if operation is None:
         return None
@@ -49,13 +49,13 @@ def tell_cause(telling: Telling, history: History, record: Recorded, change: Cha
 
 
 def loss_ms(record: Recorded) -> int:
-    """When what the operation reacts to began: a broker's last heartbeat, or the operation itself."""
+    """Return when the cause of the operation began: a broker's last heartbeat, or the operation itself."""
     return record.ms - int(record.reasons.get("silent_ms", 0) or 0)
 
 
 def leader_lost(history: History, change: Change) -> tuple[int, bool]:
-    """When the leader that `change` replaced was lost, and whether that was before the change: its last sign of life, or
-    the end of the process that a new one has replaced."""
+    """Return when the leader that `change` replaced was lost, and whether that was before the change: its last sign of life,
+    or the end of the process that a new one has replaced."""
     leader, record = change.old_leader, change.record
     if leader is None:
         return change.ms, False
@@ -69,8 +69,8 @@ def leader_lost(history: History, change: Change) -> tuple[int, bool]:
 
 
 def last_alive_ms(history: History, node: int, from_ms: int, until_ms: int) -> int:
-    """When the broker whose last heartbeat came at `from_ms` is known to have served partitions last: what it recorded of them
-    since then counts, too. Not for one that ran on, cut off from the controller."""
+    """Return when the broker whose last heartbeat came at `from_ms` is known to have served partitions last: what it recorded
+    of them since then counts, too. Not for one that ran on, cut off from the controller."""
     own = [event for event in history.by_node.get(node, ()) if from_ms <= event.ms <= until_ms]
     if any(event.event == "broker.heartbeat_failed" for event in own):
         return from_ms
@@ -93,7 +93,7 @@ def tell_silence(telling: Telling, history: History, node: int, from_ms: int, un
 
 
 def why_silent(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> str:
-    """In words, from what the node itself recorded and from what it did not."""
+    """Explain the silence in words, from what the node itself recorded and from what it did not."""
     clock = telling.clock
     restart = history.start_after(node, from_ms)
     end_ms = restart.ms if restart is not None else None
@@ -219,7 +219,7 @@ def tell_start(telling: Telling, history: History, node: int, ms: int) -> Step |
 
 
 def tell_return(telling: Telling, history: History, broker: int, ms: int) -> Step | None:
-    """Why a broker was unfenced at `ms`: its process has started, or one that was fenced is heard of again."""
+    """Tell why a broker was unfenced at `ms`: its process has started, or one that was fenced is heard of again."""
     start = history.start_before(broker, ms)
     fenced = [
         record
@@ -307,7 +307,7 @@ def _caught_up(telling: Telling, history: History, change: Change, leader: int) 
 
 
 def _last_unfencing(history: History, broker: int, change: Change) -> Recorded | None:
-    """Of this broker, not long before the change."""
+    """Find the last unfencing of this broker, not long before the change."""
     for record in reversed(history.registrations(broker)):
         recent = change.ms - RECENT_MS <= record.ms <= change.ms
         if recent and record.get("record") == "BrokerRegistrationChange" and record.detail.get("fenced") is False:

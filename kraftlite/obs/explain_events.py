@@ -64,14 +64,14 @@ class Recorded:
 
 
 def from_trace(ms: int, node_id: int, event: TraceEvent) -> Recorded:
-    """Of a typed event, as a tracer gets it: the simulator's trace, a test's ListTracer."""
+    """Make an event of a typed one, as a tracer gets it: the simulator's trace, a test's ListTracer."""
     facts = event.facts()
     cause = facts.pop("cause", None)
     return Recorded(ms=ms, node=int(node_id), event=event.event, facts=facts, cause=cause)
 
 
 def from_line(line: Mapping[str, Any]) -> Recorded | None:
-    """Of a line of a trace file (`obs/timeline`). None for one that is not an event of a node."""
+    """Make an event of a line of a trace file (`obs/timeline`). None for a line that is not an event of a node."""
     try:
         ms, node, event = int(line["ts"]), int(line["node"]), str(line["event"])
     except (KeyError, TypeError, ValueError):

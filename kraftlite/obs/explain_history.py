@@ -24,7 +24,7 @@ _HOT = frozenset(
         "raft.hw_advanced",
     }
 )
-"""What a simulation records per produce or per batch. No story needs it."""
+"""The events that a simulation records per produce or per batch. No story needs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """Who left the ISR."""
+        """The replicas that left the ISR."""
         return tuple(member for member in self.old_isr or () if member not in self.isr)
 
     @property
@@ -72,9 +72,9 @@ class History:
         self.by_partition: dict[str, list[Recorded]] = {}
         self.by_name: dict[str, list[Recorded]] = {}
         self.records: dict[int, Recorded] = {}
-        """By offset, without those that were lost with the controller that wrote them."""
+        """The records by offset, without those that were lost with the controller that wrote them."""
         self.by_cause: dict[int, list[Recorded]] = {}
-        """By the offset of the record that caused them."""
+        """The records by the offset of the record that caused them."""
         self._batches: list[Recorded] = []
         for event in self.events:
             self._index(event)

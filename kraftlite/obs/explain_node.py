@@ -46,7 +46,7 @@ def node_stories(history: History, node: int, clock: Clock) -> Iterator[Story]:
 
 
 def standing(history: History, node: int, until_ms: int) -> str:
-    """What the node was doing then, as far as it is recorded."""
+    """Tell what the node was doing then, as far as it is recorded."""
     own = [event for event in history.by_node.get(node, ()) if event.ms <= until_ms]
     words = []
     if own:

@@ -13,7 +13,7 @@ from kraftlite.obs.explain_story import Clock, Step, Story, Telling, ids, second
 IDLE_MS: Final = 5_000
 """A first produce that came so much later than the leader says nothing of how long nobody could write: nobody tried."""
 _SAME_MS: Final = 100
-"""What one node records of one thing lies this close together."""
+"""The events that one node records of one thing lie this close together."""
 _DAMAGE: Final = (
     "log.recovered",
     "log.doubted",
@@ -43,7 +43,7 @@ def partition_stories(history: History, name: str, clock: Clock) -> Iterator[Sto
 
 
 def standing(history: History, name: str, until_ms: int) -> str:
-    """Who leads and who is in sync at that time."""
+    """Tell which replica leads and which are in sync at that time."""
     known = [change for change in history.changes.get(name, []) if change.ms <= until_ms]
     topic = name.rpartition("-")[0]
     removed = [e for e in history.topic_records() if e.get("record") == "RemoveTopic" and e.get("detail") == topic]
@@ -198,7 +198,7 @@ def isr_story(history: History, change: Change, clock: Clock) -> Story:
 
 
 def _not_writable(history: History, name: str, changes: list[Change], clock: Clock) -> Iterator[Story]:
-    """From the loss of a leader until the first acknowledged produce under a later one."""
+    """Tell of the time from the loss of a leader until the first acknowledged produce under a later one."""
     lost: Change | None = None
     for position, change in enumerate(changes):
         if change.new or not change.moves_leader:

@@ -68,7 +68,7 @@ def _election(history: History, before: Recorded | None, elected: Recorded, foll
 
 
 def _tell_loss(telling: Telling, history: History, before: Recorded | None, elected: Recorded, since_ms: int) -> Step | None:
-    """What became of the leader before, and who noticed."""
+    """Tell what became of the leader before, and who noticed."""
     if before is None:
         return telling.add(elected.ms, elected.node, "the first election that is recorded", brief="no leader was known")
     clock = telling.clock
@@ -112,7 +112,7 @@ def _tell_loss(telling: Telling, history: History, before: Recorded | None, elec
 
 
 def _tell_rounds(telling: Telling, history: History, elected: Recorded, since_ms: int, because: Step | None) -> Step | None:
-    """Who stood for election, the lost rounds included."""
+    """Tell which nodes stood for election, the lost rounds included."""
     step = because
     begin_ms = max(since_ms, elected.ms - 60_000)
     for event in history.named("raft.state_changed", "raft.election_lost", since_ms=begin_ms, until_ms=elected.ms):

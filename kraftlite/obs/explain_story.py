@@ -1,4 +1,4 @@
-"""What an explanation is made of: stories, each a chain of steps of which every one says what it follows from.
+"""The parts of an explanation: stories, each a chain of steps of which every one says what it follows from.
 
 Steps come in causal order: a step is never before its cause. As text: one line with the brief words of the steps that matter,
 then a table with when, where, what and because. As JSON: the same, by field.
@@ -17,18 +17,18 @@ ARROW: Final = " ▸ "
 
 
 class Clock(Protocol):
-    """How times are told."""
+    """The way in which times are shown."""
 
     def short(self, ms: int) -> str:
         """Within a sentence."""
         ...
 
     def exact(self, ms: int) -> str:
-        """In a table, to the millisecond."""
+        """Show a time in a table, to the millisecond."""
         ...
 
     def stamp(self, ms: int) -> str:
-        """By itself, with the date if there is one."""
+        """Show a time by itself, with the date if there is one."""
         ...
 
 
@@ -90,7 +90,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Story:
-    """`kind` is one of the names in docs/ARCHITECTURE.md; `facts` are what a program wants to know of it.
+    """`kind` is one of the names in docs/EXPLAIN.md; `facts` are what a program wants to know of it.
 
     `until_ms` None: it goes on as far as is recorded.
     """

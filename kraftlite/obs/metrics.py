@@ -19,7 +19,8 @@ from kraftlite.runtime.trace import TraceEvent
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MAX_REQUEST_BYTES = 8 * 1024
 MAX_CONNECTIONS = 32
-"""At once; a board and a few Prometheus need one each. For one more the oldest that has not asked yet is closed."""
+"""The most connections at once; a board and a few Prometheus need one each. For one more the oldest that has not asked yet is
+closed."""
 _REQUEST_TIMEOUT_S = 5.0
 _ANSWER_TIMEOUT_S = 10.0
 _FRESH_S = 0.5

@@ -23,7 +23,7 @@ class Durations(Protocol):
 
 
 class ControllerNumbers(Protocol):
-    """What a controller counts (`controller/metrics`)."""
+    """The numbers that a controller counts (`controller/metrics`)."""
 
     last_applied_record_offset: int
     last_applied_record_timestamp_ms: int

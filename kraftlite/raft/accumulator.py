@@ -29,7 +29,7 @@ class PreparedBatch:
     encoded: list[Record] = field(default_factory=list)
     size_bytes: int = BATCH_OVERHEAD_BYTES
     scheduled: int = 0
-    """How many of the records may leave."""
+    """The number of the records that may leave."""
 
     @property
     def next_offset(self) -> int:

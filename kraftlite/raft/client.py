@@ -1,4 +1,4 @@
-"""What the metadata quorum offers to the state machines above it, and what it asks of them.
+"""The interface of the metadata quorum to the state machines above it, and what it asks of them.
 
 Source: Kafka's RaftClient; RF-28, RF-35 to RF-38, RF-42.
 """
@@ -15,7 +15,7 @@ from kraftlite.model.messages.raft import DescribeQuorumResponse, OffsetAndEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndEpoch:
-    """Who leads the quorum in which epoch, as far as this node knows. `leader_id` None: not known."""
+    """The leader of the quorum and its epoch, as far as this node knows. `leader_id` None: not known."""
 
     leader_id: NodeId | None
     epoch: int
@@ -99,7 +99,7 @@ class RaftClient(Protocol):
     def leader_and_epoch(self) -> LeaderAndEpoch: ...
 
     def leader_endpoint(self) -> Endpoint | None:
-        """Where the current leader listens; None when no leader is known."""
+        """Return where the current leader listens; None when no leader is known."""
         ...
 
     def high_watermark(self) -> int | None: ...
@@ -135,5 +135,5 @@ class RaftClient(Protocol):
     def latest_snapshot_id(self) -> OffsetAndEpoch | None: ...
 
     def describe_quorum(self) -> DescribeQuorumResponse:
-        """ApiError(NOT_LEADER_OR_FOLLOWER) unless this node leads."""
+        """Raises ApiError(NOT_LEADER_OR_FOLLOWER) unless this node leads."""
         ...

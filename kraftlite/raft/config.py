@@ -26,7 +26,7 @@ def metadata_log_config(segment_bytes: int = 1024 * MIB, segment_ms: int = 7 * 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumConfig:
-    """What one node knows of the quorum before it starts. Times in milliseconds.
+    """A node's knowledge of the quorum before it starts. Times in milliseconds.
 
     Raises ValueError for values that no quorum can run with.
     """

@@ -1,4 +1,4 @@
-"""What the parts of the raft core share: the log, the role, the output under construction, and the changes of role.
+"""The state that the parts of the raft core share: the log, the role, the output under construction, and the changes of role.
 
 Source: KIP-595 "Quorum State Machine"; RF-01, RF-04, RF-11, RF-13, RF-23.
 """
@@ -55,7 +55,7 @@ class RaftContext:
         self.hw: int | None = None
         """The highest high watermark this node has learnt, in any epoch: what state machines may consume up to."""
         self.stands_because: str | None = None
-        """Why this node stood for election last; the trace tells it with what came of it."""
+        """The reason for which this node stood for election last; the trace tells it with what came of it."""
         self.shutting_down = False
         self.now_ms = 0
         self.wall_ms = 0
@@ -77,7 +77,7 @@ class RaftContext:
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Where the leader of this epoch listens, as far as this node knows."""
+        """The address at which the leader of this epoch listens, as far as this node knows."""
         state = self.state
         if isinstance(state, Follower | Prospective | Leader) and state.leader_endpoint is not None:
             return state.leader_endpoint
@@ -122,7 +122,7 @@ class RaftContext:
         return True
 
     def log_is_up_to_date(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a candidate's log reaches at least as far as ours: by epoch, then by offset (RF-02)."""
+        """Return whether a candidate's log reaches at least as far as ours: by epoch, then by offset (RF-02)."""
         return OffsetAndEpoch(epoch=last_epoch, offset=end_offset) >= self.metalog.end
 
     def random_election_timeout_ms(self) -> int:
@@ -132,7 +132,7 @@ class RaftContext:
     # changes of role
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold. To be called when nothing of a step is left to be done."""
+        """Raise AssertionError when an invariant does not hold. To be called when nothing of a step is left to be done."""
         state, node_id = self.state, self.node_id
         assert self.store.written == state.election(), f"the disk says {self.store.written}, the node is {state.election()}"
         log = self.metalog.log
@@ -201,7 +201,7 @@ class RaftContext:
         )
 
     def incredible(self, epoch: int, named_id: NodeId | None, *, asked: bool = False) -> str | None:
-        """Why no voter can truthfully name this epoch, and this node as its leader or candidate. None when one can.
+        """Say why no voter can truthfully name this epoch, and this node as its leader or candidate. None when one can.
 
         The epoch would be persisted, so a nonsensical one would be for ever. A node that was away, or is new, has to believe any
         that elections can have reached; above that only a step at a time. `asked`: it is an answer to this node's own request.

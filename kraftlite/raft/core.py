@@ -141,13 +141,14 @@ class RaftCore:
 
     @property
     def epoch_start_offset(self) -> int | None:
-        """Where the epoch that this node leads starts; None unless it leads."""
+        """The offset at which the epoch that this node leads starts; None unless it leads."""
         state = self._ctx.state
         return state.epoch_start_offset if isinstance(state, Leader) else None
 
     @property
     def high_watermark(self) -> int | None:
-        """As the quorum would say it now: None while this node leads and nothing of its epoch is committed (RF-15)."""
+        """The high watermark as the quorum would say it now: None while this node leads and nothing of its epoch is committed
+        (RF-15)."""
         state = self._ctx.state
         return state.hw if isinstance(state, Leader) else self._ctx.hw
 
@@ -167,7 +168,7 @@ class RaftCore:
 
     @property
     def shutdown_complete(self) -> bool:
-        """Whether nobody needs to be told any more that this node goes."""
+        """Return whether nobody needs to be told any more that this node goes."""
         state = self._ctx.state
         return (
             self._ctx.shutting_down
@@ -205,7 +206,7 @@ class RaftCore:
         return ctx.out
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold between two steps. `step` calls it when the role has changed."""
+        """Raise AssertionError when an invariant does not hold between two steps. `step` calls it when the role has changed."""
         self._ctx.check()
         self._leadership.check()
 
@@ -329,7 +330,7 @@ class RaftCore:
             self.metalog.unlink(self._unlink.pop(0)[1])
 
     def next_deadline_ms(self) -> int:
-        """When `Tick` is due at the latest."""
+        """Return when `Tick` is due at the latest."""
         times = (
             self._elections.deadline_ms(),
             self._following.deadline_ms(),

@@ -1,4 +1,4 @@
-"""Whether a metadata log that nobody else has was damaged by more than a crash.
+"""Checks whether a metadata log that nobody else has was damaged by more than a crash.
 
 A crash leaves a torn end, which recovery cuts off. A log that goes on behind a bad spot, or ends before what was flushed to it
 (`flush_mark.py`), lost records that were promised. A voter among others fetches them again; the only voter must not quietly begin
@@ -33,7 +33,7 @@ from kraftlite.runtime.ports import Disk, File
 _MAGIC_AT: Final = 16
 _MAX_STEP: Final = 1 << 31
 _MAX_BATCH_BYTES: Final = RPC_MAX_MESSAGE_BYTES
-"""What claims to be larger is no batch: no leader could have sent it."""
+"""A batch that claims to be larger is no batch: no leader could have sent it."""
 _PIECE_BYTES: Final = MIB
 
 
@@ -114,7 +114,7 @@ class _EpochWalk:
         self._began: int | None = None
 
     def wrong_from(self, header: BatchHeader) -> int | None:
-        """With the next batch: as `wrong_epoch_from`."""
+        """Look at the next batch, and return what `wrong_epoch_from` returns."""
         last, epoch = self._last, header.partition_leader_epoch
         if self._latest_epoch is not None and epoch > self._latest_epoch:
             return header.base_offset
@@ -152,7 +152,7 @@ def _opened(disk: Disk, path: str) -> Iterator[_Segment]:
 
 
 def _bases(names: Sequence[str]) -> list[int]:
-    """Of the segments, sorted."""
+    """Return the base offsets of the segments, sorted."""
     return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal())
 
 
@@ -168,7 +168,7 @@ def _walk(segment: _Segment, expected: int, epoch: int | None) -> tuple[int, int
 
 
 def _follows(header: BatchHeader, epoch: int | None) -> bool:
-    """Whether this batch can come after one of `epoch` (None: it is the first)."""
+    """Return whether this batch can come after one of `epoch` (None: it is the first)."""
     found = header.partition_leader_epoch
     return epoch is None or found == epoch or (found > epoch and header.is_control)
 

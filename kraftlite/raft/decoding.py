@@ -1,4 +1,4 @@
-"""From batches in the log to the state machine's records: the replay path, where every node spends its start.
+"""Decodes batches in the log to the state machine's records: the replay path, where every node spends its start.
 
 One pass over the bytes of a batch and no object per record but the value that the serde makes of it.
 """
@@ -20,7 +20,7 @@ def decode_batches(data: bytes, serde: RecordSerde) -> Iterator[CommittedBatch]:
 
 
 def decode_in_steps(data: bytes, serde: RecordSerde, records_per_step: int = MAX_INT32) -> Iterator[CommittedBatch | None]:
-    """As `decode_batches`, with a None after every so many records of a batch that has more."""
+    """Decode as `decode_batches` does, with a None after every so many records of a batch that has more."""
     decode = serde.decode
     for header, raw in iter_batches(data):
         records: tuple[Any, ...] = ()

@@ -58,7 +58,7 @@ class Decoding:
 
 
 class ListenerFeed:
-    """What one state machine has received so far, and what it receives next.
+    """The progress of one state machine: what it has received so far, and what it receives next.
 
     `step` does a bounded amount of work: it decodes at most 1,000 records of a large batch, or hands over what is decoded, at
     most one batch beyond 1,000 records or 1 MiB. Invariant: `next_offset` is at the start of a batch and never above the

@@ -28,7 +28,7 @@ from kraftlite.runtime.trace import raft as trace
 
 BACKOFF_UNIT_MS = 100
 DEFERENCE_DIVISOR = 8
-"""What part of the election timeout a prospective node leaves to another one with a lower id."""
+"""The part of the election timeout that a prospective node leaves to another one with a lower id."""
 
 
 class Elections:
@@ -88,7 +88,7 @@ class Elections:
         return error
 
     def _leader_error(self, message: str, cluster_id: str | None, leader_id: NodeId, epoch: int) -> ErrorCode:
-        """What is wrong with a request in which a leader speaks of its own epoch."""
+        """Say what is wrong with a request in which a leader speaks of its own epoch."""
         ctx = self._ctx
         error = self._cluster_error(cluster_id)
         if error is ErrorCode.NONE and (leader_id < 0 or epoch < 0):
@@ -133,7 +133,8 @@ class Elections:
         return EndQuorumEpochResponse(error=error, leader_id=ctx.state.leader_id, leader_epoch=ctx.epoch)
 
     def _successor_delay_ms(self, successors: tuple[NodeId, ...]) -> int:
-        """How long to wait before standing for election: nothing for the first, doubling for those after it (RF-19)."""
+        """Return how long to wait before standing for election: nothing for the first successor, doubling for those after it
+        (RF-19)."""
         maximum = self._ctx.config.election_backoff_max_ms
         if self._ctx.node_id not in successors:
             return maximum
@@ -197,7 +198,7 @@ class Elections:
         return len(granted.intersection(self._ctx.voters.ids)) >= self._ctx.voters.majority
 
     def _has_lost(self, rejected: set[NodeId]) -> bool:
-        """Whether a majority can no longer be reached."""
+        """Return whether a majority can no longer be reached."""
         voters = self._ctx.voters
         return len(voters) - len(rejected.intersection(voters.ids)) < voters.majority
 

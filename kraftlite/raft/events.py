@@ -1,4 +1,4 @@
-"""What goes into the core and what comes out of it."""
+"""The events that go into the core and the output that comes out of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LogFlushed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendScheduled:
-    """What was prepared may go out (RF-36)."""
+    """The prepared records may go out (RF-36)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Reply:
 
 @dataclass(slots=True, kw_only=True)
 class Output:
-    """What the driver does after a step, in the order of the fields.
+    """The work of the driver after a step, in the order of the fields.
 
     Votes and the log are already written when `step` returns: votes durably, the log to the page cache. So requests and
     replies may leave at once; what must wait for durability (a follower's next fetch, the leader's own count) is not in

@@ -20,11 +20,11 @@ from kraftlite.runtime.ports import Disk, File
 FILE_NAME = "flushed-offset"
 _DIGITS = 20
 _LAST_AT: Final = 4096
-"""Where the mark of the last flush is. Behind that of the start: a torn write spoils nothing before it."""
+"""The position of the mark of the last flush. It is behind that of the start: a torn write spoils nothing before it."""
 
 
 class FlushMark:
-    """Of one metadata directory. Only the only voter keeps one: a log that others may truncate must not have it.
+    """The flush mark of one metadata directory. Only the only voter keeps one: a log that others may truncate must not have it.
 
     Raises OSError when the disk fails.
     """

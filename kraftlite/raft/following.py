@@ -43,7 +43,7 @@ class Following:
         self._download: PartialSnapshot | None = None
         self._download_from: NodeId | None = None
         self._ask_another_ms: int | None = None
-        """When the next voter is asked for the leader if the one that was asked last stays silent."""
+        """The time at which the next voter is asked for the leader if the one that was asked last stays silent."""
 
     # time
 
@@ -173,7 +173,7 @@ class Following:
             ctx.advance_hw(min(response.high_watermark, ctx.metalog.leo))
 
     def _nonsense(self, request: RaftFetchRequest, response: RaftFetchResponse) -> str | None:
-        """What no leader answers to this request; None when it is sound.
+        """Say what no leader answers to this request; None when the answer is sound.
 
         Where two logs part is before the end of the one that asks, and a snapshot is offered to who lacks records that it has.
         That a leader wants back what this node knows to be committed is more than nonsense, and a Fault (RF-31).
@@ -265,7 +265,8 @@ class Following:
         self._succeeded(state)
 
     def _give_up(self, peer_id: NodeId, reason: str) -> None:
-        """What came is no snapshot. It is begun anew, after a pause, and nothing counts as a sign of a living leader."""
+        """Give up a download that is no snapshot. It is begun anew, after a pause, and nothing counts as a sign of a living
+        leader."""
         self._ctx.refuse(peer_id, "FetchSnapshot answer", reason)
         self._ctx.requests.back_off(peer_id, RAFT_FETCH, self._ctx.now_ms)
         self.drop_download(reason)

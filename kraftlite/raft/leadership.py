@@ -127,7 +127,7 @@ class Leadership:
         self.own_batches.clear()
 
     def check(self) -> None:
-        """AssertionError when what is prepared does not fit the role."""
+        """Raise AssertionError when what is prepared does not fit the role."""
         state, accumulator, leo = self._ctx.state, self._accumulator, self._ctx.metalog.leo
         if not isinstance(state, Leader):
             assert accumulator is None and not self.own_batches, (
@@ -308,7 +308,7 @@ class Leadership:
     # describing
 
     def describe(self) -> DescribeQuorumResponse:
-        """ApiError(NOT_LEADER_OR_FOLLOWER) unless this node leads (RF-57)."""
+        """Raises ApiError(NOT_LEADER_OR_FOLLOWER) unless this node leads (RF-57)."""
         ctx, leader = self._ctx, self._ctx.state
         if not isinstance(leader, Leader):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {ctx.node_id} is {leader.name}, not the leader")

@@ -146,7 +146,7 @@ class MetadataLog:
         return OffsetAndEpoch(epoch=found.leader_epoch, offset=found.end_offset)
 
     def check_position(self, offset: int, epoch: int) -> tuple[OffsetAndEpoch | None, OffsetAndEpoch | None]:
-        """Whether a log that ends at (offset, epoch) is a prefix of this one.
+        """Check whether a log that ends at (offset, epoch) is a prefix of this one.
 
         (None, None) when it is; (diverging, None) when it must be truncated first; (None, snapshot) when it must load a
         snapshot first (RF-43).
@@ -197,7 +197,7 @@ class MetadataLog:
         )
 
     def check_new_snapshot(self, snapshot_id: OffsetAndEpoch, hw: int | None) -> bool:
-        """Whether a snapshot with this id is to be created. ValueError when it breaks RF-42.
+        """Check whether a snapshot with this id is to be created. ValueError when it breaks RF-42.
 
         False when it exists, or when a newer one (downloaded meanwhile) has made it superfluous.
         """

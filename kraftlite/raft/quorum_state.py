@@ -19,14 +19,14 @@ from kraftlite.runtime.ports import Disk
 
 FILE_NAME = "quorum-state"
 _MAX_BYTES: Final = 64 * KIB
-"""What is written has some hundred."""
+"""The bound of the file; a real one has some hundred bytes."""
 
 EPOCHS_USED_UP = (
     f"no election leads to an epoch near {2**31 - 1}, and candidates need room above the present one. With all controllers "
     "stopped, write the same smaller leaderEpoch into the quorum-state of each of them, larger than every epoch in their "
     "metadata logs (kraftlite log dump shows them), with leaderId -1 and votedId -1"
 )
-"""What to do with an epoch that leaves no room."""
+"""The remedy for an epoch that leaves no room."""
 _UNKNOWN: Final = (
     "so earlier votes of this node are unknown: restore the file; where the node is only a broker, which does not vote, it may "
     "be removed"
@@ -35,7 +35,7 @@ _UNKNOWN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionState:
-    """What is durable about an election. At most one leader and one vote per epoch."""
+    """The durable part of an election. At most one leader and one vote per epoch."""
 
     epoch: int
     leader_id: NodeId | None = None
@@ -55,7 +55,7 @@ class QuorumStateStore:
         self._disk = disk
         self.path = f"{directory}/{FILE_NAME}"
         self.written: ElectionState | None = None
-        """What is on the disk, as far as this object has read or written it."""
+        """The state on the disk, as far as this object has read or written it."""
 
     def read(self) -> ElectionState | None:
         """None when there is no file yet."""

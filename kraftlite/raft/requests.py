@@ -1,4 +1,4 @@
-"""Which requests of this node are under way.
+"""The requests of this node that are under way.
 
 One per peer and method. A response is accepted once, and only while its request is still wanted: after its timeout, or when
 this node has changed its role since, it finds no entry here and is dropped (RF-24).
@@ -55,11 +55,11 @@ class RequestTracker:
         self._not_before.clear()
 
     def is_outstanding(self, method: AnyMethod, peer_id: NodeId | None = None) -> bool:
-        """Whether a request of this kind is under way to `peer_id`, or to anybody."""
+        """Return whether a request of this kind is under way to `peer_id`, or to anybody."""
         return any(entry.method is method and (peer_id is None or entry.peer_id == peer_id) for entry in self._by_id.values())
 
     def last_sent_ms(self, method: AnyMethod, peer_ids: Collection[NodeId]) -> int | None:
-        """When the youngest request of this kind that is under way to one of these was sent."""
+        """Return when the youngest request of this kind that is under way to one of these was sent."""
         sent = [e.deadline_ms - self.timeout_ms for e in self._by_id.values() if e.method is method and e.peer_id in peer_ids]
         return max(sent, default=None)
 
@@ -67,7 +67,7 @@ class RequestTracker:
         return not self.is_backing_off(peer_id, method, now_ms) and not self.is_outstanding(method, peer_id)
 
     def is_backing_off(self, peer_id: NodeId, method: AnyMethod, now_ms: int) -> bool:
-        """Whether the last request of this kind to that peer failed so recently that the next one must wait."""
+        """Return whether the last request of this kind to that peer failed so recently that the next one must wait."""
         return self._not_before.get((peer_id, method.name), now_ms) > now_ms
 
     def back_off(self, peer_id: NodeId, method: AnyMethod, now_ms: int) -> None:

@@ -85,7 +85,7 @@ class Serving:
         return replica_id < 0 or replica_id == self._ctx.node_id
 
     def _leader_error(self, cluster_id: str | None, epoch: int, malformed: bool) -> ErrorCode:
-        """What is wrong with a request that only the leader of `epoch` can answer (RF-32)."""
+        """Say what is wrong with a request that only the leader of `epoch` can answer (RF-32)."""
         ctx = self._ctx
         if cluster_id != ctx.config.cluster_id:
             return ErrorCode.INCONSISTENT_CLUSTER_ID

@@ -130,7 +130,7 @@ class PartialSnapshot:
         self.snapshot_id = snapshot_id
         self.position = 0
         self.size: int | None = None
-        """Of the whole, as the leader said with the first bytes."""
+        """The size of the whole snapshot, as the leader said with the first bytes."""
         self._disk = disk
         self._store = store
         self._path = store.path(snapshot_id) + ".part"

@@ -104,7 +104,7 @@ class Follower:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ReplicaProgress:
-    """What the leader knows of one replica. Wall-clock times, as `describe` shows them; None before the first fetch."""
+    """The leader's knowledge of one replica. Wall-clock times, as `describe` shows them; None before the first fetch."""
 
     end_offset: int | None = None
     last_fetch_ms: int | None = None
@@ -138,7 +138,7 @@ class Leader:
     """Voters that BeginQuorumEpoch is to be sent to now."""
 
     def check(self, node_id: NodeId, voters: VoterSet, leo: int) -> None:
-        """AssertionError when an invariant of a leader does not hold on this node, whose log ends at `leo`."""
+        """Raise AssertionError when an invariant of a leader does not hold on this node, whose log ends at `leo`."""
         epoch, start, others = self.epoch, self.epoch_start_offset, voters.others(node_id)
         assert self.leader_id == node_id == self.voted.id, f"epoch {epoch} is led by {self.leader_id}, voted for {self.voted}"
         granting = set(self.granting_voters)

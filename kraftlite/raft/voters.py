@@ -1,4 +1,4 @@
-"""Who votes. One small type, so that a voter set that lives in the log can take its place.
+"""The set of voters. One small type, so that a voter set that lives in the log can take its place.
 
 Source: KIP-595 (static quorum), KIP-853 (replica keys); RF-18, RF-26, RF-58.
 """
@@ -67,7 +67,7 @@ class VoterSet:
         return self._by_id.get(node_id)
 
     def contains(self, key: ReplicaKey) -> bool:
-        """Whether `key` is a voter: by id, and by directory id where the set names one."""
+        """Return whether `key` is a voter: by id, and by directory id where the set names one."""
         voter = self._by_id.get(key.id)
         return voter is not None and (voter.directory_id is None or voter.directory_id == key.directory_id)
 

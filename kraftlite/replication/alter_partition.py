@@ -22,7 +22,7 @@ MAX_ITEMS: Final = 10_000
 
 
 class AlterPartitionCore:
-    """Which proposals wait, which are with the controller, and what its answers mean. Synchronous.
+    """The proposals that wait, those that are with the controller, and the meaning of its answers. Synchronous.
 
     A proposal that its partition has given up meanwhile (new metadata, lost leadership) is dropped before it is sent.
     """
@@ -65,7 +65,7 @@ class AlterPartitionCore:
                 self._waiting[partition] = None
 
     def handle_response(self, response: AlterPartitionResponse, now_ms: int) -> bool:
-        """Hand every partition its answer; whether something must be sent again, after a pause."""
+        """Hand every partition its answer, and return whether something must be sent again, after a pause."""
         sent, self._sent = self._sent, []
         results = {(result.topic_id, result.partition): result for result in response.partitions}
         retry = False
@@ -117,7 +117,7 @@ class AlterPartitionDriver:
                 await self._clock.sleep(self._config.alter_partition_retry_ms)
 
     async def _exchange(self, request: AlterPartitionRequest) -> bool:
-        """Whether to pause before the next request."""
+        """Ask the controller once, and return whether to pause before the next request."""
         try:
             response = await self._controller.call(ALTER_PARTITION, request, self._config.request_timeout_ms)
         except (ApiError, TransportError):

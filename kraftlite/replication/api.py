@@ -1,4 +1,4 @@
-"""What clients of the replica manager hand in and get back, by topic name.
+"""The requests of the replica manager's clients and its answers, by topic name.
 
 The types that exist once per partition and request are plain slotted dataclasses, not frozen ones: building a frozen one costs
 three times as much. Nobody changes them after they were built.
@@ -19,7 +19,7 @@ from kraftlite.model.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderHint:
-    """Who leads, as far as this broker knows; goes into the answer to a client that asked the wrong broker (RP-10)."""
+    """The leader, as far as this broker knows; goes into the answer to a client that asked the wrong broker (RP-10)."""
 
     leader_id: NodeId | None
     leader_epoch: int
@@ -67,7 +67,8 @@ class ProduceResult:
 
 @dataclass(slots=True, kw_only=True)
 class FetchParams:
-    """Of a whole fetch. `is_debug` reads up to the leo, from any replica; `leader_only` refuses to serve as a follower."""
+    """The parameters of a whole fetch. `is_debug` reads up to the leo, from any replica; `leader_only` refuses to serve as a
+    follower."""
 
     max_wait_ms: int
     min_bytes: int

@@ -16,7 +16,8 @@ RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
-    """What leaders and followers of one broker need to know. Times in milliseconds, sizes in bytes; defaults are Kafka's."""
+    """The configuration that leaders and followers of one broker need. Times in milliseconds, sizes in bytes; defaults are
+    Kafka's."""
 
     broker_id: NodeId
     cluster_id: str
@@ -44,7 +45,8 @@ class ReplicationConfig:
     def from_values(
         cls, values: Mapping[str, str], *, broker_id: NodeId, cluster_id: str, inter_broker_listener_name: str
     ) -> ReplicationConfig:
-        """From Kafka's broker keys; a missing one takes its default. Raises ValueError naming key, value and what is allowed."""
+        """Make a config of Kafka's broker keys; a missing one takes its default. Raises ValueError naming key, value and what
+        is allowed."""
 
         def typed(name: str) -> Any:
             key = BROKER_CONFIGS[name]

@@ -31,8 +31,8 @@ _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 
 READ_AT_ONCE_BYTES: Final = 64 * KIB
-"""Of the records of one fetch; what is beyond stays in its files until the client's socket takes it. Below, one read and one
-write are cheaper."""
+"""The records of one fetch that are read at once; what is beyond stays in its files until the client's socket takes it. Below,
+one read and one write are cheaper."""
 
 
 class FetchWait:
@@ -88,7 +88,7 @@ class FetchWait:
 
 
 def find_divergence(log: Log, fetch_offset: int, last_fetched_epoch: int | None) -> EpochEndOffset | None:
-    """Where a log that ends at `fetch_offset` with `last_fetched_epoch` stops being a prefix of ours; None when it is one.
+    """Find where a log that ends at `fetch_offset` with `last_fetched_epoch` stops being a prefix of ours; None when it is one.
 
     OFFSET_OUT_OF_RANGE below the log start; when the epoch is newer than all that we know; and beyond the leo where the epoch
     does not say where the logs part (RP-31, LG-41).
@@ -107,7 +107,7 @@ def find_divergence(log: Log, fetch_offset: int, last_fetched_epoch: int | None)
 
 
 class FetchRoom:
-    """What one fetch may still return."""
+    """The room that one fetch has left for records."""
 
     __slots__ = ("at_once", "empty", "left", "params")
 
@@ -124,7 +124,7 @@ class FetchRoom:
 
 
 class ConsumePath:
-    """What clients read. `rack_aware`: whether a consumer at the leader may be sent to a replica in its rack."""
+    """The reads of clients. `rack_aware`: whether a consumer at the leader may be sent to a replica in its rack."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class ConsumePath:
     # --- fetch --------------------------------------------------------------------------------------------------------
 
     def fetch_now(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[FetchResult]:
-        """In the order of `entries`; `max_bytes` is for all, but the first batch found is always returned (LG-50)."""
+        """Read in the order of `entries`; `max_bytes` is for all, but the first batch found is always returned (LG-50)."""
         return self.fetch_some(FetchRoom(params), entries)
 
     def fetch_some(self, room: FetchRoom, entries: Sequence[FetchEntry]) -> list[FetchResult]:
@@ -229,8 +229,8 @@ class ConsumePath:
         return None if best is None else best[1]
 
     def wait(self, params: FetchParams, ready: Callable[[], None]) -> FetchWait:
-        """For a fetch that `may_wait`: its time begins now. It is repeated until there are `min_bytes`, there is something urgent
-        to say, or `max_wait_ms` are over (CP-18)."""
+        """Wait on behalf of a fetch that `may_wait`: its time begins now. It is repeated until there are `min_bytes`, there is
+        something urgent to say, or `max_wait_ms` are over (CP-18)."""
         return FetchWait(self, params, ready)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class ConsumePath:
 
 
 def may_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
-    """Whether an answer has too few bytes and nothing urgent to say.
+    """Return whether an answer has too few bytes and nothing urgent to say.
 
     What counts is what could be read if only the partition's own maximum cut it, and everything when more segments follow: an
     answer that a maximum has cut to less than `min_bytes` gets no fuller by waiting. Source: CP-18, Kafka's DelayedFetch.

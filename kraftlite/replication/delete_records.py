@@ -20,7 +20,7 @@ from kraftlite.replication.table import PartitionTable
 from kraftlite.replication.waiting import OneWake
 
 UP_TO_HW: Final = -1
-"""As the offset of a request: everything that consumers can read."""
+"""The offset of a request that means everything that consumers can read."""
 
 
 class DeleteRecordsPath:

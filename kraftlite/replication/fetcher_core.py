@@ -145,7 +145,7 @@ class FetcherCore:
         self._tracer.emit(FetchPaused(tp=followed.partition.tp, leader_id=self.leader_id, error=error, delay_ms=delay_ms))
 
     def next_deadline_ms(self) -> int | None:
-        """When a paused partition is due again."""
+        """Return when a paused partition is due again."""
         due = [f.paused_until_ms for f in self._paused.values() if f.paused_until_ms is not None and f.paused_until_ms >= 0]
         return min(due) if due else None
 

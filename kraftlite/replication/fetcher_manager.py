@@ -38,7 +38,7 @@ class FetcherManager:
         self._assigned: dict[TopicPartition, tuple[NodeId, int]] = {}
 
     def leader_of(self, tp: TopicPartition) -> NodeId | None:
-        """Which broker the partition is fetched from; None: it is in no fetcher."""
+        """Return the broker from which the partition is fetched; None: it is in no fetcher."""
         found = self._assigned.get(tp)
         return None if found is None else found[0]
 

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower. Source: RP-19, RP-20."""
+"""The leader's knowledge of one follower. Source: RP-19, RP-20."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kraftlite.model.ids import NodeId
 
 
 class FollowerProgress:
-    """How far one follower is, learned from its fetches alone. `leo` None: it has not fetched in this leader epoch."""
+    """The progress of one follower, learned from its fetches alone. `leo` None: it has not fetched in this leader epoch."""
 
     __slots__ = (
         "broker_id",
@@ -51,7 +51,7 @@ class FollowerProgress:
         self.last_fetch_leader_leo = leader_leo
 
     def is_caught_up(self, leader_leo: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        """RP-19."""
+        """Return whether the follower is caught up (RP-19)."""
         if self.leo == leader_leo:
             return True
         return self.last_caught_up_ms is not None and now_ms - self.last_caught_up_ms <= lag_time_max_ms

@@ -1,4 +1,4 @@
-"""What a follower does with its log: append what was fetched, cut off what the leader does not have, start over.
+"""The follower's operations on its log: append what was fetched, cut off what the leader does not have, start over.
 
 Source: KIP-101, KIP-279, KIP-595 (divergence in the fetch); RP-15, RP-17, RP-31 to RP-33, RP-35, RP-36.
 """
@@ -41,7 +41,8 @@ def last_fetched_epoch(log: Log) -> int | None:
 
 
 def append_fetched(partition: Partition, data: memoryview, leader_hw: int, leader_log_start: int, wall_ms: int) -> bool:
-    """Take one partition of a fetch response; whether the LEO or the log start moved. Raises ApiError (RP-36) and OSError."""
+    """Take one partition of a fetch response, and return whether the LEO or the log start moved. Raises ApiError (RP-36) and
+    OSError."""
     log = partition.online_log()
     appended = None
     if len(data):

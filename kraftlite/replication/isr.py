@@ -77,7 +77,7 @@ class IsrState:
         self.pending = replace(self.pending, item=item, withdrawn=True)
 
     def check(self, tp: TopicPartition, said: tuple[NodeId, ...]) -> None:
-        """AssertionError when an invariant does not hold. `said`: the ISR that the controller said last."""
+        """Raise AssertionError when an invariant does not hold. `said`: the ISR that the controller said last."""
         committed, maximal, pending = self.committed, self.maximal, self.pending
         assert committed == said, f"{tp}: the leader has the ISR {committed}, the controller said {said}"
         assert len(set(maximal)) == len(maximal), f"{tp}: the maximal ISR {maximal} has a member twice"

@@ -1,4 +1,4 @@
-"""What follows from what a leader knows of its followers: who may join or must leave the ISR, and how far the HW may go.
+"""The consequences of a leader's knowledge of its followers: who may join or must leave the ISR, and how far the HW may go.
 
 Source: Kafka's Partition and Replica;
 RP-11, RP-19 to RP-21, RP-25.
@@ -41,7 +41,7 @@ class LeaderState:
     def check(
         self, tp: TopicPartition, broker_id: NodeId, replicas: tuple[NodeId, ...], epochs: tuple[int, int], leo: int
     ) -> None:
-        """AssertionError when an invariant does not hold on this broker, whose log ends at `leo`.
+        """Raise AssertionError when an invariant does not hold on this broker, whose log ends at `leo`.
 
         `epochs`: leader epoch and partition epoch.
         """

@@ -59,7 +59,8 @@ __all__ = [
 ]
 
 PARTITIONS_PER_STEP: Final = 16
-"""How many replicas change their role before the loop gets a turn: heartbeats and fetches must not wait for thousands."""
+"""The number of replicas that change their role before the loop gets a turn: heartbeats and fetches must not wait for
+thousands."""
 
 
 class ReplicaManager:
@@ -118,7 +119,8 @@ class ReplicaManager:
         self._tasks.append(self._ports.tasks.spawn(self._checkpoint_hws(), name="hw-checkpoint"))
 
     async def stop(self) -> None:
-        """Stop pulling and serving; what waits is answered with NOT_LEADER_OR_FOLLOWER. The HWs are on disk afterwards."""
+        """Stop pulling and serving. Requests that wait are answered with NOT_LEADER_OR_FOLLOWER. The HWs are on disk
+        afterwards."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -158,7 +160,7 @@ class ReplicaManager:
             pass
 
     def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]:
-        """As `apply_delta`, but stops after every `PARTITIONS_PER_STEP` partitions when more are to come.
+        """Apply a delta as `apply_delta` does, but stop after every `PARTITIONS_PER_STEP` partitions when more are to come.
 
         In between everything may happen but other metadata: a replica that has its turn later is as before, a new one unknown
         (NOT_LEADER_OR_FOLLOWER, and clients come again).
@@ -299,15 +301,16 @@ class ReplicaManager:
         self._produce.append(entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin, lease=lease)
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
-        """What there is to read, without waiting; in the order of `partitions`."""
+        """Read what there is, without waiting; in the order of `partitions`."""
         return self._consume.fetch_now(params, partitions)
 
     def fetch_some(self, room: FetchRoom, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
-        """As `fetch_now`, for the next partitions of a fetch that is read in parts."""
+        """Read the next partitions of a fetch that is read in parts, as `fetch_now` does."""
         return self._consume.fetch_some(room, partitions)
 
     def fetch_wait(self, params: FetchParams, ready: Callable[[], None]) -> FetchWait:
-        """For who has called `fetch_now` and may wait: `ready` is called when it is worth another look."""
+        """Wait on behalf of a fetch that `fetch_now` has answered and that may wait: `ready` is called when it is worth
+        another look."""
         return self._consume.wait(params, ready)
 
     def list_offset(
@@ -343,13 +346,14 @@ class ReplicaManager:
         return await self._delete_records.delete(offsets, timeout_ms)
 
     def active_producers(self, tp: TopicPartition) -> tuple[ActiveProducer, ...]:
-        """As this replica knows them, whether it leads or follows. Raises ApiError unless the partition is here and online."""
+        """Return the producers that this replica knows, whether it leads or follows. Raises ApiError unless the partition is
+        here and online."""
         return self._table.find(tp, None).online_log().active_producers()
 
     # --- other brokers ------------------------------------------------------------------------------------------------
 
     def handlers(self) -> Handlers:
-        """For the inter-broker listener."""
+        """The methods for the inter-broker listener."""
         return self._service.handlers()
 
     # --- introspection ------------------------------------------------------------------------------------------------
@@ -361,11 +365,11 @@ class ReplicaManager:
         return tuple(self._table.by_tp[tp] for tp in sorted(self._table.by_tp))
 
     def fetched_from(self, tp: TopicPartition) -> int | None:
-        """Which broker a follower pulls the partition from."""
+        """Return the broker from which a follower pulls the partition."""
         return self._fetchers.leader_of(tp)
 
     def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
-        """Of the online replicas, in name order."""
+        """Return the states of the online replicas, in name order."""
         found = []
         for partition in self.partitions():
             log = partition.log

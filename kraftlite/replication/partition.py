@@ -38,7 +38,7 @@ from kraftlite.runtime.trace.partition import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEnv:
-    """What all partitions of a broker share."""
+    """The environment that all partitions of a broker share."""
 
     broker_id: NodeId
     lag_time_max_ms: int
@@ -75,7 +75,7 @@ class Partition:
         self.waiters: dict[Waiter, None] = {}
         self.leo_waiters: dict[Waiter, None] = {}
         self.start_waiters: dict[Waiter, None] = {}
-        """Who waits for the followers' log starts."""
+        """The waiters for the followers' log starts."""
         self._env = env
 
     # --- facts --------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Partition:
         return self.log
 
     def check_epoch(self, leader_epoch: int | None) -> None:
-        """RP-34. None: the caller does not know any."""
+        """Refuse another leader epoch (RP-34). None: the caller does not know any."""
         if leader_epoch is not None and leader_epoch != self.leader_epoch:
             older = leader_epoch < self.leader_epoch
             raise ApiError(
@@ -120,7 +120,7 @@ class Partition:
         return leader, log
 
     def check(self, *, producers: bool = False) -> None:
-        """AssertionError when an invariant does not hold: this replica must not be used any more. `producers`: see `Log`."""
+        """Raise AssertionError when an invariant does not hold: do not use this replica any more. `producers`: see `Log`."""
         tp, log, leader, required = self.tp, self.log, self.leader, [it[0] for it in self.waiting]
         assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
         if log is not None:
@@ -150,7 +150,7 @@ class Partition:
         self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
 
     def become_leader(self, registration: PartitionRegistration, now_ms: int, cause: str | None = None) -> bool:
-        """Lead, or take over what the controller changed; whether a new leader epoch began. Older metadata is ignored (RP-24).
+        """Lead, or take over a change; return whether a new leader epoch began. Older metadata is ignored (RP-24).
 
         `cause`: the record that says so, for the trace.
         """
@@ -199,7 +199,7 @@ class Partition:
         return not same_epoch
 
     def become_follower(self, registration: PartitionRegistration, cause: str | None = None) -> bool:
-        """Follow; whether a new leader epoch began. Waiting produces and fetches of a former leader end at once (RP-09)."""
+        """Follow; return whether a new leader epoch began. A former leader's waiting requests end at once (RP-09)."""
         log = self.online_log()
         same_epoch = self.leader is None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
@@ -239,7 +239,7 @@ class Partition:
         self._set_min_isr()
 
     def _set_min_isr(self) -> None:
-        """RP-05."""
+        """Take over `min.insync.replicas` (RP-05)."""
         configured = 1 if self.log is None else self.log.config.min_insync_replicas
         self.min_isr = min(configured, len(self.replicas))
 
@@ -460,7 +460,7 @@ class Partition:
         return None if self.leader is None else self.leader.isr.pending
 
     def handle_alter_result(self, pending: PendingIsr, result: AlterPartitionResult, now_ms: int) -> bool:
-        """The controller's answer to `pending`; whether the same proposal must be sent again (RP-23)."""
+        """Take the controller's answer to `pending`, and return whether the same proposal must be sent again (RP-23)."""
         leader = self.leader
         if leader is None or leader.isr.pending is not pending:
             return False

@@ -1,4 +1,4 @@
-"""What a leader tells of its epoch: the first acknowledged produce, a HW that stood still, why and how the ISR changed.
+"""The events of a leader's epoch: the first acknowledged produce, a HW that stood still, why and how the ISR changed.
 
 It decides nothing. Per produce it costs comparisons and a store, no event.
 """
@@ -28,7 +28,7 @@ HW_STALL_MS: Final = 1_000
 
 
 class PartitionTrace:
-    """Of one leader epoch that begins at `start_offset`. Times are monotonic milliseconds."""
+    """The trace of one leader epoch that begins at `start_offset`. Times are monotonic milliseconds."""
 
     __slots__ = (
         "acknowledged",

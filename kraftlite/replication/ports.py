@@ -1,4 +1,4 @@
-"""What replication needs from the broker around it."""
+"""The parts of the broker that replication needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogProvider(Protocol):
         ...
 
     def checkpointed_hw(self, tp: TopicPartition) -> int:
-        """From `replication-offset-checkpoint`; 0 when it has no entry."""
+        """Return the entry of `replication-offset-checkpoint`; 0 when it has none."""
         ...
 
     def write_hw_checkpoint(self, hws: Mapping[TopicPartition, int]) -> None: ...

@@ -1,4 +1,4 @@
-"""Who waits: produces for the HW, client fetches for data; each with a deadline.
+"""The purgatory: produces wait here for the HW and client fetches for data, each with a deadline.
 
 Source: RP-01, RP-03, RP-04, RP-09; CP-18.
 """
@@ -20,7 +20,7 @@ GRANULARITY_MS: Final = 16
 
 
 class Expiring(Protocol):
-    """What `Deadlines` calls when its time is up; once, and never after `remove`."""
+    """The callback of `Deadlines` when the time is up; once, and never after `remove`."""
 
     def expire(self) -> None: ...
 
@@ -109,7 +109,7 @@ class ParkedProduce:
         partition.park(required_hw, self, index)
 
     def start(self, timeout_ms: int) -> None:
-        """After all `wait_for`s."""
+        """Begin to wait, after all `wait_for`s."""
         if self._left > 1:
             self._due = self._deadlines.add(self, timeout_ms)
         self._finish_one()
@@ -139,7 +139,7 @@ class ParkedProduce:
         return next((partition.hint() for partition, at in self._partitions if at == index), None)
 
     def expire(self) -> None:
-        """RP-04."""
+        """The time is up: what has no verdict is answered with REQUEST_TIMED_OUT (RP-04)."""
         waiting = [(partition, index) for partition, index in self._partitions if not self._verdicts >> index & 1]
         for _, index in waiting:
             self.complete(index, ErrorCode.REQUEST_TIMED_OUT)

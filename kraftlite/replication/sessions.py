@@ -111,8 +111,8 @@ class SessionEntry:
 
 
 class FollowerSession:
-    """What one fetcher of one follower follows here. `dirty` is in the order in which partitions are served; a partition that
-    got something goes to the end, so that all get their turn when a response is full."""
+    """The partitions that one fetcher of one follower follows here. `dirty` is in the order in which partitions are served; a
+    partition that got something goes to the end, so that all get their turn when a response is full."""
 
     def __init__(self, session_id: int, replica_id: NodeId, replica_epoch: int) -> None:
         self.session_id = session_id
@@ -299,7 +299,7 @@ class FetchServer:
     def _read(
         self, session: FollowerSession, entry: SessionEntry, max_bytes: int, min_one: bool
     ) -> tuple[ReplicaFetchResult | None, bytes]:
-        """What to say of one partition; None: nothing new (or no room left)."""
+        """Read what there is to say of one partition; None: nothing new (or no room left)."""
         if entry.unconfirmed:
             self._confirm(session, entry)
         log = self._checked(session, entry).online_log()

@@ -31,7 +31,7 @@ class PartitionTable:
         self.by_id.pop((partition.topic_id, partition.tp.partition), None)
 
     def find(self, tp: TopicPartition, topic_id: UUID | None) -> Partition:
-        """NOT_LEADER_OR_FOLLOWER when another broker has it, UNKNOWN_TOPIC_OR_PARTITION when nobody has."""
+        """Find a replica. NOT_LEADER_OR_FOLLOWER when another broker has it, UNKNOWN_TOPIC_OR_PARTITION when nobody has."""
         partition = self.by_tp.get(tp)
         if partition is None:
             topic = self.image.topics.topic(tp.topic)
@@ -43,7 +43,7 @@ class PartitionTable:
         return partition
 
     def find_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """As `find`, by id: UNKNOWN_TOPIC_ID when no topic has it (RP-38)."""
+        """Find a partition by topic id, as `find` does by name: UNKNOWN_TOPIC_ID when no topic has it (RP-38)."""
         partition = self.by_id.get((topic_id, index))
         if partition is None:
             topic = self.image.topics.topic_by_id(topic_id)
@@ -55,7 +55,7 @@ class PartitionTable:
         return partition
 
     def hint(self, tp: TopicPartition) -> LeaderHint | None:
-        """Who leads: our own word if we have a replica, else the image's."""
+        """Name the leader: our own word if we have a replica, else the image's."""
         partition = self.by_tp.get(tp)
         if partition is not None:
             return partition.hint()
@@ -73,7 +73,7 @@ class PartitionTable:
         return broker is not None and broker.active and broker.broker_epoch == replica_epoch
 
     def is_stale(self, broker_id: NodeId, replica_epoch: int) -> bool:
-        """Whether a newer incarnation of this broker is registered: what the old one says no longer counts (RP-34)."""
+        """Return whether a newer incarnation of this broker is registered: what the old one says no longer counts (RP-34)."""
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.broker_epoch > replica_epoch
 
@@ -83,7 +83,8 @@ class PartitionTable:
         return broker is not None and not broker.fenced
 
     def endpoint(self, broker_id: NodeId) -> Endpoint | None:
-        """Where the broker's replicas are fetched from; None while it is not registered. A fenced broker may still lead."""
+        """Return the address at which the broker's replicas are fetched; None while it is not registered. A fenced broker may
+        still lead."""
         broker = self.image.cluster.brokers.get(broker_id)
         listener = None if broker is None else broker.listener(self._listener)
         return None if listener is None else Endpoint(listener.host, listener.port)

@@ -1,4 +1,4 @@
-"""Who waits for a partition, or watches it. Source: RP-01, RP-09."""
+"""The requests that wait for a partition, and those that watch it. Source: RP-01, RP-09."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a server listens: resolving it, holding it before it is served, and why it cannot be had."""
+"""The addresses of a server: resolving one, holding it before it is served, and why it cannot be had."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import grpc  # isort: skip  # after options, which quiet it
 from grpc import aio  # isort: skip
 
 _SETTLE_S: Final = 0.2
-"""How long a stream that is being closed is given to say so to the peer."""
+"""The time that a stream that is being closed is given to say so to the peer."""
 
 
 _Unary: TypeAlias = tuple[Any, codec.MessageCodec[Req], codec.MessageCodec[Res]]

@@ -106,8 +106,8 @@ class MessageCodec(Generic[M]):
 
 
 def _counter(cls: type[Any]) -> Callable[[Any], int] | None:
-    """How many elements the lists of a protobuf message of `cls` have, at all depths; None when it has no lists. Long lists are
-    told by their length, before anything is made of them."""
+    """Count the elements that the lists of a protobuf message of `cls` have, at all depths; None when it has no lists. Long
+    lists are counted by their length, before anything is made of them."""
     hints = typing.get_type_hints(cls)
     terms: list[str] = []
     names: dict[str, Any] = {"len": len, "sum": sum}

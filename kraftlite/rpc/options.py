@@ -20,7 +20,7 @@ KEEPALIVE_TIMEOUT_MS: Final = 5_000
 """A host that vanished without a reset is noticed after both together. A paused one is, long before, by the caller's timeout."""
 
 MAX_OUTSTANDING_CALLS: Final = 1_024
-"""On one stream. More are refused to the caller with a TransportError."""
+"""The most calls on one stream. More are refused to the caller with a TransportError."""
 
 CONNECT_TIMEOUT_MS: Final = 2_000
 RECONNECT_BACKOFF_MS: Final = 100
@@ -28,7 +28,7 @@ MAX_RECONNECT_BACKOFF_MS: Final = 200
 """gRPC's own back-off grows to two minutes: far beyond a node's restart."""
 
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
-"""Who connects and does not speak HTTP/2 until then is cut."""
+"""A connection that does not speak HTTP/2 until then is cut."""
 
 MAX_IDLE_MS: Final = 600_000
 """Without a call for so long a connection is closed, as with `connections.max.idle.ms`; a peer opens another when it needs it."""

@@ -31,7 +31,7 @@ from grpc import aio  # isort: skip
 
 FaultHandler = Callable[[BaseException, str], None]
 _POLL_S: Final = 0.02
-"""How often a closing server looks whether its handlers are done."""
+"""The interval at which a closing server looks whether its handlers are done."""
 
 
 class RpcServer:
@@ -125,7 +125,7 @@ class RpcServer:
             self._in_flight -= 1
 
     def _fault_or_failure(self, method: AnyMethod, error: Exception) -> str:
-        """What the caller is told of a handler that broke."""
+        """Return what the caller is told of a handler that broke."""
         if isinstance(error, Fault):
             self._fault(error, f"rpc {method}")
         else:

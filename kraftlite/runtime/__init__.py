@@ -1,1 +1,1 @@
-"""What a driver runs on: ports, the trace vocabulary, and the actor loop."""
+"""The ground on which drivers run: ports, the trace vocabulary, and turns for long work."""

@@ -90,7 +90,7 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSpace:
-    """Of the file system that a directory is on, in bytes. `usable`: what this process may still write."""
+    """The space of the file system that a directory is on, in bytes. `usable`: what this process may still write."""
 
     total: int
     usable: int
@@ -160,7 +160,7 @@ Handler: TypeAlias = Callable[[Req], Awaitable[Res]]
 
 AnyHandler: TypeAlias = Callable[[Any], Awaitable[Any]]
 Handlers: TypeAlias = Mapping[AnyMethod, AnyHandler]
-"""What a listener serves. `route` makes its items."""
+"""The methods that a listener serves. `route` makes its items."""
 
 
 def route(method: Method[Req, Res], handler: Handler[Req, Res]) -> tuple[AnyMethod, AnyHandler]:
@@ -188,7 +188,7 @@ class Transport(Protocol):
 
 
 class Tracer(Protocol):
-    """Where typed events go. Bound to one node; stamps node id and time itself. Must not raise and must not block."""
+    """The destination of typed events. Bound to one node; stamps node id and time itself. Must not raise and must not block."""
 
     def emit(self, event: TraceEvent) -> None: ...
 
@@ -220,7 +220,7 @@ class Tasks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What `node/build` hands to every driver of one node."""
+    """The ports that `node/build` hands to every driver of one node."""
 
     node_id: NodeId
     clock: Clock
@@ -232,4 +232,4 @@ class Ports:
     fault: Callable[[BaseException, str], None]
     """fault(error, where): classify and act: log, stop the node with a non-zero exit. The only catch-all of the house."""
     trace_hot: bool = False
-    """Whether drivers emit the events of the hot path too: one per produce, append or high watermark."""
+    """True when drivers emit the events of the hot path too: one per produce, append or high watermark."""

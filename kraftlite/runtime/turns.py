@@ -1,4 +1,4 @@
-"""How work that is long shares the loop of a node: in turns of a few milliseconds, off the loop, and only so much at a time.
+"""Long work shares the loop of a node: in turns of a few milliseconds, off the loop, and only so much at a time.
 
 What one request may ask for has no natural end (an array of a hundred thousand topics), and the loop is also where heartbeats are
 sent and followers are answered. So whoever walks over something that a client chose the size of takes turns.
@@ -17,7 +17,7 @@ from kraftlite.runtime.ports import Clock, Tasks
 T = TypeVar("T")
 
 TURN_MS: Final = 5
-"""How long the loop is worked on before everybody else on it is let in."""
+"""The time for which the loop is worked on before everybody else on it is let in."""
 
 
 class Turns:
@@ -45,7 +45,7 @@ class Turns:
 
     @property
     def over(self) -> bool:
-        """Whether `next` has something to do."""
+        """True when `next` has something to do."""
         return self._ends_ms is None or self._now_ms() >= self._ends_ms
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""What lies in brokers' log directories: replicas, their segment files and what the checkpoints say of them, as plain values.
+"""The content of brokers' log directories: replicas, their segment files and what the checkpoints say of them, as plain values.
 
 Broker, topic and partition come from where a directory was found, never from a pattern over a path. Nothing is opened but
 checkpoints; segments are listed. Values are picklable and travel to Spark's tasks.
@@ -37,7 +37,7 @@ _POLICY = "cleanup.policy"
 
 
 class AuditInputError(Exception):
-    """What was to be read cannot be found or read; the message says what, in one line."""
+    """A directory or file cannot be found or read; the message says which, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Replica:
     epochs_problem: str | None
     orphans: tuple[int, ...]
     topic_id: UUID | None = None
-    """By `partition.metadata`; None without one."""
+    """The id in `partition.metadata`; None without one."""
     topic_id_problem: str | None = None
     compacted: bool = False
 
@@ -303,7 +303,7 @@ def _size(path: Path) -> int:
 
 
 def list_again(replica: Replica) -> Replica:
-    """As it is now: a running broker deletes and replaces segments. Raises OSError."""
+    """List the replica's files as they are now: a running broker deletes and replaces segments. Raises OSError."""
     segments, orphans = _segments(replica.broker, Path(replica.directory), (replica.topic, replica.partition))
     return replace(replica, segments=segments, orphans=orphans)
 

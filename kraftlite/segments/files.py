@@ -28,7 +28,7 @@ CHUNK_BYTES: Final = 4 * MIB
 MAX_BATCH_BYTES: Final = 256 * MIB
 """A batch that claims to be larger has a damaged length."""
 RESUME_BYTES: Final = 64 * MIB
-"""How far behind a byte that is no batch the next one is looked for."""
+"""The distance behind a byte that is no batch in which the next batch is looked for."""
 _OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY: Final = np.dtype([("time", ">i8"), ("offset", ">i4")])
 Headers = npt.NDArray[Any]
@@ -129,7 +129,8 @@ def walk(
 
 
 def _resume(file: FileIO, position: int, floor: int) -> int | None:
-    """Where the next intact batch with an offset above `floor` begins, looking from `position`; None when there is none near."""
+    """Find where the next intact batch with an offset above `floor` begins, looking from `position`; None when there is none
+    near."""
     data = pread(file, position, RESUME_BYTES)
     if len(data) < HEADER_BYTES:
         return None
@@ -149,8 +150,8 @@ def _resume(file: FileIO, position: int, floor: int) -> int | None:
 
 
 def position_of(file: FileIO, buffer: Buffer, segment: SegmentFiles, offset: int) -> int:
-    """Where the first batch begins that ends behind `offset`, or what is no batch and lies before it; the end of the batches
-    when all end before it. The index is a hint: it may be damaged, or behind the log."""
+    """Find where the first batch begins that ends behind `offset`, or bytes that are no batch and lie before it; the end of
+    the batches when all end before it. The index is a hint: it may be damaged, or behind the log."""
     if offset <= segment.base_offset:
         return 0
     start = 0
@@ -198,7 +199,7 @@ def newest_ms(segment: SegmentFiles) -> int | None:
 
 
 def begins(file: FileIO, segment: SegmentFiles, position: int, offset: int) -> bool:
-    """Whether a batch of this segment begins there, at or below `offset`, and ends before the file does."""
+    """Return whether a batch of this segment begins there, at or below `offset`, and ends before the file does."""
     head = pread(file, position, HEADER_BYTES)
     if len(head) < HEADER_BYTES:
         return False

@@ -287,7 +287,7 @@ class SimProducer(SimClient):
         return code.name, -1, code in CERTAIN
 
     def _behind(self, tp: TopicPartition, records: Sequence[Produce]) -> bool:
-        """Whether an earlier batch of the same producer has no verdict yet: this one may overtake it."""
+        """Return whether an earlier batch of the same producer has no verdict yet: this one may overtake it."""
         first = records[0]
         return any(
             batch and batch[0].producer_id == first.producer_id and batch[0].sequence < first.sequence
@@ -387,7 +387,7 @@ class SimAdmin(SimClient):
 
 
 def _outcome(response: Any) -> tuple[Verdict, str | None]:
-    """Of a response with one result per resource; every call of this module names one."""
+    """Return the outcome of a response with one result per resource; every call of this module names one."""
     for result in (it for name in ("topics", "resources", "results") for it in getattr(response, name, ())):
         code = ErrorCode(result.error)
         if code is not ErrorCode.NONE:

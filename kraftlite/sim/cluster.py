@@ -26,10 +26,12 @@ CLIENT: Final = NodeId(0)
 """The node id of everything that runs outside: workloads are clients on a machine of their own."""
 
 CLEANING_INTERVAL_MS: Final = 1_500
-"""How often a node looks for metadata that it may remove. Production does so once a minute, which is longer than most runs."""
+"""The interval at which a node looks for metadata that it may remove. Production does so once a minute, which is longer than
+most runs."""
 
 ELEMENTS_PER_TURN: Final = 3
-"""Of the controllers. Production's thousand is more than any operation of a run touches: none would take a second turn."""
+"""The turns of the controllers. Production's thousand is more than any operation of a run touches: none would take a second
+turn."""
 
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump by hours, and clients have one of their own
@@ -98,7 +100,7 @@ class SimCluster:
         self.format(node_id)
 
     def tune(self, node: SimHost) -> None:
-        """Before an incarnation starts: what is no configuration, and too slow for a run of seconds."""
+        """Set, before an incarnation starts, what is no configuration, and too slow for a run of seconds."""
         assert node.node is not None
         raft = node.node.raft
         raft._config = replace(raft._config, cleaning_interval_ms=CLEANING_INTERVAL_MS)
@@ -151,7 +153,7 @@ class SimCluster:
             node.boot()
 
     async def until(self, condition: Callable[[], Any], what: str, limit_ms: int, every_ms: int = 20) -> Any:
-        """What `condition` returned when it was first true. Raises TimeoutError naming `what`."""
+        """Run until `condition` is true, and return what it returned. Raises TimeoutError naming `what`."""
         end = self.loop.now_us() + limit_ms * 1000
         while not (found := condition()):
             if self.loop.now_us() >= end:

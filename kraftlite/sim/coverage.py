@@ -1,4 +1,4 @@
-"""What runs have reached: events by the state they happened in, faults that were carried out."""
+"""The coverage of runs: events by the state they happened in, faults that were carried out."""
 
 from __future__ import annotations
 

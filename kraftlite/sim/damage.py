@@ -75,7 +75,7 @@ KINDS: Final[Mapping[str, Damage]] = {
 
 
 def damage_files(disk: MemDisk, log_dir: str, tp: TopicPartition, rng: random.Random) -> str:
-    """One kind of damage to a partition that has records; what it was."""
+    """Do one kind of damage to a partition that has records, and return what it was."""
     kind = rng.choice(list(KINDS))
     KINDS[kind](disk, log_dir, tp)
     return kind

@@ -1,4 +1,4 @@
-"""What clients did and saw, in virtual microseconds: the input of the history checks."""
+"""The acts and sights of clients, in virtual microseconds: the input of the history checks."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Strange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRead:
-    """What one broker said of the metadata as of `metadata_offset`."""
+    """The metadata that one broker told, as of `metadata_offset`."""
 
     client: str
     broker: NodeId
@@ -108,7 +108,7 @@ class MetadataRead:
 
 @dataclass(eq=False, slots=True)
 class History:
-    """In order of invocation; a `Produce` and an `Admin` are completed in place."""
+    """The operations in order of invocation; a `Produce` and an `Admin` are completed in place."""
 
     produces: list[Produce] = field(default_factory=list)
     consumed: list[Consumed] = field(default_factory=list)

@@ -16,7 +16,7 @@ from kraftlite.simhost.host import Incarnation, SimHost
 
 DeathCallback = Callable[[SimHost, str], None]
 DAMAGE_WAIT_MS: Final = 15_000
-"""How long a damaged broker waits for being out of an ISR."""
+"""The time that a damaged broker waits for being out of an ISR."""
 
 
 class Injector:
@@ -176,7 +176,7 @@ class Injector:
         self._at(200, attempt)
 
     def _damage_what_others_have(self, node: SimHost) -> bool:
-        """Whether there was anything to damage yet."""
+        """Damage a broker's files that others have, and return whether there was anything to damage yet."""
         images = [it.node.broker.cache.image for it in self.cluster.brokers if it.started and it.node and it.node.broker]
         image = max(images, key=lambda it: it.offset, default=None)
         if image is None:
@@ -228,7 +228,7 @@ class Injector:
             self._cut_all([(node.node_id, it) for it in self.cluster.nodes if it != node.node_id], plan)
 
     def _cut_quorum(self, plan: FaultPlan) -> None:
-        """From the other voters only: brokers go on talking to it."""
+        """Cut a voter off from the other voters only: brokers go on talking to it."""
         node = self._one(plan)
         if node is not None:
             self._cut_all([(node.node_id, it.node_id) for it in self.cluster.controllers if it is not node], plan)
@@ -309,7 +309,7 @@ class Injector:
         self._delay(plan, [self._pair(plan)], 333_333)
 
     def _late(self, plan: FaultPlan) -> None:
-        """As `_slow`, for every message."""
+        """Delay every message, as `_slow` delays some."""
         self._delay(plan, [self._pair(plan)], 1_000_000)
 
     def _churn(self, plan: FaultPlan) -> None:
@@ -318,7 +318,7 @@ class Injector:
         self.on_churn(plan.for_ms, plan.amount)
 
     def _congest(self, plan: FaultPlan) -> None:
-        """As `_slow`, on all links of a node, for most messages."""
+        """Slow most messages on all links of a node, as `_slow` does on one."""
         node = self._one(plan)
         if node is not None:
             others = [it for it in self.cluster.nodes if it != node.node_id]

@@ -79,7 +79,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def at_us(self, when_us: int, callback: Callable[[], object], context: contextvars.Context) -> events.Handle:
-        """As `call_at`, in integer microseconds."""
+        """Schedule a callback as `call_at` does, in integer microseconds."""
         handle = events.Handle(callback, (), self, context)
         self._push(when_us, handle)
         return handle

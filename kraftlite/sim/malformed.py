@@ -89,7 +89,7 @@ BY_ITS_RECORDS: Final[Mapping[str, Spoil]] = {
 
 
 def kinds() -> Mapping[str, Spoil]:
-    """What is drawn from."""
+    """The kinds from which one is drawn."""
     return {**BY_ITS_HEADER, **BY_ITS_RECORDS}
 
 

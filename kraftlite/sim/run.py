@@ -40,7 +40,7 @@ START_LIMIT_MS: Final = 60_000
 CONVERGE_LIMIT_MS: Final = 120_000
 VERDICT_LIMIT_MS: Final = 60_000
 AFTERGLOW_MS: Final = 1_500
-"""How long the workload goes on when everything is healed and converged."""
+"""The time for which the workload goes on when everything is healed and converged."""
 
 
 class Outcome(IntEnum):
@@ -65,7 +65,7 @@ class RunPlan:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class RunResult:
-    """What a run came to. `produced`, `acked` (with an offset) and `consumed` count records."""
+    """The result of a run. `produced`, `acked` (with an offset) and `consumed` count records."""
 
     plan: RunPlan
     shape: Shape
@@ -73,7 +73,7 @@ class RunResult:
     outcome: Outcome = Outcome.OK
     checker: str = ""
     story: str = ""
-    """What is wrong, in words; empty when nothing is."""
+    """The description of what is wrong; empty when nothing is."""
     trace: str = ""
     """Digest of all events: two runs of one plan have the same."""
     steps: int = 0
@@ -373,7 +373,7 @@ class _Run:
         return True
 
     def _situation(self) -> str:
-        """Who is up and who leads what, for a reader of the failure."""
+        """Tell which nodes are up and which partitions each leads, for a reader of the failure."""
         nodes = ", ".join(
             f"n{it.node_id} {'started' if it.started else 'starting' if it.running else 'down'}"
             for it in self.cluster.nodes.values()

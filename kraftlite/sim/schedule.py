@@ -1,4 +1,4 @@
-"""Which faults a seed stands for."""
+"""Draws the faults that a seed stands for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
 
 
 def _damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
-    """In a fifth of the seeds, files of a broker are lost while it is down. Drawn last: all else is as without it."""
+    """Draw a broker whose files are lost while it is down, in a fifth of the seeds. Drawn last: all else is as without it."""
     brokers = [number for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
     if rng.randrange(5) or len(brokers) < 2 or not any(it.replication > 1 for it in shape.topics):
         return []

@@ -1,4 +1,4 @@
-"""What simulated clients may ask of a broker: its production handlers, called with domain types instead of Kafka's bytes.
+"""The requests of simulated clients to a broker: its production handlers, called with domain types instead of Kafka's bytes.
 
 The codec between the two is tested with hostile bytes and real clients; here it would only cost time.
 """
@@ -65,7 +65,8 @@ class ProducerIdAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MetadataAsk:
-    """What a client needs to find leaders, and what a reader may compare: topics, their ids, partitions and configs."""
+    """The metadata that a client needs to find leaders, and that a reader may compare: topics, their ids, partitions and
+    configs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,8 @@ class _Service:
         return await done
 
     async def fetch(self, ask: FetchAsk) -> FetchResult:
-        """As on the wire, without a session: looked for at once, and from then on whenever a partition has news."""
+        """Answer a fetch as on the wire, without a session: looked for at once, and from then on whenever a partition has
+        news."""
         epoch = -1 if ask.leader_epoch is None else ask.leader_epoch
         key = SessionKey(ask.tp.topic, None, ask.tp.partition)
         call = FetchCall(

@@ -1,4 +1,4 @@
-"""What a simulated cluster looks like: nodes, configuration, topics. Drawn from a seed or given by name."""
+"""The shape of a simulated cluster: nodes, configuration, topics. Drawn from a seed or given by name."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Shape:
     wire: bool = False
     """Messages between nodes go through the production codec."""
     drift_ppm: int = 0
-    """How much faster or slower than real time a node's monotonic clock may run, in parts per million."""
+    """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Of node 1, 2, …"""
+        """The roles of node 1, 2, …"""
         return ("broker,controller",) * self.combined + ("controller",) * self.controllers + ("broker",) * self.brokers
 
     def __str__(self) -> str:

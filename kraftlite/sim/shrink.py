@@ -1,4 +1,4 @@
-"""From a failing run to the shortest fault schedule that still fails."""
+"""Shrinks a failing run to the shortest fault schedule that still fails."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class SimStranger(SimClient):
         await self._ask(f"fetch at offset {offset}", tp, leader, FETCH, ask)
 
     async def _other_epoch(self, tp: TopicPartition, leader: NodeId) -> None:
-        """What is answered to it the checker of leader epochs knows."""
+        """Ask with another leader epoch; the checker of leader epochs knows the right answer."""
         known = self.leader_epoch(tp) or 0
         epoch = self.rng.choice((*EPOCHS, known - 1, known, known + 1))
         await self._late()

@@ -1,4 +1,4 @@
-"""Many seeds on all cores: what failed, shrunk; what was reached, counted."""
+"""Runs many seeds on all cores: failures are shrunk, and what was reached is counted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Summary:
 
 @dataclass(slots=True)
 class Totals:
-    """Of all runs so far."""
+    """The totals of all runs so far."""
 
     runs: int = 0
     failures: list[Summary] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Totals:
 
 
 def die_with_parent() -> None:
-    """In a worker: end when the process that started it has been killed, instead of waiting for work for ever."""
+    """End this worker when the process that started it has been killed, instead of waiting for work for ever."""
     parent = os.getppid()
 
     def watch() -> None:

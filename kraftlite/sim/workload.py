@@ -1,4 +1,4 @@
-"""Who uses a simulated cluster: producers of every kind, consumers, an administrator."""
+"""The users of a simulated cluster: producers of every kind, consumers, an administrator."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Workload:
     # --- the administrator
 
     def churn(self, for_ms: int, gap_ms: int) -> None:
-        """From now on for a while nothing but topics that come and go."""
+        """Do nothing for a while from now on but create and delete topics."""
         self._churn_until_us = self.cluster.loop.now_us() + for_ms * 1000
         self._churn_gap_us = gap_ms * 1000
 

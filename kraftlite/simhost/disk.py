@@ -13,7 +13,7 @@ from kraftlite.runtime.ports import DiskSpace, FileStat
 from kraftlite.simhost.inodes import Directory, Inode, MayFlip
 
 _LENGTH_END, _EPOCH_END = 12, 16
-"""Where a record batch's length and leader epoch end."""
+"""The positions at which a record batch's length and leader epoch end."""
 
 
 @dataclass
@@ -341,7 +341,7 @@ class MemDisk:
         return found
 
     def surviving(self, path: str, suffix: str = "") -> dict[str, bytes]:
-        """By name, what a power cut would leave for certain of the files of a directory. Meets no injected error."""
+        """Return, by name, what a power cut would leave for certain of the files of a directory. Meets no injected error."""
         here: Inode | Directory | None = self._root
         for part in _parts(path):
             here = here.durable.get(part) if isinstance(here, Directory) else None

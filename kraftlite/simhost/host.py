@@ -61,11 +61,11 @@ class SimHost:
     disk: MemDisk = field(default_factory=MemDisk)
     serve_clients: bool = False
     clients: Callable[[Node], Handlers] | None = None
-    """What simulated clients may call at the node's first client listener once it has started."""
+    """The methods that simulated clients may call at the node's first client listener once it has started."""
     on_event: OnEvent = lambda node, event: None
     on_failure: Callable[[SimHost, BaseException, str], None] = lambda node, error, where: None
     on_built: Callable[[SimHost], None] = lambda node: None
-    """Before an incarnation starts."""
+    """Called before an incarnation starts."""
     blocking_wait: Callable[[], Awaitable[None]] | None = None
     """Awaited by each `Tasks.run_blocking`: how long the work takes."""
     trace_hot: bool = False

@@ -20,7 +20,7 @@ class Inode:
     """Bytes before this position are the same in `data` and `durable`; equal to both lengths when nothing is dirty."""
     mtime_ms: int = 0
     flushing: dict[int, int] = field(default_factory=dict)
-    """Where the dirty part began, of each flush under way, by its number."""
+    """The beginning of the dirty part, of each flush under way, by its number."""
     begun: int = 0
     landed: int = 0
     """The newest flush that reached the platter: an older one that ends after it has nothing to add."""
@@ -59,7 +59,7 @@ class Inode:
             self.touch(low)
 
     def crash(self, rng: random.Random | None, may_flip: MayFlip) -> bool:
-        """Whether anything was lost or damaged."""
+        """Keep what a power cut keeps, and return whether anything was lost or damaged."""
         low = self._dirty_from()
         self.flushing.clear()
         kept, before = self.durable, self.data

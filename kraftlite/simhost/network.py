@@ -40,7 +40,7 @@ class Link:
     min_us: int = 50
     max_us: int = 500
     slow_chance: int = 0
-    """How often a message takes `slow_us` longer, so that later ones overtake it."""
+    """The chance that a message takes `slow_us` longer, so that later ones overtake it."""
     slow_us: int = 0
     loss: int = 0
     duplicates: int = 0
@@ -246,7 +246,7 @@ class SimNetwork:
         exchange.done.set_result(response)
 
     def _copy(self, method: AnyMethod, message: M) -> M:
-        """What the other end gets of `message`."""
+        """Return the copy of `message` that the other end gets."""
         if not self._wire or method.service not in WIRED:
             return message
         cls = type(message)

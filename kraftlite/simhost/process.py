@@ -25,7 +25,7 @@ def context_of(pid: int) -> contextvars.Context:
 
 
 class ProcessLoop(Protocol):
-    """What an event loop offers beside asyncio when it can hold one process. Times in integer microseconds of the loop's time."""
+    """An event loop that can hold one process. Times in integer microseconds of the loop's time."""
 
     def now_us(self) -> int: ...
 

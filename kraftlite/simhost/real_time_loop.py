@@ -20,7 +20,7 @@ from typing import Any, Final
 from kraftlite.simhost.process import OUTSIDE, PID
 
 MAX_TURN_S: Final = 0.01
-"""By how much the loop's time may advance while one turn of callbacks runs, or beyond what a wait was meant to take."""
+"""The time by which the loop's time may advance while one turn of callbacks runs, or beyond what a wait was meant to take."""
 
 
 class _Selector(selectors.DefaultSelector):
@@ -81,7 +81,8 @@ class RealTimeLoop(asyncio.SelectorEventLoop):
         self._base_s, self._since_s, self._limit_s = self.time(), time.monotonic(), limit_s
 
     def at_us(self, when_us: int, callback: Callable[[], object], context: contextvars.Context) -> events.Handle:
-        """What is due already keeps its order; a timer would not, and would wait for a tick of the selector's clock."""
+        """Schedule a callback. One that is due already keeps its order; a timer would not, and would wait for a tick of the
+        selector's clock."""
         if when_us <= self.now_us():
             return self.call_soon(callback, context=context)
         return self.call_at(when_us / 1e6, callback, context=context)

@@ -16,7 +16,7 @@ EXTERNAL_LIMIT_S: Final = 20.0
 EXTERNAL_POLL_S: Final = 0.05
 HEADING: Final = "partitions of the test's topics:"
 INTERNAL: Final = "__"
-"""How the names of Kafka's own topics begin."""
+"""The prefix of the names of Kafka's own topics."""
 
 
 class Backend(Protocol):
@@ -36,7 +36,7 @@ class Backend(Protocol):
 
 
 class Embedded:
-    """Of a cluster in this process."""
+    """The backend for a cluster in this process."""
 
     def __init__(self, cluster: SyncCluster) -> None:
         self.cluster = cluster
@@ -79,7 +79,7 @@ class Embedded:
 
 
 class External:
-    """Of a cluster that is only reached through its clients' listeners."""
+    """The backend for a cluster that is only reached through its clients' listeners."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         from confluent_kafka.admin import AdminClient
@@ -104,7 +104,7 @@ class External:
         end_s = time.monotonic() + EXTERNAL_LIMIT_S
         while not self._is_led(name, spec.partitions):
             if time.monotonic() > end_s:
-                raise WaitTimeout(f"topic {name} was made, but is not led within {EXTERNAL_LIMIT_S:g} s")
+                raise WaitTimeout(f"topic {name} was created, but has no leader after {EXTERNAL_LIMIT_S:g} s")
             time.sleep(EXTERNAL_POLL_S)
 
     def delete_topic(self, name: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLIENTS: Final = "clients"
-"""In `cut`: the other end of the brokers' Kafka listeners."""
+"""The other end of the brokers' Kafka listeners, for `cut`."""
 READY_LIMIT_S: Final = 30.0
 WAIT_LIMIT_S: Final = 20.0
 
@@ -33,12 +33,12 @@ class NodeInfo:
     roles: tuple[str, ...]
     state: str
     kafka: str | None
-    """Where clients reach it; None for a node that is only a controller."""
+    """The address at which clients reach it; None for a node that is only a controller."""
     failure: str | None
 
 
 class Base:
-    """What both clusters have in common: the shape, what acts at once, and what only looks."""
+    """The common part of both clusters: the shape, what acts at once, and what only looks."""
 
     def __init__(
         self,
@@ -144,7 +144,8 @@ class Base:
     # --- faults that act at once
 
     def kill(self, *node_ids: int) -> None:
-        """As by SIGKILL: they run no further instruction, their connections end, what they wrote stays in the page cache.
+        """Kill nodes as SIGKILL does: they run no further instruction, their connections end, and what they wrote stays in the
+        page cache.
 
         This and the others take effect at one moment for all the nodes. They raise ValueError for a node that there is not and
         ClusterError for one that is not running; then nothing was done.
@@ -153,12 +154,13 @@ class Base:
         self._turn()
 
     def power_cut(self, *node_ids: int) -> None:
-        """As `kill`, and everything that was not synced to their disks is lost."""
+        """Kill nodes, and lose everything that was not synced to their disks."""
         self._act(node_ids, lambda nodes: nodes.power_cut(node_ids))
         self._turn()
 
     def pause(self, *node_ids: int) -> None:
-        """As by SIGSTOP: nothing of them runs, their time goes on, the kernel still takes connections for them."""
+        """Pause nodes as SIGSTOP does: nothing of them runs, their time goes on, and the kernel still takes connections for
+        them."""
         self._act(node_ids, lambda nodes: nodes.pause(node_ids))
 
     def resume(self, *node_ids: int) -> None:

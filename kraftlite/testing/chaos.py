@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Chaos:
-    """What can be done to the nodes of a cluster, at once or for the length of a `with` block. Called from any thread.
+    """The faults that a test can inject into the nodes of a cluster, at once or for the length of a `with` block. Called from any
+    thread.
 
     Arguments and errors are those of `SyncCluster`: ValueError for a node that there is not, ClusterError for one in another
     state. At the end of a block what it broke is whole again, unless the block has seen to that itself.

@@ -61,7 +61,7 @@ class Cluster(Base):
         await asyncio.wrap_future(self._restart(node_ids))
 
     async def stop(self, *node_ids: int) -> None:
-        """As by SIGTERM: leaderships are handed over, logs closed. A paused node is resumed for it."""
+        """Stop nodes as SIGTERM does: leaderships are handed over, logs closed. A paused node is resumed for it."""
         await asyncio.wrap_future(self._stop(node_ids))
 
     async def create_topic(
@@ -132,7 +132,7 @@ class SyncCluster(Base):
         self._finish(blame=error is None)
 
     def start(self) -> None:
-        """As `Cluster.start`."""
+        """The blocking form of `Cluster.start`."""
         try:
             self._begin().result()
         except BaseException:
@@ -140,7 +140,7 @@ class SyncCluster(Base):
             raise
 
     def close(self) -> None:
-        """As `Cluster.close`."""
+        """The blocking form of `Cluster.close`."""
         self._finish(blame=True)
 
     def _finish(self, *, blame: bool) -> None:
@@ -154,11 +154,11 @@ class SyncCluster(Base):
             raise ClusterError("; ".join(wrong))
 
     def restart(self, *node_ids: int) -> None:
-        """As `Cluster.restart`."""
+        """The blocking form of `Cluster.restart`."""
         self._restart(node_ids).result()
 
     def stop(self, *node_ids: int) -> None:
-        """As `Cluster.stop`."""
+        """The blocking form of `Cluster.stop`."""
         self._stop(node_ids).result()
 
     def create_topic(
@@ -171,7 +171,7 @@ class SyncCluster(Base):
         *,
         timeout: float = WAIT_LIMIT_S,
     ) -> None:
-        """As `Cluster.create_topic`."""
+        """The blocking form of `Cluster.create_topic`."""
         self._create_topic(name, partitions, replication_factor, config, assignment, timeout).result()
 
     @overload
@@ -209,6 +209,6 @@ class SyncCluster(Base):
         brokers: Collection[int] | None = None,
         timeout: float = WAIT_LIMIT_S,
     ) -> PartitionView | None:
-        """As `Cluster.wait_for`."""
+        """The blocking form of `Cluster.wait_for`."""
         wanted = Wanted(topic=topic, partition=partition, leader=leader, isr=isr, hw=hw, controller=controller, brokers=brokers)
         return self._wait_for(wanted, timeout).result()

@@ -1,4 +1,4 @@
-"""What can be waited for, and how it is told."""
+"""The conditions that a test can wait for, and how they are told."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Wanted:
         of_partition = {"leader": self.leader, "isr": self.isr, "hw": self.hw}
         given = [name for name, value in of_partition.items() if value is not None]
         if given and self.topic is None:
-            raise ValueError(f"{', '.join(given)}: of which partition? say topic=… (and partition=…)")
+            raise ValueError(f"{', '.join(given)}: name the partition with topic=… (and partition=…)")
         if self.topic is not None and not given:
             raise ValueError(f"topic={self.topic!r}: nothing to wait for; say leader=…, isr=… or hw=…")
         if not given and self.controller is None and self.brokers is None:
@@ -77,7 +77,7 @@ class Wanted:
         return found
 
     def unmet(self, view: PartitionView | None, controller: int | None, brokers: Sequence[int]) -> list[str]:
-        """What does not hold, and what was seen instead. `view` None: there is no such partition."""
+        """Say which conditions do not hold, and what was seen instead. `view` None: there is no such partition."""
         found = []
 
         def check(name: str, holds: bool, wanted: object, seen: object) -> None:

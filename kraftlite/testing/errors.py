@@ -1,4 +1,4 @@
-"""What goes wrong with an embedded cluster. A bad argument is a ValueError instead."""
+"""The errors of an embedded cluster. A bad argument is a ValueError instead."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class ClusterError(Exception):
 
 
 class WaitTimeout(ClusterError, TimeoutError):
-    """What was waited for did not happen in time; the message says what was seen instead."""
+    """A condition did not become true in time; the message says what was seen instead."""

@@ -1,4 +1,4 @@
-"""What an embedded cluster consists of: its nodes, their configuration, and the ports that stay theirs."""
+"""The layout of an embedded cluster: its nodes, their configuration, and the ports that stay theirs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ FAST: Final[Mapping[str, str]] = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.assignment.interval.ms": "0",
 }
-"""What a node of an embedded cluster differs in from production: failures are noticed in a third of a second, not in nine."""
+"""The settings in which a node of an embedded cluster differs from production: failures are noticed in a third of a second,
+not in nine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

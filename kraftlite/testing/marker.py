@@ -19,7 +19,7 @@ class TopicSpec:
 
 
 def topic_spec(marks: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> TopicSpec:
-    """Of marks (positional arguments, keywords), the farthest first: the nearest one's keywords win. Raises ValueError."""
+    """Merge marks (positional arguments, keywords), the farthest first: the nearest one's keywords win. Raises ValueError."""
     found: dict[str, Any] = {}
     for args, keywords in marks:
         if args:

@@ -30,7 +30,7 @@ POLL_S: Final = 0.002
 STOP_LIMIT_S: Final = 30.0
 RECORDS_KEPT: Final = 200
 LINGER_LIMIT_S: Final = 5.0
-"""How long the tasks of killed nodes may take to end."""
+"""The time that the tasks of killed nodes may take to end."""
 SOCKET_TURNS: Final = 8
 """Turns of the loop after which an aborted connection is closed, even one that was being accepted: no task waits for that."""
 
@@ -225,7 +225,8 @@ class Nodes:
             self._in_process(node_id, lambda: node.listeners.hold_clients(requests=requests, responses=responses))
 
     def _in_process(self, node_id: int, action: Callable[[], object]) -> None:
-        """What registers callbacks of sockets must do it in the node's process: paused with it, and gone with it."""
+        """Run a function in the node's process. Callbacks of sockets must be registered there: they are paused with it, and
+        gone with it."""
         here = self.hosts[node_id].now
         if here is not None:
             self.loop.call_soon(action, context=context_of(here.pid))

@@ -42,7 +42,8 @@ ADMIN_CONFIG: Final[Mapping[str, str | int]] = {
     "retry.backoff.ms": 20,
     "log_level": 0,
 }
-"""Of clients of an embedded cluster: librdkafka waits for seconds between its attempts, and logs every broker that dies."""
+"""The configuration of clients of an embedded cluster: librdkafka waits for seconds between its attempts, and logs every
+broker that dies."""
 
 
 def _nodes(text: str) -> int:
@@ -160,7 +161,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> SyncCluster:
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap_servers(_kafka_backend: Backend) -> str:
-    """For the `bootstrap.servers` of any client."""
+    """The value for the `bootstrap.servers` of any client."""
     return _kafka_backend.bootstrap_servers
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 CALL: Final = "kraftlite-cluster-call"
 """The name of tasks that somebody in another thread waits for."""
 PATIENCE_S: Final = 60.0
-"""How long the caller waits for the thread to take a call."""
+"""The time that the caller waits for the thread to take a call."""
 
 
 class LoopThread:
@@ -37,7 +37,7 @@ class LoopThread:
             self.loop.close()
 
     def call(self, function: Callable[[], T]) -> T:
-        """What `function` returns on the loop, or raises."""
+        """Call `function` on the loop, and return what it returns, or raise what it raises."""
         done: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def run() -> None:

@@ -1,4 +1,4 @@
-"""What can be seen of an embedded cluster, and topics, which are made by asking its controller."""
+"""The views of an embedded cluster, and topics, which are made by asking its controller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kraftlite.testing.errors import ClusterError, WaitTimeout
 from kraftlite.testing.nodes import POLL_S, Nodes
 
 ADMIN = NodeId(0)
-"""Who asks the controller: a node that is none of the cluster's, and is never cut off."""
+"""The node that asks the controller: it is none of the cluster's, and is never cut off."""
 ATTEMPT_MS = 1_000
 
 
@@ -47,7 +47,7 @@ class Views:
         return max(images, key=lambda image: image.offset)
 
     def controller(self) -> int | None:
-        """Who is active; of two that think so, the one of the later epoch."""
+        """The active controller; of two that think they are, the one of the later epoch."""
         active = [
             (node.raft.raft_epoch, node_id)
             for node_id, node in self._live().items()
@@ -115,7 +115,7 @@ class Views:
             if time.monotonic() > end_s:
                 if wanted.topic is not None and view is None:
                     unmet[0] = self._no_partition(wanted.topic, wanted.partition)
-                raise WaitTimeout(f"not within {timeout_s:g} s: {'; '.join(unmet)}{self._nodes.troubles()}")
+                raise WaitTimeout(f"the condition was not met within {timeout_s:g} s: {'; '.join(unmet)}{self._nodes.troubles()}")
             await asyncio.sleep(POLL_S)
 
     async def settled(self, timeout_s: float) -> None:
@@ -157,7 +157,8 @@ class Views:
         await self._create(topic, timeout_s)
 
     async def create_offsets_topic(self, timeout_s: float) -> None:
-        """What the first consumer group would make: a client that finds it missing asks again no sooner than in a second."""
+        """Create the topic that the first consumer group would create: a client that finds it missing asks again no sooner
+        than in a second."""
         (config, *_others) = [node.broker.groups.config for node in self._live().values() if node.broker is not None]
         await self._create(offsets_topic(config), timeout_s)
 
@@ -166,7 +167,9 @@ class Views:
         await self._ask_controller(topic, end_s, timeout_s)
         while not self._is_everywhere(topic.name):
             if time.monotonic() > end_s:
-                raise WaitTimeout(f"topic {topic.name} was made, but is not led within {timeout_s:g} s{self._nodes.troubles()}")
+                raise WaitTimeout(
+                    f"topic {topic.name} was created, but has no leader after {timeout_s:g} s{self._nodes.troubles()}"
+                )
             await asyncio.sleep(POLL_S)
 
     async def _ask_controller(self, topic: CreatableTopic, end_s: float, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What one test did to the cluster: for its report if it fails, and so that no fault of it reaches the next test."""
+"""Watches what one test did to the cluster: for its report if it fails, and so that no fault of it reaches the next test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """From before a test's other fixtures to after them. The session's cluster is attached when the test first uses it."""
+    """Watches the cluster from before a test's other fixtures to after them. The session's cluster is attached when the test
+    first uses it."""
 
     def __init__(self) -> None:
         self._backend: Backend | None = None

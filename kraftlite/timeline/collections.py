@@ -88,7 +88,7 @@ class TimelineSet(Revertable, Generic[K]):
     __slots__ = ()
 
     def add(self, key: K) -> bool:
-        """Whether it was new."""
+        """Add an item, and return whether it was new."""
         if key is None:
             raise ValueError("a timeline set does not hold None")
         if key in self._data:
@@ -97,7 +97,7 @@ class TimelineSet(Revertable, Generic[K]):
         return True
 
     def discard(self, key: K) -> bool:
-        """Whether it was there."""
+        """Remove an item, and return whether it was there."""
         if key not in self._data:
             return False
         self._write(key, ABSENT)

@@ -114,7 +114,7 @@ class Revertable:
         self._top, self._top_of = None, None
 
     def _fold(self, epoch: int, into: TimelineSnapshot | None) -> None:
-        """The snapshot of `epoch` goes; what it knows is still needed by the one before it, if there is one."""
+        """Drop the snapshot of `epoch`; what it knows is still needed by the one before it, if there is one."""
         tier = self._tiers.pop(epoch, None)
         if self._top is tier:
             self._top, self._top_of = None, None

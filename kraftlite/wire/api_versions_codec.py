@@ -37,7 +37,7 @@ class ApiRange(NamedTuple):
 
 
 class ClientSoftware(NamedTuple):
-    """What a client says it is (KIP-511)."""
+    """The name and version that a client gives itself (KIP-511)."""
 
     name: str
     version: str

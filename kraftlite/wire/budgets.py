@@ -1,4 +1,4 @@
-"""What the connections of a node may hold in memory together: bytes that have come, and bytes that are to go (CP-69)."""
+"""The memory that the connections of a node may hold together: bytes that have come, and bytes that are to go (CP-69)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kraftlite.model.limits import KIB, MIB
 SMALL_BUFFER_BYTES: Final = 64 * KIB
 """A receive buffer of this size needs no leave: ordinary clients go on, whatever others hold."""
 RECEIVE_BUDGET_BYTES: Final = 256 * MIB
-"""For the larger ones of a node together, where `queued.max.request.bytes` is not set."""
+"""The bound of the larger ones of a node together, where `queued.max.request.bytes` is not set."""
 PATIENCE_MS: Final = 10_000
 MIN_PROGRESS_BYTES: Final = 64 * KIB
 MIN_PROGRESS_PART: Final = 32
 """While others wait for memory, a partial frame must get 64 KiB and a thirty-second of its buffer in 10 s."""
 RESPONSE_BUDGET_BYTES: Final = 64 * MIB
-"""Of answers that are made and not taken by their clients' sockets, in a node, before reading slows down."""
+"""The memory of the answers of a node that are made and not taken by their clients' sockets, before reading slows down."""
 UNREAD_PATIENCE_MS: Final = 30_000
 
 
@@ -61,14 +61,14 @@ class ReceiveBudget:
         self._holders: dict[Receiver, _Held] = {}
         self._waiting: dict[Receiver, int] = {}
         self._first: Receiver | None = None
-        """Who may go beyond the limit."""
+        """The connection that may go beyond the limit."""
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
     def pressed(self) -> bool:
-        """Whether what is empty should be given back now, and not when it has been idle for long."""
+        """Return whether empty buffers should be given back now, and not when they have been idle for long."""
         return bool(self._waiting) or self._first is not None or 2 * self.held_bytes > self.limit
 
     def may_hold(self, receiver: Receiver, capacity: int, *, wait: bool) -> bool:
@@ -146,7 +146,7 @@ class Sender(Protocol):
     """A connection, as its node's memory for answers sees it."""
 
     sent_ms: int
-    """When its socket last took something, or an answer was first held for it."""
+    """The time at which its socket last took something, or an answer was first held for it."""
 
     def abandon(self, reason: str) -> None:
         """Close it without sending the rest."""
@@ -173,7 +173,7 @@ class ResponseBudget:
         return self.held_bytes > self.limit
 
     def holds(self, sender: Sender, size: int) -> None:
-        """What it has to send now."""
+        """Note how much the connection has to send now."""
         before = self._holders.get(sender, 0)
         if size:
             if not before:

@@ -1,4 +1,4 @@
-"""What a connection cannot recover from."""
+"""The errors that a connection cannot recover from."""
 
 from __future__ import annotations
 

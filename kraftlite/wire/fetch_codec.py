@@ -64,7 +64,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """By name up to v12, by id from v13 on."""
+    """A topic, named by name up to v12, by id from v13 on."""
 
     name: str | None
     topic_id: UUID | None

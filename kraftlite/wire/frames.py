@@ -33,11 +33,11 @@ RUN_REQUESTS: Final = 5
 at most five under way: when the broker becomes the leader, or the ISR grows, between two of them, the first is refused as too
 early and the next as out of order, and the client gives up its epoch."""
 RUN_NS: Final = 20 * MS
-"""How much longer than its slice such a run may take."""
+"""The time by which such a run may exceed its slice."""
 MAX_TASKS: Final = 10
 """Requests of one connection that are worked on beside the loop, or wait for data: how much they will answer is not known."""
 LINGER_MS: Final = 5_000
-"""How long a connection that is to be closed may take to read what it was answered."""
+"""The time that a connection that is to be closed may take to read what it was answered."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
             self._make_room()
 
     def eof_received(self) -> bool:
-        """What has come whole is still worked on: its sender may want no answer."""
+        """Go on with the requests that have come whole: their sender may want no answer."""
         self._ended = self._accepting and self._in.has_frame()
         return self._ended
 
@@ -178,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def held_bytes(self) -> int:
-        """Of answers that it has not taken."""
+        """The bytes of answers that the client has not taken."""
         return self._held_bytes
 
     def fail(self, reason: str) -> None:
@@ -195,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def close(self) -> None:
-        """After what is answered in order; the rest after `LINGER_MS` (see `sweep`)."""
+        """Close after what is answered in order has been sent; the rest after `LINGER_MS` (see `sweep`)."""
         self._accepting = False
         if self._transport is None or self.lost:
             return
@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._out) or asked > 1 or (asked == 1 and self._in.has_frame()) or self._in.has_two()
 
     def work(self, until_ns: int) -> bool:
-        """Send what is answered, do what is due, take requests, until the time is over; whether there is more to do."""
+        """Send what is answered, do what is due, take requests, until the time is over. Returns whether there is more to do."""
         if self.lost:
             return False
         self._corked, frames = True, True
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         return frames or bool(self._due) or (bool(self._out) and self._writable)
 
     def _take_requests(self, until_ns: int) -> bool:
-        """Hand over whole frames in the buffer, as time and room allow; whether there are more."""
+        """Hand over whole frames in the buffer, as time and room allow. Returns whether there are more."""
         most, received, taken = self._limits.max_request_bytes, self._in, 0
         while self._may_take():
             frame = received.next_frame(most)
@@ -357,14 +357,14 @@ class Connection(asyncio.BufferedProtocol):
     # --- memory for requests -------------------------------------------------------------------------------------------
 
     def _learn_size(self) -> None:
-        """Of a frame that has only begun to come."""
+        """Check the size of a frame that has only begun to come."""
         try:
             self._in.next_frame(self._limits.max_request_bytes)
         except ProtocolViolation as violation:
             self.fail(violation.reason)
 
     def _make_room(self) -> None:
-        """Before more is received: larger for a frame that fills the buffer, or for speed; else the socket waits."""
+        """Make room before more is received: larger for a frame that fills the buffer, or for speed; else the socket waits."""
         received = self._in
         if received.full:
             if received.has_frame():
@@ -424,7 +424,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def _write_ready(self) -> None:
-        """What is answered at the head goes to the socket, as far as it takes it."""
+        """Hand the answers at the head to the socket, as far as it takes them."""
         slots = self._slots
         if slots and slots[0].done and not self._responses_held:
             at_once: list[Buffer] = []

@@ -42,7 +42,7 @@ _ACKS_TIMEOUT = struct.Struct(">hi")
 _RESULT_V3 = struct.Struct(">ihqq")
 _RESULT_V5 = struct.Struct(">ihqqq")
 _RESULT_V9_PLAIN = struct.Struct(">ihqqqBBB")
-"""With no record errors, a null message, and no tags."""
+"""The result with no record errors, a null message, and no tags."""
 _ONE_HEAD = struct.Struct(">iiBB")
 _ONE_RESULT = struct.Struct(">BihqqqBBBBiB")
 _ONE_BYTES = _ONE_HEAD.size - 4 + _ONE_RESULT.size
@@ -68,7 +68,7 @@ class ProducePartition(NamedTuple):
 
 
 class ProduceTopic(NamedTuple):
-    """By name up to v12, by id from v13 on."""
+    """A topic, named by name up to v12, by id from v13 on."""
 
     name: str | None
     topic_id: UUID | None
@@ -76,7 +76,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """As on the wire; nothing about it is checked but its form."""
+    """A produce request as it is on the wire; nothing about it is checked but its form."""
 
     transactional_id: str | None
     acks: int

@@ -9,9 +9,9 @@ from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.primitives import INT32
 
 IDLE_BUFFER_BYTES: Final = 16 * KIB
-"""What a quiet connection holds."""
+"""The size of the buffer of a quiet connection."""
 BUSY_BUFFER_BYTES: Final = 2 * MIB
-"""How far the buffer grows for throughput alone, and what a connection keeps between its frames."""
+"""The size to which the buffer grows for throughput alone, and which a connection keeps between its frames."""
 
 
 class ReceiveBuffer:
@@ -28,7 +28,7 @@ class ReceiveBuffer:
         self.announced = 0
         """Bytes of the frame that is only partly here, its length prefix included; 0 when its size is not known."""
         self.filled = False
-        """Whether a read has filled it to its end."""
+        """True when a read has filled it to its end."""
 
     @property
     def length(self) -> int:
@@ -39,7 +39,7 @@ class ReceiveBuffer:
         return self.end - self.start == self.capacity
 
     def target(self) -> memoryview:
-        """Where the next bytes go."""
+        """The place for the next bytes."""
         if self.start and (self.end == self.capacity or self.start + self.announced > self.capacity):
             self._move_to(self._data)
         return self._data[self.end :]
@@ -50,7 +50,7 @@ class ReceiveBuffer:
             self.filled = True
 
     def has_frame(self) -> bool:
-        """Whether a whole frame is here, or one whose size can only be refused."""
+        """Return whether a whole frame is here, or one whose size can only be refused."""
         available = self.end - self.start
         if available < 4 or available < self.announced:
             return False
@@ -58,7 +58,7 @@ class ReceiveBuffer:
         return size < 0 or available >= size + 4
 
     def has_two(self) -> bool:
-        """Whether something stands behind the first whole frame."""
+        """Return whether something stands behind the first whole frame."""
         available = self.end - self.start
         return available >= 4 and available > INT32.unpack_from(self._data, self.start)[0] + 4
 

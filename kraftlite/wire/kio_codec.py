@@ -78,7 +78,7 @@ def refused_response(api_key: int, version: int) -> bytes | None:
 
 
 def entries_in(values: Any, limit: int) -> int:
-    """How many entries the lists of a response have together, all told; counting ends at `limit`."""
+    """Count the entries that the lists of a response have together; counting ends at `limit`."""
     count, left = 0, [values]
     while left and count < limit:
         value = left.pop()
@@ -161,7 +161,7 @@ class _Field(NamedTuple):
     tag: int | None
     read: Reader
     default: Any
-    """Of a tagged field that is not there."""
+    """The value of a tagged field that is not there."""
 
 
 @cache

@@ -38,10 +38,11 @@ class ListenerConfig:
     max_connections: int = MAX_INT32
     max_connections_per_ip: int = MAX_INT32
     max_connections_overrides: Mapping[str, int] = field(default_factory=dict)
-    """By address: instead of `max_connections_per_ip`."""
+    """The limits of single addresses, instead of `max_connections_per_ip`."""
     max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
     send_buffer_bytes: int = 102_400
-    """Of the kernel, for each connection; -1: as much as the system gives, which is megabytes for who does not read."""
+    """The buffer of the kernel, for each connection; -1: as much as the system gives, which is megabytes for a client that
+    does not read."""
     receive_buffer_bytes: int = 102_400
     backlog: int = 1024
 
@@ -88,7 +89,7 @@ class KafkaListener:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where it listens; None before `start`."""
+        """The address at which it listens; None before `start`."""
         return self._endpoint
 
     async def start(self) -> Endpoint:
@@ -141,8 +142,8 @@ class KafkaListener:
         self._ports.tracer.emit(ListenerStopped(listener=self._config.name, port=self._endpoint.port, unanswered=unanswered))
 
     def abort(self) -> None:
-        """As when the process dies: nothing is answered any more. In the loop's next turn the address is free and clients see
-        their connections end. Not on uvloop."""
+        """Cut the clients off as the death of the process would: nothing is answered any more. In the loop's next turn the
+        address is free and clients see their connections end. Not on uvloop."""
         server, self._server = self._server, None
         if server is None and self._socket is not None:
             self._socket.close()
@@ -158,8 +159,8 @@ class KafkaListener:
             connection.abort()
 
     def hold(self, *, requests: bool, responses: bool) -> None:
-        """As when the network to clients is cut in one direction or both: nobody is told, and TCP delivers it in the end. Both
-        False: everything flows again."""
+        """Hold bytes as when the network to clients is cut in one direction or both: nobody is told, and TCP delivers them in
+        the end. Both False: everything flows again."""
         self._held = (requests, responses)
         for connection in list(self._connections):
             connection.hold(requests=requests, responses=responses)

@@ -40,20 +40,20 @@ _PARTITION_V7 = struct.Struct(">hiii")
 
 
 class MetadataTopic(NamedTuple):
-    """By id when that is not None."""
+    """A topic, named by id when that is not None."""
 
     name: str | None
     topic_id: UUID | None
 
 
 class MetadataRequest(NamedTuple):
-    """Before v4 a request always allows creation."""
+    """A Metadata request. Before v4 a request always allows creation."""
 
     topics: list[MetadataTopic] | None
     """None: all."""
     allow_auto_topic_creation: bool
     cluster_operations: bool
-    """Whether the client asks what it may do with the cluster, and with each topic."""
+    """True when the client asks what it may do with the cluster, and with each topic."""
     topic_operations: bool
 
 

@@ -1,4 +1,4 @@
-"""What one connection has to send: answers in the order of their requests, records of them still in their files."""
+"""The answers that one connection has to send: in the order of their requests, with records still in their files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Buffer = bytes | bytearray | memoryview
 Part = Buffer | StoredRecords
 
 SLICE_BYTES: Final = 128 * KIB
-"""What is read of a file at a time. It stays in the processor's cache between the file and the socket: 1 MiB in one piece costs
-more than twice as much."""
+"""The bytes that are read of a file at a time. They stay in the processor's cache between the file and the socket: 1 MiB in
+one piece costs more than twice as much."""
 TIGHT_SLICE_BYTES: Final = 16 * KIB
 """The same when the node holds too many unread answers."""
 PUMP_BYTES: Final = MIB
-"""What is handed to the socket before others have their turn."""
+"""The bytes that are handed to the socket before others have their turn."""
 LARGE_WRITE_BYTES: Final = 64 * KIB
 
 
@@ -31,9 +31,9 @@ class Outbound:
     def __init__(self) -> None:
         self._parts: deque[Part] = deque()
         self._stored = 0
-        """How many of them are stored records."""
+        """The number of them that are stored records."""
         self._at = 0
-        """How much of the first part is sent, when it is stored."""
+        """The part of the first one that is sent, when it is stored."""
 
     def __bool__(self) -> bool:
         return bool(self._parts)

@@ -1,4 +1,4 @@
-"""What all client connections of a node share: the loop's time, and memory."""
+"""The resources that all client connections of a node share: the loop's time, and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection is made with, and the places of its answers."""
+"""The arguments with which a connection is made, and the places of its answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConnectionLimits:
 
 
 class Owned(Protocol):
-    """What ends with its connection."""
+    """A resource that ends with its connection."""
 
     def cancel(self) -> object: ...
 
@@ -30,7 +30,7 @@ class Owned(Protocol):
 
 
 class RequestHandler(Protocol[C]):
-    """Who answers the requests of a connection."""
+    """The part that answers the requests of a connection."""
 
     def __call__(self, connection: C, frame: memoryview) -> None:
         """One request, without its size prefix. Raises ProtocolViolation to have the connection closed. Must not keep `frame`."""
@@ -38,7 +38,7 @@ class RequestHandler(Protocol[C]):
 
 
 class ConnectionOwner(Protocol[C]):
-    """Who holds the connections of a listener."""
+    """The part that holds the connections of a listener."""
 
     def opened(self, connection: C) -> bool:
         """False: one connection too many, it is closed at once."""
@@ -52,12 +52,12 @@ class ConnectionOwner(Protocol[C]):
 
     @property
     def share(self) -> NodeShare:
-        """What its connections share with all others of the node."""
+        """The resources that its connections share with all others of the node."""
         ...
 
 
 class SlotOwner(Protocol):
-    """Who sends what is in the slots, in their order."""
+    """The part that sends what is in the slots, in their order."""
 
     def slot_filled(self, size: int) -> None:
         """`size`: how many bytes of the answer are in memory."""
@@ -78,7 +78,7 @@ class ResponseSlot:
         self.size = 0
         """Bytes of the answer that are in memory."""
         self.stored = False
-        """Whether some of it is still in files."""
+        """True when some of it is still in files."""
 
     def send(self, parts: Sequence[Part]) -> None:
         """The whole frame, size prefix included. The parts must not change afterwards. Ignored when the connection has gone."""

@@ -1,4 +1,4 @@
-"""Who of a node's connections may use the loop, and for how long: nobody holds up the others, however much he asks for.
+"""The turns in which a node's connections use the loop, so that none holds up the others, however much it asks for.
 
 A connection that asks for one thing at a time is served where its bytes come in, or first of all in the loop's next turn. One
 that asks for more before it has its answers, or that has used more than its share, waits in a queue as soon as there are others:
@@ -18,29 +18,30 @@ from typing import Final, Protocol
 
 MS: Final = 1_000_000
 TURN_NS: Final = 10 * MS
-"""What connections use of one turn of the loop where their bytes come in, and again what is worked off of the queues."""
+"""The time that connections use of one turn of the loop where their bytes come in, and again the time for what is worked off
+of the queues."""
 SLICE_NS: Final = 1 * MS
-"""What one connection uses before the next has its turn."""
+"""The time that one connection uses before the next has its turn."""
 WINDOW_NS: Final = 100 * MS
 SHARE_NS: Final = 25 * MS
-"""Who has used more within a window is not served before the others any more, when there are others. Time goes by for a process
-that is not running, too: a few requests must not use it up."""
+"""A connection that has used more within a window is not served before the others any more, when there are others. Time goes
+by for a process that is not running, too: a few requests must not use it up."""
 HEAVY_NS: Final = 3 * MS
-"""Of a turn at least, for those that want much: they are slowed down, not stopped."""
+"""The part of a turn, at least, for those that want much: they are slowed down, not stopped."""
 
 
 class Worker(Protocol):
-    """A connection. `work` does what is due until it is done or `until_ns` has come; whether it has more to do."""
+    """A connection. `work` does what is due until it is done or `until_ns` has come, and returns whether it has more to do."""
 
     used_ns: int
     window_ns: int
-    """When the window began in which it has used so much."""
+    """The beginning of the window in which it has used so much."""
     queued: bool
 
     def work(self, until_ns: int) -> bool: ...
 
     def wants_much(self) -> bool:
-        """Whether it has more before it than one request and its answer."""
+        """Return whether the connection has more before it than one request and its answer."""
         ...
 
 
@@ -52,7 +53,7 @@ class Turns:
         self._light: deque[Worker] = deque()
         self._heavy: deque[Worker] = deque()
         self._used_ns = 0
-        """In this turn of the loop, and a little before: a turn in which little is used is not worth a callback."""
+        """The time used in this turn of the loop, and a little before: a turn in which little is used is not worth a callback."""
         self._turning = False
         self.turns = 0
 
@@ -111,7 +112,7 @@ class Turns:
         asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """In the loop's next turn: what was used is forgotten, and the queues get their share."""
+        """Start the loop's next turn: what was used is forgotten, and the queues get their share."""
         self._turning = False
         self._used_ns = 0
         if not self._light and not self._heavy:

@@ -42,7 +42,7 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
     ),
     "Small segments": (r"^topic configs\.segment\.bytes\.",),
     "Tiered storage": (r"^topic configs\.remote\.storage\.enable\.",),
-    "Words of errors": (
+    "Texts of errors": (
         r"^Produce\.[^:]+: \['(\w+)', None, .* \| \['\1', '",
         r"^Produce\.(null key, compacted|from tomorrow): \['(\w+)', .* \| \['\2', ",
         r"^partitions\.[^:]+: .*'(\w+)', (None|'[^']*')\]\]+ \| .*'\1', (None|['\"].*['\"])\]\]+$",
@@ -60,7 +60,7 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
         r"^poison\.stricter\.says LogAppendTime \((none|zstd)\): \['none', \[\]\] \| \['invalid_timestamp', \[0, 1, 2\]\]$",
     ),
     "Offsets topic of an embedded cluster": (r"^CreateTopics\.internal: ",),
-    "Of the run": (
+    "What differs from run to run": (
         r"^quorum and features: metadata-quorum describe --status: ",
         r'^kafka-reassign-partitions: .*"log_dirs"',
         r"get-offsets --topic t --time -7: .*UNSUPPORTED_VERSION",

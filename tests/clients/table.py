@@ -18,36 +18,36 @@ HERE = Path(__file__).parent
 HEAD = """# Clients
 
 Every client is put through the same tests (`tests/clients/capabilities.py`) on a cluster of one controller and three brokers.
-`make clients` runs them with every client whose runtime is on the machine, and writes this page. What is not as one would expect,
-and why, stands in the README.md of the client's folder in `tests/clients`.
+`make clients` runs them with every client whose runtime is on the machine, and writes this page. The README.md in the client's
+folder in `tests/clients` says what is not as one would expect, and why.
 
-✓ passes, ✗ fails, – skipped; both with the reason below the table.
+✓ passes, ✗ fails, – skipped. The reasons for ✗ and – are below the table.
 """
 
 YEARS = """
 ## Clients of earlier years
 
-The essentials of the above, asked of earlier releases of the same clients (`tests/clients/years/versions.py`). Releases with
-the same result share a row.
+Earlier releases of the same clients are put through the essentials of the tests above (`tests/clients/years/versions.py`).
+Releases with the same result share a row.
 """
 
 TAIL = """
-## Not here
+## Clients that are not tested
 
-- `@confluentinc/kafka-javascript`: its binary is downloaded from GitHub; without that it is built from source, which needs the
-  headers of libcurl and OpenSSL. It is librdkafka, as confluent-kafka and kcat are.
+- `@confluentinc/kafka-javascript`: its binary is downloaded from GitHub, and a build from source needs the headers of libcurl and
+  OpenSSL. It is librdkafka, as confluent-kafka and kcat are.
 - `@platformatic/kafka` (1.35.0) and `kafka-ts` (1.5.0): over a broker's death both do with kraftlite what they do with Apache
   Kafka 4.3, killed in the same way. They give a send up after three seconds of retries, which is less than
-  `broker.session.timeout.ms`: who writes to a partition of the dead leader first loses two to four sends; who writes with
-  `acks=all` to another partition first waits in that send until the dead broker leaves the ISR, and loses none. (With a
-  `replica.lag.time.max.ms` of 0.3 s, as embedded clusters have, nobody waits, and both brokers see two to three sends lost.)
-  The first also ends its consumer's stream after four attempts to fetch from the broker that is gone.
+  `broker.session.timeout.ms`. A client that writes to a partition of the dead leader first loses two to four sends. One that
+  writes with `acks=all` to another partition first waits in that send until the dead broker leaves the ISR, and loses none. (With
+  a `replica.lag.time.max.ms` of 0.3 s, as embedded clusters have, nobody waits, and two to three sends are lost with both
+  brokers.) The first client also ends its consumer's stream after four attempts to fetch from the broker that is gone.
 - rskafka (Rust, 0.6.0) was tried by hand beside Apache Kafka: topics, records in every codec with headers, null keys and null
-  values, offsets by time, deleted records and its errors are the same with both, but for the words of one error.
-- Web UIs: none of them is to be had from a package registry. AKHQ, Kafbat UI and Kafdrop are not in Maven Central, and the Go
-  module proxy does not hand out Redpanda Console (nor Kowl, its predecessor); they come as container images and from GitHub.
-  What such a UI asks of a cluster with a node down (its brokers, all topics, all groups with their offsets, the records) is the
-  overview in the table: franz-go and kafka-clients are what those UIs are built with.
+  values, offsets by time, deleted records and its errors are the same with both, but for the text of one error.
+- Web UIs: no package registry has one. AKHQ, Kafbat UI and Kafdrop are not in Maven Central, and the Go module proxy does not
+  hand out Redpanda Console (nor Kowl, its predecessor); they come as container images and from GitHub. The overview in the table
+  is what such a UI asks of a cluster with a node down: its brokers, all topics, all groups with their offsets, the records.
+  Those UIs are built with franz-go and kafka-clients.
 """
 
 

@@ -1,1 +1,1 @@
-"""What a broker answers, in domain terms: one module per family of APIs. The wire adapts Kafka's messages to these."""
+"""The answers of a broker, in domain terms: one module per family of APIs. The wire adapts Kafka's messages to these."""

@@ -76,7 +76,7 @@ async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> Cre
 
 
 def _check_partition_count(ctx: BrokerContext, request: CreateTopicsRequest) -> None:
-    """ApiError(POLICY_VIOLATION), before anybody works on what could not be written at once (CE-18)."""
+    """Raise ApiError(POLICY_VIOLATION), before anybody works on what could not be written at once (CE-18)."""
     default = ctx.settings.num_partitions
     asked = (
         len(topic.assignments) or (default if topic.num_partitions < 0 else topic.num_partitions) for topic in request.topics

@@ -151,8 +151,9 @@ def _is_static(ctx: BrokerContext, key: ConfigKey) -> bool:
 
 
 def _broker_synonyms(ctx: BrokerContext, name: str) -> Iterator[ConfigSynonym]:
-    """What applies to a broker key, strongest first (CM-49); of its other names only what comes after it, so nothing where it
-    is not set: as Kafka has it, `log.retention.ms` does not show the default of `log.retention.hours`."""
+    """List the values that apply to a broker key, strongest first (CM-49). Of its other names only those that come after it
+    are listed, so nothing where it is not set: as Kafka has it, `log.retention.ms` does not show the default of
+    `log.retention.hours`."""
     return dropwhile(lambda found: found.name != name, _set_values(ctx, broker_synonyms(name)))
 
 

@@ -1,4 +1,4 @@
-"""What the handlers of one broker share."""
+"""The context that the handlers of one broker share."""
 
 from __future__ import annotations
 
@@ -110,10 +110,10 @@ class LogDirsView(Protocol):
 
 
 class ProducerIds(Protocol):
-    """Where fresh producer ids come from."""
+    """The source of fresh producer ids."""
 
     async def next_id(self) -> int:
-        """ApiError(COORDINATOR_LOAD_IN_PROGRESS) while no block is at hand (CM-55)."""
+        """Raises ApiError(COORDINATOR_LOAD_IN_PROGRESS) while no block is at hand (CM-55)."""
         ...
 
 

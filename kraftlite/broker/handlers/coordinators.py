@@ -36,21 +36,21 @@ class CoordinatorFound(NamedTuple):
 
 
 def group_coordinator(ctx: BrokerContext) -> GroupCoordinator:
-    """Of this broker; its APIs are offered only where there is one."""
+    """Return this broker's group coordinator; its APIs are offered only where there is one."""
     assert ctx.groups is not None, "an API of groups without a group coordinator"
     return ctx.groups
 
 
 async def consumer_heartbeat(ctx: BrokerContext, request: ConsumerHeartbeatRequest, version: int) -> ConsumerHeartbeatResult:
-    """ApiError, UNSUPPORTED_VERSION where groups of the new protocol are not enabled (KIP-848)."""
+    """Raises ApiError(UNSUPPORTED_VERSION) where groups of the new protocol are not enabled (KIP-848)."""
     coordinator = consumer_groups(ctx)
     check_heartbeat(request, version, coordinator.config)
     return await coordinator.consumer_heartbeat(request)
 
 
 def consumer_groups(ctx: BrokerContext) -> GroupCoordinator:
-    """ApiError(UNSUPPORTED_VERSION) where groups of the new protocol are not enabled: by `group.version`, or in this broker's
-    `group.coordinator.rebalance.protocols`."""
+    """Raises ApiError(UNSUPPORTED_VERSION) where groups of the new protocol are not enabled: by `group.version`, or in this
+    broker's `group.coordinator.rebalance.protocols`."""
     coordinator = group_coordinator(ctx)
     if ctx.metadata.image.features.level(GROUP_VERSION) < 1 or CONSUMER not in coordinator.config.protocols:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled.")
@@ -58,7 +58,7 @@ def consumer_groups(ctx: BrokerContext) -> GroupCoordinator:
 
 
 def find_coordinator(ctx: BrokerContext, listener: str, key_type: int, key: str) -> CoordinatorFound:
-    """As this listener's clients reach it."""
+    """Name the coordinator of a key by the address at which this listener's clients reach it."""
     try:
         return CoordinatorFound(key, ErrorCode.NONE, None, _find(ctx, listener, key_type, key))
     except ApiError as error:
@@ -89,7 +89,7 @@ def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerE
 
 
 def _create_offsets_topic(ctx: BrokerContext, config: GroupConfig) -> None:
-    """In the background, once at a time; whoever asks comes again."""
+    """Create the topic in the background, once at a time; whoever asks comes again."""
     if OFFSETS_TOPIC in ctx.topics_being_created:
         return
     ctx.topics_being_created.add(OFFSETS_TOPIC)

@@ -26,7 +26,7 @@ from kraftlite.replication.consume import may_wait
 
 CONSUMER: Final = -1
 DEBUG_CONSUMER: Final = -2
-"""As `replica_id`: an ordinary consumer, and a tool that may read up to the leo."""
+"""Two values of `replica_id`: an ordinary consumer, and a tool that may read up to the leo."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class FetchedItem(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FetchPlan:
-    """What a request asks for once its session is known. `refused` are answered without a read."""
+    """The partitions that a request asks for once its session is known. `refused` are answered without a read."""
 
     session: FetchSession | None
     full: bool
@@ -176,8 +176,8 @@ def must_wait(found: FetchPlan, results: Sequence[FetchResult]) -> bool:
 def wait(
     ctx: BrokerContext, found: FetchPlan, soon: Callable[[Callable[[], None]], None], done: Callable[[FetchAnswer], None]
 ) -> Waiting:
-    """For a fetch that `must_wait`. `done` has the answer once there is enough or the time is over; who waits looks for that in
-    turns that it asks `soon` for. `cancel` what is returned when nobody wants the answer any more."""
+    """Wait on behalf of a fetch that `must_wait`. `done` has the answer once there is enough or the time is over; who waits
+    looks for that in turns that it asks `soon` for. `cancel` what is returned when nobody wants the answer any more."""
 
     def look() -> None:
         results = ctx.replicas.fetch_now(found.params, found.entries)
@@ -200,7 +200,7 @@ def answer(ctx: BrokerContext, found: FetchPlan, results: Sequence[FetchResult])
 def answer_some(
     ctx: BrokerContext, found: FetchPlan, asked: Sequence[SessionPartition], read: Iterator[FetchResult]
 ) -> list[FetchedItem]:
-    """Of an answer that is made in parts: the items of the next partitions."""
+    """Answer the next partitions of a fetch whose answer is made in parts."""
     session = found.session
     items: list[FetchedItem] = []
     for partition in asked:

@@ -30,7 +30,7 @@ class SessionKey(NamedTuple):
 
 
 class SessionPartition:
-    """What the client asked for last, and what it was told last."""
+    """One partition of a session: what the client asked for last, and what it was told last."""
 
     __slots__ = ("current_leader_epoch", "fetch_offset", "hw", "key", "last_fetched_epoch", "log_start_offset", "max_bytes")
 
@@ -76,7 +76,7 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def must_tell(self, partition: SessionPartition, *, hw: int, log_start_offset: int, size: int, error: bool) -> bool:
-        """Whether this answer goes into an incremental response; remembers what the client then knows.
+        """Return whether this answer goes into an incremental response; remembers what the client then knows.
 
         A partition with data moves to the end, so that a small byte limit does not starve those behind it. After an error, or a
         divergence (which the caller passes as one), it is told again when all is well.
@@ -91,9 +91,10 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions. A full cache gives a slot to a new session only in place of one unused for 2 minutes, or of a
-    smaller one that has existed for as long; otherwise the client gets session id 0 and goes on with full fetches. So it does
-    when all sessions together would have more than `most_partitions`; one that would grow beyond is closed."""
+    """A cache of at most `slots` sessions. A full cache gives a slot to a new session only in place of one unused for 2
+    minutes, or of a smaller one that has existed for as long; otherwise the client gets session id 0 and goes on with full
+    fetches. So it does when all sessions together would have more than `most_partitions`; one that would grow beyond is
+    closed."""
 
     def __init__(self, slots: int, entropy: random.Random, *, most_partitions: int = SESSION_PARTITIONS) -> None:
         self._slots = slots

@@ -34,7 +34,7 @@ PART_ENTRIES: Final = 500
 
 
 def bounded(listed: Sequence[T]) -> Sequence[T]:
-    """As much of an entry's list as matters: one more than is allowed is enough for `forward_entries` to refuse it."""
+    """Cut an entry's list to the part that matters: one more than is allowed is enough for `forward_entries` to refuse it."""
     return listed if len(listed) <= MAX_RECORDS_PER_USER_OP else listed[: MAX_RECORDS_PER_USER_OP + 1]
 
 

@@ -23,7 +23,7 @@ FETCHED_AT_ONCE: Final = 500
 
 
 class TopicRef(NamedTuple):
-    """By id when that is not None, else by name."""
+    """A topic, named by id when that is not None, else by name."""
 
     name: str | None
     topic_id: UUID | None
@@ -80,7 +80,7 @@ class FetchedTopic(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """Who asks for offsets; None and -1: it does not say."""
+    """The member that asks for offsets; None and -1: the request does not name one."""
 
     member_id: str | None
     member_epoch: int
@@ -98,8 +98,8 @@ async def fetch_offsets(
     by_id: bool,
     member: GroupMember = NOBODY,
 ) -> list[FetchedTopic]:
-    """ApiError when the group has its coordinator elsewhere, or when `member` is none of it (KIP-848). None for
-    topics: all that is committed, by id of topics that exist.
+    """Raises ApiError when the group has its coordinator elsewhere, or when `member` is none of it (KIP-848). None for topics:
+    all that is committed, by id of topics that exist.
 
     An unknown topic id is the error of its partitions; an unknown name is not, its offsets may still be there.
     """

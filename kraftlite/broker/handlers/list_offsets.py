@@ -74,7 +74,7 @@ def list_offset(
 
 
 class EpochAnswer(NamedTuple):
-    """Where the epoch ends; -1 when it is not known."""
+    """The end of an epoch; -1 when it is not known."""
 
     error: ErrorCode
     leader_epoch: int = -1

@@ -26,7 +26,7 @@ class LogDirDescription:
     replicas: tuple[LogDirReplica, ...] = ()
     total_bytes: int = -1
     usable_bytes: int = -1
-    """Of the file system; -1: not known."""
+    """The space of the file system; -1: not known."""
 
 
 def describe_log_dirs(ctx: BrokerContext, wanted: Collection[TopicPartition] | None) -> list[LogDirDescription]:

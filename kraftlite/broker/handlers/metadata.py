@@ -36,7 +36,7 @@ def valid_topic_name(name: str) -> bool:
 
 
 class TopicQuery(NamedTuple):
-    """By id when that is not None (v10+), else by name."""
+    """A topic, named by id when that is not None (v10+), else by name."""
 
     name: str | None
     topic_id: UUID | None
@@ -140,7 +140,7 @@ class ClusterDescription:
 
 
 def describe_cluster(ctx: BrokerContext, listener: str, *, endpoint_type: int, include_fenced: bool) -> ClusterDescription:
-    """ApiError when controllers are asked for, which only a controller's own listener lists (CP-12)."""
+    """Raises ApiError when controllers are asked for, which only a controller's own listener lists (CP-12)."""
     if endpoint_type == CONTROLLERS:
         raise ApiError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -9,7 +9,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 
 
 class ProducerIdentity(NamedTuple):
-    """What an idempotent producer stamps its batches with."""
+    """The id and epoch that an idempotent producer stamps its batches with."""
 
     producer_id: int
     producer_epoch: int

@@ -21,8 +21,8 @@ class PartitionProducers(NamedTuple):
 
 
 def describe_producers(ctx: BrokerContext, tp: TopicPartition) -> PartitionProducers:
-    """INVALID_TOPIC_EXCEPTION for what is no name, UNKNOWN_TOPIC_OR_PARTITION where the metadata knows none,
-    NOT_LEADER_OR_FOLLOWER where no replica of it is."""
+    """Describe producers: INVALID_TOPIC_EXCEPTION for what is no name, UNKNOWN_TOPIC_OR_PARTITION where the metadata knows
+    none, NOT_LEADER_OR_FOLLOWER where no replica of it is."""
     if not valid_topic_name(tp.topic):
         return PartitionProducers(tp.partition, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic!r} is no topic's name", ())
     if ctx.metadata.partition(tp.topic, tp.partition) is None:

@@ -28,7 +28,7 @@ _TYPES: Final = ("user", "client-id", _IP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFilter:
-    """What an entity must have: a part of that type, with that name for EXACT, the default one for DEFAULT."""
+    """A condition on an entity: it must have a part of that type, with that name for EXACT, the default one for DEFAULT."""
 
     type: str
     match_type: int

@@ -49,7 +49,7 @@ async def alter_scram(ctx: BrokerContext, request: AlterUserScramCredentialsRequ
 
 
 def _check_size(request: AlterUserScramCredentialsRequest) -> None:
-    """ApiError(POLICY_VIOLATION): they are written together, and so are not handed to the controller in parts."""
+    """Raise ApiError(POLICY_VIOLATION): they are written together, and so are not handed to the controller in parts."""
     count = len(request.deletions) + len(request.upsertions)
     if count > MAX_CHANGES:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} credentials in one request: allowed are {MAX_CHANGES}")

@@ -137,7 +137,7 @@ class Reader:
 
 
 def _produce(producer: Any, topic: str, reader: Reader, *, sync: bool) -> int:
-    """How many records were refused."""
+    """Produce the records, and return how many were refused."""
     failed = 0
 
     def delivered(error: Any, message: Any) -> None:

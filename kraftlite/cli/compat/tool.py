@@ -1,4 +1,4 @@
-"""What the tools share: how options are read, and how a tool ends.
+"""The parts that the tools share: how options are read, and how a tool ends.
 
 Options are read as Kafka's tools read them: `--name value` or `--name=value`, and a name may be shortened while it is unique. An
 option that a tool does not have is an error that names it.
@@ -26,7 +26,7 @@ class UsageError(Exception):
 
 
 class ToolError(Exception):
-    """What the cluster or the user's data refused. The message is what Kafka's exception says."""
+    """A refusal by the cluster, or because of the user's data. The message is that of Kafka's exception."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -190,7 +190,7 @@ def told_to_stop(handler: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 def java_exception(code: ErrorCode, message: str | None = None) -> str:
-    """What an exception of Kafka's client looks like: `org.apache.kafka.common.errors.GroupNotEmptyException: The group …`."""
+    """Format an exception as Kafka's client shows it: `org.apache.kafka.common.errors.GroupNotEmptyException: The group …`."""
     name = _CLASSES.get(code)
     if name is None:
         words = "".join(part.capitalize() for part in code.name.split("_"))

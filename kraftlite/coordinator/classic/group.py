@@ -35,7 +35,7 @@ _FROM: Final = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset({GroupState.EMPTY}),
 }
-"""From where each state is reached. Empty from Dead: the deletion could not be written."""
+"""The states from which each state is reached. Empty from Dead: the deletion could not be written."""
 
 _COMPLETING, _STABLE = GroupState.COMPLETING_REBALANCE, GroupState.STABLE
 
@@ -100,7 +100,7 @@ class Group:
         self.unsynced: dict[str, None] = {}
         """Members of this generation that have not asked for their assignment yet."""
         self.first_round = False
-        """Whether the rebalance under way is the one of a group that was empty, which waits for latecomers."""
+        """True while the rebalance under way is the one of a group that was empty, which waits for latecomers."""
         self.joined_lately = False
         self.patience_left_ms = 0
         self.writing_assignment = False
@@ -128,7 +128,8 @@ class Group:
         return self.leader_id == member_id
 
     def accepts(self, member_id: str, max_size: int) -> bool:
-        """Whether there is room for a member that joins. While a rebalance is prepared, who has joined already comes first."""
+        """Return whether there is room for a member that joins. While a rebalance is prepared, members that have joined
+        already come first."""
         member = self.members.get(member_id)
         if self.state is GroupState.PREPARING_REBALANCE:
             return (member is not None and member.waiting_join is not None) or self.waiting_to_join < max_size
@@ -137,7 +138,7 @@ class Group:
         return True
 
     def check(self) -> None:
-        """AssertionError when an invariant does not hold."""
+        """Raise AssertionError when an invariant does not hold."""
         name, state, members = f"group {self.group_id}, {self.state.value}", self.state, self.members
         leads = self.leader_id in members if members else self.leader_id is None
         assert leads, f"{name}: the leader is {self.leader_id}, the members are {list(members)}"
@@ -188,7 +189,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one of those who have joined this time; whether there is such a member."""
+        """Make sure that the leader is one of those who have joined this time, and return whether there is such a member."""
         leader = None if self.leader_id is None else self.members.get(self.leader_id)
         if leader is not None and leader.waiting_join is not None:
             return True
@@ -215,7 +216,7 @@ class Group:
     # --- protocols ----------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether a member with these protocols fits: the same type, and one protocol that everybody supports."""
+        """Return whether a member with these protocols fits: the same type, and one protocol that everybody supports."""
         if not protocol_type or not protocols:
             return False
         if not self.members or self.state is GroupState.EMPTY:
@@ -226,7 +227,8 @@ class Group:
         return all(any(protocol.name == name for protocol in member.protocols) for member in self.members.values())
 
     def select_protocol(self) -> str:
-        """By vote (CP-29): each member votes for the first of its protocols that all support. Ties go to the one voted first."""
+        """Select the protocol by vote (CP-29): each member votes for the first of its protocols that all support. Ties go to
+        the one voted first."""
         votes: Counter[str] = Counter()
         for member in self.members.values():
             chosen = next((protocol.name for protocol in member.protocols if self._supported_by_all(protocol.name)), None)
@@ -248,7 +250,8 @@ class Group:
             self.transition(GroupState.EMPTY, wall_ms)
 
     def subscribed_topics(self) -> tuple[str, ...] | None:
-        """What the consumers of this group subscribe to; None when that is not known: other protocols, or unreadable metadata."""
+        """The topics that the consumers of this group subscribe to; None when they are not known: other protocols, or
+        unreadable metadata."""
         if self.protocol_type != CONSUMER or not self.members or self.protocol_name is None:
             return None
         found: dict[str, None] = {}

@@ -41,7 +41,7 @@ _NOT_HERE: Final = frozenset(
 
 
 def client_error(error: ErrorCode, *, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> ErrorCode:
-    """What a client is told of a write that failed (CP-31, CP-37): ask again, or ask who coordinates now."""
+    """Translate a failed write for a client (CP-31, CP-37): ask again, or ask who coordinates now."""
     if error is ErrorCode.NONE:
         return error
     if error in _NOT_HERE:
@@ -66,7 +66,7 @@ class Groups:
         self.by_id: dict[str, Group] = {}
 
     def check(self) -> None:
-        """AssertionError when an invariant of a group does not hold, or when nothing would ever end its waiting."""
+        """Raise AssertionError when an invariant of a group does not hold, or when nothing would ever end its waiting."""
         for group_id, group in self.by_id.items():
             group.check()
             assert group_id == group.group_id, f"group {group.group_id} is known as {group_id}"

@@ -20,11 +20,11 @@ from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.group import GroupMemberRemoved, GroupStateChanged
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long a member that never completed a join may wait for its first one; Kafka's constant."""
+"""The time that a member that never completed a join may wait for its first one; Kafka's constant."""
 
 
 class Timer(Enum):
-    """What a deadline is about. SESSION and PENDING are per member; JOIN and SYNC per group; EXPIRE is the shard's.
+    """The subject of a deadline. SESSION and PENDING are per member; JOIN and SYNC per group; EXPIRE is the shard's.
 
     The others are per member of a group of the new protocol, REJOIN and RESYNC of one that speaks the classic protocol.
     """
@@ -125,7 +125,7 @@ class Rebalances:
         self.answer_sync(member, SyncResult(error=error))
 
     def answer_join(self, member: Member, result: JoinResult) -> bool:
-        """Whether it waited for one."""
+        """Answer the member's join, and return whether it waited for one."""
         request_id, member.waiting_join = member.waiting_join, None
         if request_id is not None:
             self._effects.answer(request_id, result)

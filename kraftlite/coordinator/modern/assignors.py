@@ -144,7 +144,8 @@ def _share_fairly(shares: _Shares) -> None:
 
 
 def range_(members: Subscribers, sizes: Sizes) -> dict[str, Parts]:
-    """Per topic: ranges of partitions, equal but for one, in the order of members; what a member has it keeps within its share.
+    """Assign per topic: ranges of partitions, equal but for one, in the order of members. A member keeps what it has within its
+    share.
 
     Topics with as many partitions and the same subscribers are cut alike, so that equal keys meet at one member.
     """

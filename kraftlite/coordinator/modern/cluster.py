@@ -1,4 +1,4 @@
-"""What a shard knows of the cluster: its topics, and the configs of groups."""
+"""A shard's knowledge of the cluster: its topics, and the configs of groups."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Cluster:
         return min(max(own, config.consumer_min_session_timeout_ms), config.consumer_max_session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """As the session timeout."""
+        """The heartbeat interval of the group; looked up like the session timeout."""
         config = self._config
         own = self._own(group_id, HEARTBEAT_INTERVAL, config.consumer_heartbeat_interval_ms)
         return min(max(own, config.consumer_min_heartbeat_interval_ms), config.consumer_max_heartbeat_interval_ms)
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """How long a target assignment lasts at least (KIP-1263). As the session timeout."""
+        """The time that a target assignment lasts at least (KIP-1263); looked up like the session timeout."""
         config = self._config
         own = self._own(group_id, ASSIGNMENT_INTERVAL, config.consumer_assignment_interval_ms)
         return min(max(own, config.consumer_min_assignment_interval_ms), config.consumer_max_assignment_interval_ms)

@@ -42,7 +42,8 @@ from kraftlite.model.errors import ApiError, ErrorCode
 
 GROUP_TYPE: Final = "consumer"
 INITIAL_EPOCH: Final = 1
-"""Of a group that nobody has joined yet, and of its target assignment, which is empty; 0 is no epoch for a member to be in."""
+"""The epoch of a group that nobody has joined yet, and of its target assignment, which is empty; 0 is no epoch for a member to
+be in."""
 
 
 class GroupState(Enum):
@@ -184,7 +185,7 @@ class ConsumerGroup:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def value_of(self, key: ConsumerKey) -> ConsumerValue | None:
-        """What the record with this key says now; None: there is none."""
+        """Return the present value of the record with this key; None: there is none."""
         if isinstance(key, EpochKey):
             return None if self.dead else EpochValue(self.epoch, self.metadata_hash)
         if isinstance(key, PartitionMetadataKey):
@@ -202,7 +203,7 @@ class ConsumerGroup:
         return member_value(member) if isinstance(key, MemberKey) else current_value(member)
 
     def record_keys(self) -> Iterator[ConsumerKey]:
-        """Of all records of the group, in the order in which they are to be deleted: the group last."""
+        """Return the keys of all records of the group, in the order in which they are to be deleted: the group last."""
         yield from (CurrentKey(self.group_id, member_id) for member_id in self.members)
         yield from (TargetKey(self.group_id, member_id) for member_id in self.target)
         yield TargetEpochKey(self.group_id)
@@ -227,7 +228,7 @@ class ConsumerGroup:
         return GroupState.RECONCILING
 
     def check(self) -> None:
-        """AssertionError when what is kept for looking up does not say what the members say."""
+        """Raise AssertionError when what is kept for looking up does not say what the members say."""
         name = f"consumer group {self.group_id}"
         for instance_id, member_id in self.static.items():
             member = self.members.get(member_id)
@@ -237,7 +238,7 @@ class ConsumerGroup:
             assert member is not None and place in _places(member), f"{name}: {member_id} does not hold {place}"
 
     def check_assignment(self) -> None:
-        """AssertionError when an assignment is not what this software makes; a log that lost records may hold others."""
+        """Raise AssertionError when an assignment is not what this software makes; a log that lost records may hold others."""
         name = f"consumer group {self.group_id}"
         assert self.target_epoch <= self.epoch, f"{name}: target epoch {self.target_epoch}, group epoch {self.epoch}"
         held: dict[tuple[UUID, int], str] = {}
@@ -257,7 +258,7 @@ class ConsumerGroup:
         return (topic_id, partition) in self._holders
 
     def member(self, member_id: str) -> Member:
-        """ApiError(UNKNOWN_MEMBER_ID) when there is none."""
+        """Raises ApiError(UNKNOWN_MEMBER_ID) when there is none."""
         found = self.members.get(member_id)
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
@@ -268,7 +269,8 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def known_static_member(self, instance_id: str, member_id: str) -> Member:
-        """ApiError(UNKNOWN_MEMBER_ID) when nobody has the instance id, ApiError(FENCED_INSTANCE_ID) when another one has."""
+        """Raises ApiError(UNKNOWN_MEMBER_ID) when nobody has the instance id, ApiError(FENCED_INSTANCE_ID) when another one
+        has."""
         found = self.static_member(instance_id)
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -291,14 +293,14 @@ class ConsumerGroup:
         return member.topics if found is None else tuple(sorted({*member.topics, *found.topics}))
 
     def subscribed_topics(self) -> tuple[str, ...]:
-        """By anybody, sorted; whether they exist or not."""
+        """The topics to which any member subscribes, sorted; whether they exist or not."""
         found: dict[str, None] = {}
         for member in self.members.values():
             found.update(dict.fromkeys(self.topics_of(member)))
         return tuple(sorted(found))
 
     def hash_of(self, topics: TopicsImage) -> int:
-        """Of the subscribed topics that exist: a change of their ids or partition counts changes it. 0 for none.
+        """Hash the subscribed topics that exist: a change of their ids or partition counts changes the hash. 0 for none.
 
         Departs: Kafka's is xxh3 and includes racks, which no assignor looks at; nobody compares the two.
         """
@@ -317,7 +319,7 @@ class ConsumerGroup:
         return votes.most_common(1)[0][0] if votes else default
 
     def waits_for_others(self, member: Member) -> bool:
-        """Whether somebody still holds what this member is to get."""
+        """Return whether another member still holds a partition that this member is to get."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -368,7 +370,7 @@ def named(parts: Parts, topics: TopicsImage) -> tuple[AssignedTopic, ...]:
 
 
 def topic_ids(names: tuple[str, ...], topics: TopicsImage) -> Mapping[UUID, int]:
-    """Of those that exist, in the order of names: their number of partitions."""
+    """Return the ids of those topics that exist, in the order of names, with their number of partitions."""
     found = (topics.topic(name) for name in names)
     return {topic.topic_id: len(topic.partitions) for topic in found if topic is not None}
 

@@ -79,7 +79,8 @@ class ConsumerGroups:
     # --- finding ------------------------------------------------------------------------------------------------------
 
     def living(self, group_id: str) -> ConsumerGroup:
-        """ApiError(GROUP_ID_NOT_FOUND) when there is none of this protocol, COORDINATOR_NOT_AVAILABLE while it is deleted."""
+        """Raises ApiError(GROUP_ID_NOT_FOUND) when there is none of this protocol, COORDINATOR_NOT_AVAILABLE while it is
+        deleted."""
         group = self.by_id.get(group_id)
         if group is None:
             known = group_id in self._classic.by_id
@@ -386,7 +387,7 @@ class ConsumerGroups:
                 group.metadata_stale_at_ms = 0
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:
-        """ApiError(GROUP_ID_NOT_FOUND) when there is none of this protocol."""
+        """Raises ApiError(GROUP_ID_NOT_FOUND) when there is none of this protocol."""
         return self.living(group_id).describe(self.cluster.topics, self._config.consumer_assignors[0])
 
 
@@ -403,7 +404,7 @@ def sorted_parts(parts: Parts) -> tuple[tuple[UUID, tuple[int, ...]], ...]:
 
 
 def _updated(member: Member, request: ConsumerHeartbeatRequest) -> Member:
-    """With what the request says; it speaks the new protocol."""
+    """Update the member with what the request says; it speaks the new protocol."""
     timeout_ms = member.rebalance_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms
     return replace(
         member,

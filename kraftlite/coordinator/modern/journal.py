@@ -20,7 +20,7 @@ class Change:
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
         self.records: dict[ConsumerKey | None, CoordinatorRecord] = {}
-        """By key, in the order of their last writing. None: the tombstone of the classic group that this was."""
+        """The records by key, in the order of their last writing. None: the tombstone of the classic group that this was."""
 
     def emit(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
         self.group.replay(key, value)

@@ -37,7 +37,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMetadata:
-    """What a member that speaks the classic protocol said when it joined."""
+    """The request with which a member that speaks the classic protocol joined."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -71,8 +71,8 @@ class Member:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def check_epoch(self, received: int, owned: Parts | None) -> None:
-        """ApiError(FENCED_MEMBER_EPOCH) unless it is the member's; or the one before, by a member that owns no more than it
-        should: the answer that told it the new one may be lost."""
+        """Raise ApiError(FENCED_MEMBER_EPOCH) unless it is the member's; or the one before, by a member that owns no more than
+        it should: the answer that told it the new one may be lost."""
         if received in (JOIN_EPOCH, self.epoch):
             return
         retried = received == self.previous_epoch and owned is not None and is_subset(owned, self.assigned)
@@ -85,7 +85,7 @@ class Member:
             )
 
     def check_state(self, owned: Parts | None) -> None:
-        """ApiError(FENCED_MEMBER_EPOCH) in a state that this software does not know, until the member owns nothing."""
+        """Raise ApiError(FENCED_MEMBER_EPOCH) in a state that this software does not know, until the member owns nothing."""
         if self.state is MemberState.UNKNOWN and (owned is None or owned):
             raise ApiError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
@@ -94,7 +94,7 @@ class Member:
 
     @property
     def subscription(self) -> tuple[object, ...]:
-        """What is in the member's metadata record."""
+        """The content of the member's metadata record."""
         return (
             self.instance_id, self.rack_id, self.client_id, self.client_host, self.topics, self.regex,
             self.rebalance_timeout_ms, self.server_assignor, self.classic,
@@ -102,7 +102,7 @@ class Member:
 
     @property
     def progress(self) -> tuple[object, ...]:
-        """What is in the record of its current assignment."""
+        """The content of the record of the member's current assignment."""
         return (self.epoch, self.previous_epoch, self.state, self.assigned, self.revoking)
 
 

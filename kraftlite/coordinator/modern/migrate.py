@@ -112,7 +112,7 @@ def _not_upgraded(group_id: str, why: str) -> ApiError:
 
 
 def can_downgrade(group: ConsumerGroup, without: Collection[str], config: GroupConfig) -> bool:
-    """Whether only members of the classic protocol are left once these are gone."""
+    """Return whether only members of the classic protocol are left once these are gone."""
     left = [member for member in group.members.values() if member.member_id not in without]
     all_classic = bool(left) and all(member.classic is not None for member in left)
     return all_classic and config.allows_downgrade and len(left) <= config.max_size
@@ -155,7 +155,7 @@ def by_name(parts: Parts, topics: TopicsImage) -> Iterator[TopicParts]:
 
 
 def classic_subscription(protocols: tuple[Protocol, ...]) -> Subscription:
-    """What a classic member subscribes to: the same in all its protocols. ApiError(INCONSISTENT_GROUP_PROTOCOL)."""
+    """Return the subscription of a classic member: the same in all its protocols. ApiError(INCONSISTENT_GROUP_PROTOCOL)."""
     found = parse_subscription(protocols[0].metadata)
     if found is None:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the embedded consumer protocol is malformed")

@@ -16,8 +16,9 @@ from kraftlite.coordinator.modern.member import Member, MemberState, Parts, over
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """Where a member is to go, and what is known. `is_held(topic_id, partition)`: by any member, this one included. `owned`: as
-    the member says, None when it does not. `subscription_changed`: what it no longer subscribes to goes at once."""
+    """The place to which a member is to be led, and what is known of it. `is_held(topic_id, partition)`: by any member, this
+    one included. `owned`: as the member says, None when it does not. `subscription_changed`: what it no longer subscribes to
+    goes at once."""
 
     epoch: int
     target: Parts
@@ -42,7 +43,7 @@ def reconcile(member: Member, aim: Aim) -> Member:
 
 
 def _still_owns(parts: Parts, aim: Aim) -> bool:
-    """Whether the member may still use any of them: it says so, or says nothing."""
+    """Return whether the member may still use any of them: it says so, or says nothing."""
     return aim.owned is None or overlaps(aim.owned, parts)
 
 

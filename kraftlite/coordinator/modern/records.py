@@ -50,14 +50,15 @@ class EpochKey:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadataKey:
-    """What Kafka 4.0 and older kept of the topics of a group. Read to be forgotten, never written but as a tombstone."""
+    """The key of a record in which Kafka 4.0 and older kept the topics of a group. Read to be forgotten, never written but as
+    a tombstone."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemberKey:
-    """What a member said of itself."""
+    """The key of the record of a member's own words."""
 
     group_id: str
     member_id: str
@@ -72,7 +73,7 @@ class TargetEpochKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetKey:
-    """What a member is meant to have."""
+    """The key of the record of a member's target assignment."""
 
     group_id: str
     member_id: str
@@ -80,7 +81,7 @@ class TargetKey:
 
 @dataclass(frozen=True, slots=True)
 class CurrentKey:
-    """What a member may use now, and in which epoch."""
+    """The key of the record of the partitions that a member may use now, and of its epoch."""
 
     group_id: str
     member_id: str
@@ -112,7 +113,7 @@ class TargetEpochValue(NamedTuple):
 
 
 class TargetValue(NamedTuple):
-    """Of topics that existed when it was made."""
+    """The partitions that a member is meant to have, of topics that existed when the assignment was made."""
 
     partitions: Parts
 
@@ -137,7 +138,7 @@ class RegexValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberValue:
-    """What a member said of itself; the fields of `Member` that have nothing to do with its assignment."""
+    """A member's own words; the fields of `Member` that have nothing to do with its assignment."""
 
     instance_id: str | None
     rack_id: str | None
@@ -276,7 +277,7 @@ def decode_key(data: bytes) -> ConsumerKey | None:
 
 
 def decode_value(key: ConsumerKey, data: bytes) -> ConsumerValue:
-    """ApiError(CORRUPT_MESSAGE) when the bytes do not add up, or the version is newer than all we know."""
+    """Raises ApiError(CORRUPT_MESSAGE) when the bytes do not add up, or the version is newer than all we know."""
     version = Reader(data, flexible=False).int16()
     if version != 0:
         raise corrupt(f"value version {version}: 0 is known")

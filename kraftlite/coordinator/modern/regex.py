@@ -16,7 +16,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 
 MAX_REGEX_LENGTH: Final = 1_000
 MAX_COMPILED_BYTES: Final = 1 << 20
-"""Of memory that one expression may take."""
+"""The memory that one expression may take."""
 
 
 _WORDS: Final = {
@@ -34,7 +34,7 @@ _WORDS: Final = {
 
 
 def check(pattern: str) -> None:
-    """ApiError(INVALID_REGULAR_EXPRESSION) when it is none."""
+    """Raise ApiError(INVALID_REGULAR_EXPRESSION) when it is none."""
     if len(pattern) > MAX_REGEX_LENGTH:
         raise _refusal(pattern, f"longer than {MAX_REGEX_LENGTH} characters")
     try:
@@ -62,7 +62,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """As re2j describes it, without the part of the expression that RE2 adds."""
+    """Describe the error as re2j does, without the part of the expression that RE2 adds."""
     (text,) = error.args
     words = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)).partition(": ")[0]
     return _WORDS.get(words, words)

@@ -65,7 +65,7 @@ class Steps:
     # --- regular expressions ------------------------------------------------------------------------------------------
 
     def _match(self, change: Change) -> bool:
-        """Look up the group's regular expressions if there is reason to; whether other topics match than before."""
+        """Look up the group's regular expressions if there is reason to, and return whether other topics match than before."""
         group, cluster = change.group, self._cluster
         wanted = group.subscribed_regexes()
         if not wanted:

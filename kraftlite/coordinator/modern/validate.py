@@ -1,4 +1,4 @@
-"""What is wrong with a ConsumerGroupHeartbeat before anybody looks at its group.
+"""Checks a ConsumerGroupHeartbeat before anybody looks at its group.
 
 Source: `GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid` of Kafka 4; CP-42.
 """
@@ -17,7 +17,7 @@ MEMBER_ID_REQUIRED_FROM: Final = 1
 
 
 def check_heartbeat(request: ConsumerHeartbeatRequest, version: int, config: GroupConfig) -> None:
-    """ApiError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Raise ApiError(INVALID_REQUEST or UNSUPPORTED_ASSIGNOR) for a heartbeat that is malformed."""
     epoch = request.member_epoch
     if not request.member_id and (version >= MEMBER_ID_REQUIRED_FROM or epoch > 0 or epoch == LEAVE_EPOCH):
         raise _invalid("MemberId can't be empty.")

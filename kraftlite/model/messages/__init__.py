@@ -1,4 +1,4 @@
-"""What nodes say to one another: frozen dataclasses, one module per service. `rpc/codec` maps them to protobuf by field name.
+"""The messages between nodes: frozen dataclasses, one module per service. `rpc/codec` maps them to protobuf by field name.
 
 Rules that the codec relies on: fields are int, bool, str, bytes, UUID, an IntEnum, a nested message dataclass, a tuple of
 those, or any of these `| None`; a field named `payload: bytes` travels raw behind the protobuf head. An expected refusal of

@@ -1,4 +1,4 @@
-"""What a number, a name or a list in a message between nodes may be, checked where the message enters, before it has any effect.
+"""The bounds of numbers, names and lists in messages between nodes, checked where a message enters, before it has any effect.
 
 A peer may be old, broken or no peer at all: nothing behind `rpc/codec` has to expect an epoch of -7 or an offset of 2^63 - 1. The
 table is by the field's name, because a name means the same in every message; `_EXCEPTIONS` has the few that differ. What a client
@@ -146,7 +146,7 @@ class OutOfRange(ApiError):
 
 
 def range_of(cls: type[Any], name: str) -> Range:
-    """What an integer, or each of a list of integers, may be. KeyError when the table does not say."""
+    """Return the bounds of an integer, or of each in a list of integers. KeyError when the table does not say."""
     found = _EXCEPTIONS.get((cls.__name__, name))
     if found is not None:
         return found

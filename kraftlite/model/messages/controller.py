@@ -44,7 +44,7 @@ class BrokerRegistrationRequest:
     rack: str | None
     log_dirs: tuple[UUID, ...]
     previous_broker_epoch: int | None
-    """From the clean-shutdown markers; None after an unclean stop (BL-13)."""
+    """The epoch from the clean-shutdown markers; None after an unclean stop (BL-13)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

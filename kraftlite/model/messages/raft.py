@@ -157,7 +157,7 @@ class DescribeQuorumResponse:
 
 
 RaftRequest: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | RaftFetchRequest | FetchSnapshotRequest
-"""What members of the quorum ask each other. DescribeQuorum is asked by others, of the leader's driver."""
+"""The requests that members of the quorum send each other. DescribeQuorum is asked by others, of the leader's driver."""
 RaftResponse: TypeAlias = (
     VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | RaftFetchResponse | FetchSnapshotResponse
 )

@@ -85,7 +85,7 @@ class ReplicaOffsetsPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOffsetsRequest:
-    """Where the leader's log starts and ends; asked after OFFSET_OUT_OF_RANGE (RP-35)."""
+    """Asks where the leader's log starts and ends, after OFFSET_OUT_OF_RANGE (RP-35)."""
 
     replica_id: NodeId
     partitions: tuple[ReplicaOffsetsPartition, ...]

@@ -1,4 +1,4 @@
-"""Of the controller service: what is kept about clients. Source: KIP-546, KIP-554; CM-59, CM-61."""
+"""Messages of the controller service about clients: their quotas and credentials. Source: KIP-546, KIP-554; CM-59, CM-61."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ class RecordAppended(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecordAppended(RecordAppended):
-    """As its base, for a record of a partition: what it was (None: it is new) and what it is now. Leader None: nobody leads."""
+    """A `RecordAppended` of a partition: what the partition was (None: it is new) and what it is now. Leader None: nobody
+    leads."""
 
     tp: TopicPartition
     old_leader: NodeId | None

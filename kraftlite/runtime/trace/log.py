@@ -41,14 +41,14 @@ class LogRecovered(LogEvent):
     dropped_bytes: int
     dropped_segments: int
     reason: str | None
-    """Why the first bad byte was bad; None when nothing was dropped."""
+    """The fault of the first bad byte; None when nothing was dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRolled(LogEvent):
     event: ClassVar[str] = "log.rolled"
     base_offset: int
-    """Of the new active segment."""
+    """The base offset of the new active segment."""
     reason: str
 
 
@@ -111,7 +111,7 @@ class ProducerStateReloaded(LogEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDoubted(LogEvent):
-    """What is on disk contradicts the recovery point or the clean shutdown: it is checked from this segment on."""
+    """A log contradicts its recovery point or its clean shutdown: it is checked from this segment on."""
 
     event: ClassVar[str] = "log.doubted"
     level: ClassVar[str] = "warning"

@@ -1,4 +1,4 @@
-"""What happens between the committed metadata log and this node's view of it."""
+"""The events between the committed metadata log and this node's view of it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class IsrCommitted(PartitionEvent):
     isr: tuple[NodeId, ...]
     partition_epoch: int
     min_isr: int
-    """How many an acks=all produce needs."""
+    """The number of replicas that an acks=all produce needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the quorum does: elections, leadership, the high watermark, truncation, snapshots."""
+"""The events of the quorum: elections, leadership, the high watermark, truncation, snapshots."""
 
 from __future__ import annotations
 

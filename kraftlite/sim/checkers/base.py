@@ -1,4 +1,4 @@
-"""What a checker is given to look at."""
+"""The interface of a checker, and what it is given to look at."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LivenessViolation(Violation):
 
 @dataclass(eq=False)
 class Losses:
-    """What a run's faults entitle the cluster to lose.
+    """The losses to which a run's faults entitle the cluster.
 
     Without eligible leader replicas, a replica that lost unsynced bytes in a power cut may still be the last member of an ISR and
     then leads with a hole (KIP-966). `tainted` has the replicas that lost bytes of a partition and were not out of the ISR since;
@@ -89,7 +89,7 @@ class Checker:
         """Every trace event of every node, hot ones included, in order. The event's cause may not be complete at this point."""
 
     def on_step(self, node: SimHost) -> None:
-        """After a callback of this node's process ran. `node.node` may be None or not yet started."""
+        """Called after a callback of this node's process ran. `node.node` may be None or not yet started."""
 
     def on_boot(self, node: SimHost) -> None:
         """A new incarnation was built and is about to start."""
@@ -110,11 +110,11 @@ class Checker:
         """A handler has answered, without an error; the answer may never arrive. Of a request that arrived twice, each time."""
 
     def unsettled(self) -> str | None:
-        """What has not happened yet and must, when the faults are over; None when nothing is left. Asked again and again."""
+        """Say what has not happened yet and must, when the faults are over; None when nothing is left. Asked again and again."""
         return None
 
     def at_end(self) -> None:
-        """After the liveness phase: all nodes run, all links are whole, the cluster has converged."""
+        """Called after the liveness phase: all nodes run, all links are whole, the cluster has converged."""
 
 
 CheckerFactory = Callable[[World], Checker]

@@ -18,7 +18,7 @@ class ClientEpochs(ReplicaChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._sent: dict[NodeId, tuple[FetchAsk, int, int | None]] = {}
-        """By client, which has one fetch under way: what it asked, the boots of the broker, the leader epoch it was in."""
+        """The one fetch that each client has under way: what it asked, the boots of the broker, the leader epoch it was in."""
 
     def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         if method is FETCH:

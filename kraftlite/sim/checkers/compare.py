@@ -1,4 +1,4 @@
-"""Whether a node's view of the metadata is the one that the checkers replayed from the committed log."""
+"""Compares a node's view of the metadata with the one that the checkers replayed from the committed log."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _topics(image: MetadataImage, state: MetadataState) -> str | None:
 
 
 def controller_difference(core: ControllerCore, state: MetadataState, epoch: int = LATEST) -> str | None:
-    """As `image_difference`, for a controller's state as read at a timeline epoch."""
+    """Describe the first difference, as `image_difference` does, for a controller's state as read at a timeline epoch."""
     found = core.state
     cluster, replication = found.cluster, found.replication
     topics = dict(replication.topics.items(epoch))

@@ -1,4 +1,4 @@
-"""What all checkers of the metadata quorum look at, gathered once: nodes, elections, the committed log and its meaning.
+"""The facts that all checkers of the metadata quorum look at, gathered once: nodes, elections, the committed log and its meaning.
 
 `MetadataWatch` drives the checkers: after each callback it compares three small stamps of the node that ran, and only what has
 changed reaches the checkers that overrode the hook for it. Decoding happens once per committed batch.
@@ -114,7 +114,7 @@ class MetadataChecker(Checker):
         """The node's high watermark moves; `facts.committed_end` does not count that yet."""
 
     def on_hw_noted(self, view: NodeView, old: int, new: int) -> None:
-        """As `on_hw`, after `facts` has taken over what is committed by it."""
+        """Called like `on_hw`, after `facts` has taken over what is committed by it."""
 
     def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
         """A batch is committed in the cluster for the first time; its records were replayed."""
@@ -159,7 +159,7 @@ class Facts:
         self.changes: dict[TopicIdPartition, dict[int, PartitionCommit]] = {}
         """Every committed state of every partition, by partition epoch."""
         self.elected: dict[int, tuple[NodeId, int]] = {}
-        """By epoch: who won it, in which incarnation."""
+        """The winner of each epoch, and its incarnation."""
         self.committed: list[Entry] = []
         """All batches below the highest high watermark any node ever knew, in order."""
         self.committed_end = 0
@@ -201,7 +201,7 @@ class Facts:
         self.served.setdefault(method, []).append(see)
 
     def view(self, node: SimHost) -> NodeView:
-        """Of this node, in the incarnation that runs now."""
+        """Return the view of this node, in the incarnation that runs now."""
         found = self.views[node.node_id]
         if found.here is not node.now:
             found.enter(node.now)

@@ -21,8 +21,8 @@ Happened = Callable[[MetadataState, MetadataState, Mapping[str, Any]], bool]
 
 
 class AdminEffects(HistoryChecker):
-    """What was acknowledged is in the committed log, by a record that was committed after the call and before the answer. What
-    was refused is not. `h_metadata` compares every read with the log; also without it, a topic whose creation or deletion was
+    """An acknowledged change is in the committed log, by a record that was committed after the call and before the answer. A
+    refused one is not. `h_metadata` compares every read with the log; also without it, a topic whose creation or deletion was
     acknowledged is not gone, or there again, at a later offset than one at which it was there, or gone again, unless another
     call concerned it."""
 
@@ -56,7 +56,7 @@ class AdminEffects(HistoryChecker):
             self.fail(f"{what} was refused with {call.error}, but was committed at {times}")
 
     def _is_only(self, call: Admin) -> bool:
-        """Whether no other call could have done the same."""
+        """Return whether no other call could have done the same."""
         return not any(
             it is not call and it.kind == call.kind and dict(it.facts) == dict(call.facts) for it in self.history.admins
         )
@@ -89,7 +89,7 @@ class AdminEffects(HistoryChecker):
 
 
 def _interferes(call: Admin, other: Admin) -> bool:
-    """Whether another call may have brought the topic back, or removed it, at some other time."""
+    """Return whether another call may have brought the topic back, or removed it, at some other time."""
     if other is call or other.facts.get("topic") != call.facts["topic"]:
         return False
     if other.kind == "delete_topics":

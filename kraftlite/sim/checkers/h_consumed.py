@@ -1,4 +1,4 @@
-"""What consumers read was produced, stays what it is, and is committed (RP-13, RP-43)."""
+"""The records that consumers read were produced, stay what they are, and are committed (RP-13, RP-43)."""
 
 from __future__ import annotations
 

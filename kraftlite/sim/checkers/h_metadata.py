@@ -1,4 +1,4 @@
-"""What clients read of the metadata is the log's word at the offset that came with it, and never goes back (ML-01, ML-24)."""
+"""The metadata that clients read is the log's word at the offset that came with it, and never goes back (ML-01, ML-24)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _content(read: MetadataRead) -> dict[str, Mapping[Any, Any]]:
 
 
 def _visible(state: MetadataState) -> dict[str, Mapping[Any, Any]]:
-    """As a broker would answer from this state."""
+    """Return what a broker would answer from this state."""
     return {
         "topic ids": {topic.name: str(topic_id) for topic_id, topic in state.topics.items()},
         "leaders": {

@@ -11,7 +11,7 @@ from kraftlite.sim.history import Produce, Verdict
 
 
 class OrderKept(HistoryChecker):
-    """In a final log the records of one producer id come in the order of their sequences. Of two records that all in-sync
+    """The records of one producer id come, in a final log, in the order of their sequences. Of two records that all in-sync
     replicas acknowledged, the one whose answer was there before the other was sent comes first, whoever sent them."""
 
     def at_end(self) -> None:

@@ -1,4 +1,4 @@
-"""What is malformed, impossible or late is refused (LG-09 to LG-18, RP-07, RP-13)."""
+"""Malformed, impossible and late requests are refused (LG-09 to LG-18, RP-07, RP-13)."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class StrangersRefused(HistoryChecker):
             self.fail(f"{it.tp}: what was acknowledged at offset {first} was sent again and acknowledged at offset {it.offset}")
 
     def _forgotten(self, it: Strange) -> bool:
-        """Whether the leader may know nothing of the producer any more."""
+        """Return whether the leader may know nothing of the producer any more."""
         return may_forget_producers(self.world) or self.is_excused(it.tp, it.topic_id)

@@ -1,4 +1,4 @@
-"""What the checks of the clients' history have in common. They run at the end."""
+"""The common part of the checks of the clients' history. They run at the end."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class HistoryChecker(Checker):
         return None if found is None else str(found[0])
 
     def is_current(self, tp: TopicPartition, topic_id: str | None) -> bool:
-        """Whether what a client did concerns the partition that is there at the end. Without an id it may, if the name did not
-        belong to other topics before."""
+        """Return whether an act of a client concerns the partition that is there at the end. Without an id it may, if the name
+        did not belong to other topics before."""
         current = self.current_id(tp.topic)
         if topic_id is None:
             return len(self.ids_of(tp.topic)) <= 1
@@ -48,7 +48,7 @@ class HistoryChecker(Checker):
         return known | {current} if current is not None else known
 
     def is_excused(self, tp: TopicPartition, topic_id: str | None = None) -> bool:
-        """Whether records of it may be missing or replaced."""
+        """Return whether records of it may be missing or replaced."""
         if tp in self.world.losses.excused:
             return True
         excuses = replica_facts(self.world).excuses
@@ -79,5 +79,5 @@ class HistoryChecker(Checker):
         return records[0][0] if records else 0
 
     def consumed(self) -> list[Consumed]:
-        """What was read of partitions that lost nothing that they were allowed to lose."""
+        """List the records that were read of partitions that lost nothing that they were allowed to lose."""
         return [it for it in self.history.consumed if not self.is_excused(it.tp, it.topic_id)]

@@ -12,7 +12,7 @@ from kraftlite.sim.checkers.views import NodeView
 
 
 class EpochMonotonicity(MetadataChecker):
-    """By node and directory: a new disk starts anew."""
+    """The epoch never goes back, by node and directory: a new disk starts anew."""
 
     numbers: ClassVar[tuple[int, ...]] = (2,)
 

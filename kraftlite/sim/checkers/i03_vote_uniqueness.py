@@ -16,7 +16,7 @@ from kraftlite.sim.checkers.views import NodeView
 
 
 class VoteUniqueness(MetadataChecker):
-    """After every step a node's memory and its disk say the same of the election; every vote that counts is one it cast."""
+    """A node's memory and its disk say the same of the election after every step; every vote that counts is one it cast."""
 
     numbers: ClassVar[tuple[int, ...]] = (3,)
 

@@ -21,7 +21,7 @@ class SingleWriter(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._written: dict[tuple[int, int], Entry] = {}
-        """By (epoch, base offset)."""
+        """The entries by (epoch, base offset)."""
         self._claims: dict[int, tuple[NodeId, int]] = {}
         self.facts.watch(RecordAppended, self._on_record_written)
         self.facts.watch(PartitionRecordAppended, self._on_record_written)

@@ -20,8 +20,8 @@ from kraftlite.timeline.registry import LATEST
 
 
 class AckCommitted(MetadataChecker):
-    """When a positive answer reaches its caller, its effect is among the effects of the records committed so far. The active
-    controller reads at the stable offset what was committed by then, and goes on from it."""
+    """A positive answer reaches its caller only when its effect is among the effects of the records committed so far. The
+    active controller reads at the stable offset what was committed by then, and goes on from it."""
 
     numbers: ClassVar[tuple[int, ...]] = (18,)
 

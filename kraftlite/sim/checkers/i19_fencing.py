@@ -27,7 +27,7 @@ class Fencing(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._reported: dict[tuple[NodeId, int], int] = {}
-        """By broker and broker epoch: the highest metadata offset in a heartbeat that did not ask to be fenced."""
+        """The highest metadata offset in a heartbeat that did not ask to be fenced, by broker and broker epoch."""
         self.facts.watch_call(BROKER_HEARTBEAT, self._on_heartbeat)
 
     # --- heartbeats

@@ -27,9 +27,9 @@ class BrokerEpochs(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._boots: dict[UUID, tuple[NodeId, int]] = {}
-        """By incarnation id: which broker, in which of its incarnations."""
+        """The broker of each incarnation id, and in which of its incarnations."""
         self._newest: dict[NodeId, tuple[int, int]] = {}
-        """By broker: the newest incarnation that was registered, and its epoch."""
+        """The newest incarnation of each broker that was registered, and its epoch."""
         self.facts.watch_call(REGISTER_BROKER, self._on_register)
         self._over: dict[AnyExchange, int] = {}
         """Requests that arrived after a later incarnation of their broker was registered, and its epoch."""

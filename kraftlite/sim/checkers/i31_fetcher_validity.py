@@ -24,7 +24,7 @@ _REMEMBERED: Final = 8
 class _Sent:
     request: ReplicaFetchRequest
     boots: int
-    """Of the node that it goes to."""
+    """The number of boots of the node that it goes to."""
     epochs: dict[TopicIdPartition, int]
     """The leader epochs that this node was in then."""
 

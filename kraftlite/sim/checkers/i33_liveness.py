@@ -16,11 +16,10 @@ from kraftlite.simhost.host import SimHost
 
 
 class ReplicationLiveness(ReplicaChecker):
-    """In the end all brokers run, are registered and unfenced, and no produce waits; a partition has its leader, a whole ISR and
-    no reassignment, every replica leads or follows as the controller says and has all that its leader has, and no ISR change is
-    pending. A message that was lost is missed after `replica.socket.timeout.ms` (30 s) at the latest, so the run waits longer.
-    At any time: a produce that waits gets one verdict.
-    """
+    """All brokers run in the end, are registered and unfenced, and no produce waits; a partition has its leader, a whole ISR
+    and no reassignment, every replica leads or follows as the controller says and has all that its leader has, and no ISR
+    change is pending. A message that was lost is missed after `replica.socket.timeout.ms` (30 s) at the latest, so the run
+    waits longer. At any time: a produce that waits gets one verdict."""
 
     numbers: ClassVar[tuple[int, ...]] = (33,)
 

@@ -46,7 +46,7 @@ class LossesKeeper(MetadataChecker):
         super().__init__(world)
         self.replicas: ReplicaFacts = replica_facts(world)
         self._lost_by: dict[tuple[TopicPartition, NodeId], UUID | None] = {}
-        """Which incarnation the cluster knew when a replica lost bytes."""
+        """The incarnation that the cluster knew when a replica lost bytes."""
         self._touched: dict[TopicIdPartition, PartitionChange] = {}
 
     # --- passing on
@@ -182,7 +182,8 @@ class LossesKeeper(MetadataChecker):
 
 
 def partition_of(path: str, log_dirs: Sequence[str]) -> TopicPartition | None:
-    """Whose records are lost when this path lost something; None for what can be made again: indexes, checkpoints, epochs."""
+    """Name the partition whose records are lost when this path lost something; None for what can be made again: indexes,
+    checkpoints, epochs."""
     for directory in log_dirs:
         if not path.startswith(f"{directory}/"):
             continue

@@ -59,8 +59,8 @@ class MetadataState:
 
 
 def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> bool:
-    """Whether the change ends a reassignment whose last replica its leader has found in sync: who leads is chosen among those
-    that are in sync then, and the former leader may be none of them any more (CM-42, CM-43)."""
+    """Return whether the change ends a reassignment whose last replica its leader has found in sync: the leader is chosen
+    among those that are in sync then, and the former leader may be none of them any more (CM-42, CM-43)."""
     moved = bool(old.adding_replicas or old.removing_replicas) and not (new.adding_replicas or new.removing_replicas)
     return moved and not new.recovering and len(new.isr) == len(new.replicas)
 
@@ -274,11 +274,11 @@ class MetadataHistory:
 
     @property
     def latest(self) -> MetadataState:
-        """With everything that was committed, an open transaction's records too."""
+        """The state with everything that was committed, an open transaction's records too."""
         return self._applied.latest
 
     def replay(self, record: r.MetadataRecord, offset: int) -> tuple[MetadataState, MetadataState]:
-        """Before and after. Raises Misfit."""
+        """Replay a record, and return the state before and after. Raises Misfit."""
         before = self._applied.latest
         if isinstance(record, r.BeginTransactionRecord):
             if self.transaction_start is not None:
@@ -299,15 +299,15 @@ class MetadataHistory:
         return before, after
 
     def visible(self, offset: int) -> MetadataState:
-        """What a reader may see that has everything up to `offset`, inclusive."""
+        """Return the state that a reader may see that has everything up to `offset`, inclusive."""
         return self._visible.at(offset)
 
     def applied(self, offset: int) -> MetadataState:
-        """What a controller has that applied every record up to `offset`, inclusive."""
+        """Return the state of a controller that applied every record up to `offset`, inclusive."""
         return self._applied.at(offset)
 
     def in_transaction(self, offset: int) -> bool:
-        """Whether an image that ends with `offset` would show half a transaction."""
+        """Return whether an image that ends with `offset` would show half a transaction."""
         if self.transaction_start is not None and offset >= self.transaction_start:
             return True
         return any(start <= offset < end for start, end in self._transactions)

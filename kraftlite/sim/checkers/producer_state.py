@@ -1,4 +1,4 @@
-"""What a log remembers of its producers is what its batches say (LG-16 to LG-20)."""
+"""The producers that a log remembers are those that its batches tell of (LG-16 to LG-20)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp
 
 
 class ProducerStateKept(ReplicaChecker):
-    """In every log the batches of one producer id and epoch have sequences without gap or repetition, whoever led. When a replica
-    begins to lead or follow, and after each truncation, its producer state has the last batch of each producer, and no others."""
+    """The batches of one producer id and epoch have, in every log, sequences without gap or repetition, whoever led. When a
+    replica begins to lead or follow, and after each truncation, its producer state has the last batch of each producer, and no
+    others."""
 
     def on_replica(self, view: ReplicaView, was: Stamp | None) -> None:
         log = view.log

@@ -1,4 +1,5 @@
-"""What the checkers of partition replication look at, gathered once: running replicas, what is committed, who asked for what.
+"""The facts that the checkers of partition replication look at, gathered once: running replicas, what is committed, who asked for
+what.
 
 Driven by `losses_keeper.LossesKeeper`. Per callback of a node it compares a few numbers of each of its partitions; only what
 changed reaches the checkers. Every byte of a replica's log is read once, and again where it was cut and written anew.
@@ -34,7 +35,7 @@ _FORGETTING_MS: Final = 40_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """What the metadata log says of a partition, before and after a batch was committed. `new` None: the topic is gone."""
+    """A change of a partition in the metadata log: before and after a batch was committed. `new` None: the topic is gone."""
 
     key: TopicIdPartition
     tp: TopicPartition
@@ -73,7 +74,7 @@ def replica_facts(world: World) -> ReplicaFacts:
 
 
 class _Local:
-    """What one incarnation of a node hosts."""
+    """The replicas that one incarnation of a node hosts."""
 
     __slots__ = ("by_tp", "here", "views")
 
@@ -95,9 +96,9 @@ class ReplicaFacts:
         self.asked: dict[tuple[NodeId, NodeId, TopicIdPartition], dict[tuple[int, int], int]] = {}
         """(follower, leader, partition) → (leader epoch, the follower's broker epoch) → largest offset that it fetched at."""
         self.committed_us: dict[int, int] = {}
-        """When a metadata record was committed, by its offset."""
+        """The time at which a metadata record was committed, by its offset."""
         self.excuses: dict[TopicIdPartition, str] = {}
-        """As `Losses.excused`, for topics that are gone too."""
+        """The same as `Losses.excused`, for topics that are gone too."""
         self._local: dict[NodeId, _Local] = {}
         self._hooks: dict[str, list[Callable[[Any, Any], None]]] = {name: [] for name in _HOOKS}
 
@@ -119,7 +120,7 @@ class ReplicaFacts:
         return found
 
     def registration(self, key: TopicIdPartition) -> PartitionRegistration | None:
-        """As committed."""
+        """Return the registration of the partition as it is committed."""
         return self.metadata.history.latest.partition(key.topic_id, key.partition)
 
     def is_tainted(self, view: ReplicaView) -> bool:
@@ -130,7 +131,8 @@ class ReplicaFacts:
         self._tell("on_partition", change)
 
     def forget_committed(self, key: TopicIdPartition, floor: int) -> None:
-        """From leader epoch `floor` on another history of the partition counts: what was committed before may be gone."""
+        """Note that from leader epoch `floor` on another history of the partition counts: what was committed before may be
+        gone."""
         truth = self.truths.get(key)
         if truth is not None:
             truth.reset(floor)
@@ -150,7 +152,7 @@ class ReplicaFacts:
                 known[epochs] = asked.fetch_offset
 
     def asked_up_to(self, follower: NodeId, view: ReplicaView, leader_epoch: int, broker_epoch: int | None = None) -> int:
-        """How far `follower` has said to this leader that it has everything, in this leader epoch; -1: it said nothing."""
+        """Return how far `follower` has said to this leader that it has everything, in this leader epoch; -1: it said nothing."""
         known = self.asked.get((follower, view.node_id, view.key), {})
         return max(
             (offset for (of, by), offset in known.items() if of == leader_epoch and broker_epoch in (None, by)), default=-1
@@ -296,7 +298,8 @@ class ReplicaFacts:
         return True
 
     def settled(self, view: ReplicaView, truth: Truth) -> bool:
-        """Whether its log must agree with what is committed: after a loss that was allowed, only who follows the new history."""
+        """Return whether a replica's log must agree with what is committed: after a loss that was allowed, only who follows
+        the new history."""
         if self.is_tainted(view):
             return False
         if truth.floor < 0:
@@ -309,13 +312,13 @@ class ReplicaFacts:
         return registration is not None and view.node_id in registration.isr
 
     def lacks(self, view: ReplicaView, truth: Truth) -> str | None:
-        """What of the committed records a replica does not have, in words; None when it has all."""
+        """Say in words which of the committed records a replica does not have; None when it has all."""
         if view.leo < truth.hw:
             return f"its LEO is {view.leo}, but {truth.hw} is committed"
         return self.differs(view, truth, truth.hw)
 
     def differs(self, view: ReplicaView, truth: Truth, below: int) -> str | None:
-        """Where a replica contradicts what is committed below an offset, in words."""
+        """Say in words where a replica contradicts what is committed below an offset."""
         end = min(below, truth.end)
         if view.verified >= end:
             return None

@@ -15,7 +15,7 @@ from kraftlite.simhost.host import Incarnation, SimHost
 
 
 class Batch(NamedTuple):
-    """What identifies a batch and its content: the CRC covers the records. Equal batches of one partition are one object."""
+    """The identity of a batch and its content: the CRC covers the records. Equal batches of one partition are one object."""
 
     base_offset: int
     next_offset: int
@@ -60,7 +60,7 @@ class Stamp(NamedTuple):
 
 
 class Truth:
-    """What is committed of one partition, over all leaders: [0, `hw`) is below the HW of some leader, and whoever may be elected
+    """The committed part of one partition, over all leaders: [0, `hw`) is below the HW of some leader, and whoever may be elected
     must have it. `by_base` holds its batches from `begin` to `end`.
 
     `floor`: after a loss that was allowed only leaders from this leader epoch on count.
@@ -178,6 +178,6 @@ class ReplicaView:
 
     @property
     def text(self) -> str:
-        """Who it is, for messages."""
+        """The replica's name, for messages."""
         role = "leads" if self.leader is not None else "follows"
         return f"{self.tp} on node {self.node_id}, which {role} in leader epoch {self.leader_epoch},"

@@ -1,4 +1,4 @@
-"""What the checkers remember of each node: its metadata log as it is on its disk, over all incarnations."""
+"""The checkers' memory of each node: its metadata log as it is on its disk, over all incarnations."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class NodeView:
         self.core: RaftCore | None = None
         self.controller: ControllerCore | None = None
         self.kept_from = 0
-        """Where the log begins on the disk: what was before is in a snapshot."""
+        """The offset at which the log begins on the disk: what was before is in a snapshot."""
         self.directory: str = ""
         self.directory_id: UUID | None = None
         self.log = LogMemory()
@@ -122,7 +122,7 @@ class NodeView:
         self.hw = 0
         """The committed offset that this incarnation knows."""
         self.opened_leo: int | None = None
-        """Where the log ended when this incarnation had recovered it, before it wrote anything."""
+        """The end of the log when this incarnation had recovered it, before it wrote anything."""
         self.raft_stamp: tuple[object, ...] = ()
         self.controller_stamp: tuple[object, ...] = ()
         self.image: object = None
@@ -134,7 +134,7 @@ class NodeView:
 
     @property
     def author(self) -> tuple[NodeId, int]:
-        """Who writes: a restarted node is somebody else."""
+        """The identity of the writer: a restarted node is another one."""
         return self.node_id, self.incarnation
 
     @property
@@ -172,7 +172,7 @@ class NodeView:
         return found
 
     def stored_election(self) -> ElectionState | None:
-        """What `quorum-state` says; None without one."""
+        """The content of `quorum-state`; None without one."""
         path = f"{self.directory}/{FILE_NAME}"
         with undisturbed(self.node.disk):
             if self.node.disk.stat(path) is None:
@@ -180,7 +180,7 @@ class NodeView:
             return parse(self.node.disk.read_file(path), path)
 
     def durable_end(self, up_to: int) -> int:
-        """How far the log, as it is known, would survive a power cut now; looks no further than `up_to`."""
+        """Return how much of the log, as it is known, would survive a power cut now; looks no further than `up_to`."""
         self.durable = max(self.durable, self.log.start, self.kept_from)
         wanted: list[Entry] = []
         offset = self.durable

@@ -151,7 +151,7 @@ class KafkaApis:
 
     @property
     def ranges(self) -> tuple[ApiRange, ...]:
-        """What is taken, by API key. It is what is advertised, but for Produce."""
+        """The versions that are taken, by API key. They are the advertised ones, but for Produce."""
         return self._ranges
 
     def handle_request(self, connection: Connection, frame: memoryview) -> None:

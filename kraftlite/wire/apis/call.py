@@ -79,7 +79,7 @@ class Call:
 
     @property
     def is_large(self) -> bool:
-        """Whether decoding it here and now could take too long: then `large` does it."""
+        """True when decoding the request here and now could take too long: then `large` does it."""
         return len(self.frame) > AT_ONCE_BYTES
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -103,7 +103,7 @@ class Call:
                 self.slot.fail(f"{self.api.name} was not answered")
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
-        """For what is done later, out of somebody else's turn: what goes wrong in it costs this request."""
+        """Run what is done later, out of somebody else's turn: what goes wrong in it costs this request."""
 
         def run() -> None:
             try:
@@ -114,7 +114,7 @@ class Call:
         return run
 
     def failed(self, error: Exception) -> None:
-        """What becomes of a request that ended in an exception: a fault stops the node, a violation closes the connection, and
+        """Deal with a request that ended in an exception: a fault stops the node, a violation closes the connection, and
         anything else is a bug that costs this request alone (docs/adr/0005)."""
         if isinstance(error, Fault):
             self.ctx.ports.fault(error, f"wire.{self.api.name}")

@@ -191,7 +191,7 @@ def _quorum_replica(replica: QuorumReplica) -> dict[str, Any]:
 
 
 def _quorum_nodes(found: DescribeQuorumResponse) -> list[dict[str, Any]]:
-    """Where the voters listen, as far as the leader knows (v2+)."""
+    """List where the voters listen, as far as the leader knows (v2+)."""
     return [
         {
             "node_id": voter.replica_id,

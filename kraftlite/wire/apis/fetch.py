@@ -55,7 +55,7 @@ LARGE_FRAME_BYTES = 32 * KIB
 """About a thousand partitions: a request of this size is decoded beside the loop."""
 LARGE_FETCH_PARTITIONS = 1_000
 STEP_PARTITIONS = 250
-"""What of a large fetch is worked on before others have their turn: some milliseconds."""
+"""The part of a large fetch that is worked on before others have their turn: some milliseconds."""
 
 
 def _handle(call: Call) -> None:
@@ -192,7 +192,7 @@ def _domain(call: Call, request: FetchRequest) -> FetchCall:
 
 
 def _refuse(call: Call, asked: FetchCall) -> None:
-    """What Kafka answers to a request that makes no sense to it."""
+    """Answer as Kafka does to a request that makes no sense to it."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     topics: list[FetchedTopic] = []
     for (name, topic_id), found in groupby(asked.partitions, key=lambda it: (it.key.name, it.key.topic_id)):

@@ -22,12 +22,12 @@ from kraftlite.wire.apis.call import Call, cold
 from kraftlite.wire.primitives import milliseconds
 
 TOPIC_IDS_FROM: Final = 10
-"""Of both OffsetCommit and OffsetFetch."""
+"""The first version of both OffsetCommit and OffsetFetch that has topic ids."""
 GROUPS_FROM: Final = 8
 """OffsetFetch asks for several groups at once from this version on."""
 GROUP_ID_NOT_FOUND_FROM: Final = 9
 MEMBER_EPOCH_FROM: Final = 9
-"""Of both: members of groups of the new protocol say their epoch from this version on."""
+"""The first version of both in which members of groups of the new protocol say their epoch."""
 
 
 def _ref(topic: Any, version: int) -> TopicRef:

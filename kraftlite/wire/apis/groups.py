@@ -29,7 +29,7 @@ PROTOCOL_TYPE_FROM: Final = 7
 """JoinGroup tells the protocol type, and may have no protocol at all, from this version on."""
 SKIP_ASSIGNMENT_FROM: Final = 9
 MAX_PROTOCOLS: Final = 1_000
-"""Of one member. Clients have a handful."""
+"""The most protocols of one member. Clients have a handful."""
 LEAVING_AT_ONCE: Final = 500
 SYNC_NAMES_PROTOCOL: Final = 5
 """SyncGroup must name the protocol and its type from this version on."""

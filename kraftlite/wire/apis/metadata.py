@@ -40,7 +40,7 @@ OFF_LOOP_FROM: Final = 500
 
 
 class EncodedTopics:
-    """What was encoded from one image for one listener: brokers and topics per version. Thrown away with the image, so it holds
+    """The encoded form of one image for one listener: brokers and topics per version. Thrown away with the image, so it holds
     at most what clients asked for since. Not shared between listeners."""
 
     def __init__(self) -> None:
@@ -185,8 +185,8 @@ def _response(call: Call, request: MetadataRequest, brokers: bytes, controller_i
 
 
 def _refuse(version: int, request: MetadataRequest) -> ErrorCode:
-    """Before v12 a topic is named, and ids are in the message from v10 on but not to be used (KIP-516). From v12 on null is no
-    name where nothing has an id, which Kafka's broker does not expect."""
+    """Refuse a malformed topic. Before v12 a topic is named, and ids are in the message from v10 on but not to be used
+    (KIP-516). From v12 on null is no name where nothing has an id, which Kafka's broker does not expect."""
     topics = request.topics or ()
     nameless = any(topic.name is None for topic in topics)
     by_id = any(topic.topic_id is not None for topic in topics)

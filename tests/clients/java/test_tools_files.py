@@ -1,4 +1,4 @@
-"""kafka-dump-log on the files of a cluster of processes: the formats on disk are Kafka's (docs/ARCHITECTURE.md, "On disk")."""
+"""kafka-dump-log on the files of a cluster of processes: the formats on disk are Kafka's (docs/ON-DISK.md)."""
 
 from __future__ import annotations
 

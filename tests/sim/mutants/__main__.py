@@ -11,7 +11,7 @@ from tests.sim.mutants import report
 from tests.sim.mutants.catalog import mutants
 from tests.sim.mutants.runner import Attempt, Record, hunt
 
-TESTING = Path(__file__).resolve().parents[3] / "docs" / "TESTING.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "MUTANTS.md"
 
 
 def main() -> int:
@@ -52,7 +52,7 @@ def main() -> int:
     print()
     print(report.plain(records))
     if not options.only:
-        report.write(TESTING, records)
+        report.write(PAGE, records)
     return 1 if any(it.first is None for it in records) else 0
 
 

@@ -1,4 +1,4 @@
-"""The table of mutants, for the terminal and for docs/TESTING.md."""
+"""The table of mutants, for the terminal and for docs/MUTANTS.md."""
 
 from __future__ import annotations
 

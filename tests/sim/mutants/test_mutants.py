@@ -96,7 +96,7 @@ def test_the_table_tells_who_caught_what() -> None:
 
 
 def test_the_table_goes_between_its_markers(tmp_path: Path) -> None:
-    path = tmp_path / "TESTING.md"
+    path = tmp_path / "MUTANTS.md"
     path.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     report.write(path, [Record(mutant=next(iter(mutants().values())))])
     text = path.read_text()

@@ -260,7 +260,7 @@ def test_waiting_says_what_it_saw_instead(small: SyncCluster) -> None:
     with pytest.raises(WaitTimeout) as told:
         small.wait_for(topic="orders", leader=other_than(2, 3), hw=10, isr={2}, controller=NOBODY, brokers=[], timeout=0.05)
     assert str(told.value) == (
-        f"not within 0.05 s: leader of orders-0: wanted other than 2, 3, seen {leader} in epoch {epoch}; "
+        f"the condition was not met within 0.05 s: leader of orders-0: wanted other than 2, 3, seen {leader} in epoch {epoch}; "
         "ISR of orders-0: wanted {2}, seen {2, 3}; HW of orders-0: wanted at least 10, seen 0; "
         "active controller: wanted nobody, seen 1; brokers that are not fenced: wanted {}, seen {2, 3}"
     )

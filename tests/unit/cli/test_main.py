@@ -65,7 +65,7 @@ def test_every_command_has_help(command: tuple[str, ...]) -> None:
         (("kill", "4"), 1, "there is no local cluster"),
         (("kill", "x"), 2, "x: allowed are a node's id, controller, and leader TOPIC-PARTITION"),
         (("topic", "list"), 1, "no broker to ask"),
-        (("quorum", "describe"), 2, "exactly one of --status and --replication"),
+        (("quorum", "describe"), 2, "give exactly one of --status and --replication"),
         (("config", "describe"), 2, "exactly one of --topic NAME"),
         (("config", "alter", "--topic", "t"), 2, "nothing to do"),
         (("elect-leaders",), 2, "exactly one of --topic"),
