@@ -102,7 +102,7 @@ def _elect(
     """(elected, not needed, failed with reason), each sorted by partition."""
     from datetime import timedelta
 
-    import kraftlite.wire.kio_import  # noqa: F401
+    import kraftlite.protocol.kio_import  # noqa: F401
 
     # isort: split
 

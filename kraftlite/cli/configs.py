@@ -66,7 +66,7 @@ def describe_config(
 
 def _fetch(bootstrap: str, kind: str, name: str, called: str) -> list[Any]:
     """DescribeConfigs with synonyms, which librdkafka returns without the order that says who wins; sorted by name."""
-    import kraftlite.wire.kio_import  # noqa: F401
+    import kraftlite.protocol.kio_import  # noqa: F401
 
     # isort: split
 
@@ -93,7 +93,7 @@ def _where(bootstrap: str, kind: str, name: str) -> str:
 
 def _alter(bootstrap: str, kind: str, name: str, called: str, changes: list[tuple[str, AlterConfigOp, str | None]]) -> None:
     """IncrementalAlterConfigs; librdkafka cannot name the resource of all brokers."""
-    import kraftlite.wire.kio_import  # noqa: F401
+    import kraftlite.protocol.kio_import  # noqa: F401
 
     # isort: split
 

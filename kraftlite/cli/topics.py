@@ -106,7 +106,7 @@ def _names(bootstrap: str, pattern: str | None = None, exclude_internal: bool = 
 
 def fetch_topics(bootstrap: str, names: list[str]) -> list[Any]:
     """DescribeTopicPartitions of all these topics, page by page."""
-    import kraftlite.wire.kio_import  # noqa: F401
+    import kraftlite.protocol.kio_import  # noqa: F401
 
     # isort: split
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import kraftlite.wire.kio_import  # noqa: F401
+import kraftlite.protocol.kio_import  # noqa: F401
 from kraftlite.local.client import ClientError, ask
 from kraftlite.model.errors import ErrorCode
-from kraftlite.wire.kio_codec import build_entity
+from kraftlite.protocol.kio_codec import build_entity
 
 from kio.index import load_request_schema, load_response_schema  # isort: skip  # after kio_import
 

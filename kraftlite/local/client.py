@@ -176,7 +176,7 @@ def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
 
 def fetch_quorum(bootstrap: str) -> dict[str, Any]:
     """The quorum as its leader describes it. While an election runs it is asked again, for ten seconds."""
-    import kraftlite.wire.kio_import  # noqa: F401
+    import kraftlite.protocol.kio_import  # noqa: F401
 
     # isort: split
     from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData

@@ -81,7 +81,7 @@ def test_heavy_batches_hold_nobody_up(tmp_path: Path) -> None:
 
 
 def _api_versions() -> Any:
-    from kraftlite.wire.kio_codec import build_entity
+    from kraftlite.protocol.kio_codec import build_entity
     from kio.index import load_request_schema  # isort: skip
 
     return build_entity(load_request_schema(18, 3), {"client_software_name": "x", "client_software_version": "1"})

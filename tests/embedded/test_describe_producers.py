@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import kraftlite.wire.kio_import  # noqa: F401
+import kraftlite.protocol.kio_import  # noqa: F401
 
 # isort: split
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest

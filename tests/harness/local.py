@@ -76,7 +76,7 @@ def described_by(address: str, *topics: str) -> BrokerView | None:
 
     librdkafka's `list_topics` is no help here: it asks any broker that it has heard of, a paused one included.
     """
-    import kraftlite.wire.kio_import  # noqa: F401
+    import kraftlite.protocol.kio_import  # noqa: F401
 
     # isort: split
     from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic

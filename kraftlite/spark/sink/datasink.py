@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, Literal, overload
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kraftlite.spark.client import client_for
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.client.kafka_client import client_for
+from kraftlite.client.settings import ClientSettings
 from kraftlite.spark.sink.producing import KraftliteWriter, SinkSettings, Written, check_columns
 from kraftlite.spark.workers import settle
 

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kraftlite.spark.client import client_for
+from kraftlite.client.kafka_client import client_for
 from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, log, split, to_tree, together
 from kraftlite.spark.source import options as opts
 from kraftlite.spark.source.options import SourceOptions

@@ -1,4 +1,4 @@
-"""The client of Spark's tasks (`kraftlite.spark.client`) reads from and writes to a real Apache Kafka that wants TLS and SASL.
+"""The Kafka client (`kraftlite.client`) reads from and writes to a real Apache Kafka that wants TLS and SASL.
 
 Source: KIP-43, KIP-84, KIP-651; `docs/SPARK.md`, The connection.
 """
@@ -18,11 +18,11 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from kraftlite.client.kafka_client import ClientError, KafkaClient
+from kraftlite.client.settings import ClientSettings
 from kraftlite.columns.encode import encode_records
 from kraftlite.columns.records import parse_records
-from kraftlite.spark.client import ClientError, KafkaClient
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
 from tests.clients.java.apache import ApacheKafka, apache_kafka
 
 pytestmark = [pytest.mark.clients, pytest.mark.jvm, pytest.mark.slow, pytest.mark.xdist_group("clients")]
@@ -107,7 +107,7 @@ def round_trip(kafka: ApacheKafka, options: Mapping[str, str], host: str = "127.
     address = kafka.listeners[options["security.protocol"]].replace("127.0.0.1", host)
     given = {"bootstrap.servers": address, "default.api.timeout.ms": "20000", **options}
     client = KafkaClient(ClientSettings.from_kafka_options(given))
-    tp = TP(f"secure-{next(_NUMBERS)}", 0)
+    tp = TopicPartition(f"secure-{next(_NUMBERS)}", 0)
     try:
         client.partitions_for(tp.topic, create=True)
         values = [f"v{it}" for it in range(5)]
@@ -166,7 +166,7 @@ def test_a_connection_whose_time_is_over(kafka: ApacheKafka, pem: Path) -> None:
     """The broker closes it when the next request comes; every record is written once all the same."""
     options = {**by_name("SCRAM-SHA-256", protocol="SASL_SSL"), "ssl.truststore.location": str(pem / "authority.pem")}
     client = KafkaClient(ClientSettings.from_kafka_options({"bootstrap.servers": kafka.listeners["SASL_SSL"], **options}))
-    tp = TP(f"secure-{next(_NUMBERS)}", 0)
+    tp = TopicPartition(f"secure-{next(_NUMBERS)}", 0)
     try:
         client.partitions_for(tp.topic, create=True)
         producer_id, epoch = client.init_producer_id()

@@ -9,7 +9,7 @@ import pickle
 
 import pytest
 
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.client.settings import ClientSettings
 from kraftlite.spark.sink.producing import HEADERS_TYPE, check_columns
 
 pytest.importorskip("pyspark")

@@ -13,15 +13,14 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kraftlite.client import connection as protocol
+from kraftlite.client.connection import ClientError, Connection, Fetched, OffsetAt, ProduceResult, code_of
+from kraftlite.client.routing import FAILURES, Routing, TopicInfo, UnknownTopic, by_topic, told
+from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark import protocol
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.protocol import ClientError, Connection, Fetched, OffsetAt, ProduceResult, code_of
-from kraftlite.spark.routing import FAILURES, Routing, TopicInfo, UnknownTopic, by_topic, told
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
 
 __all__ = [
-    "TP",
     "ClientError",
     "ClientSettings",
     "Fetched",
@@ -40,7 +39,7 @@ E = ErrorCode
 class OffsetOutOfRange(ClientError):
     """The partition's log does not reach from its start to `offset`: that part is deleted, or was never there."""
 
-    def __init__(self, text: str, tp: TP, offset: int) -> None:
+    def __init__(self, text: str, tp: TopicPartition, offset: int) -> None:
         super().__init__(text, E.OFFSET_OUT_OF_RANGE)
         self.tp = tp
         self.offset = offset
@@ -77,17 +76,19 @@ class KafkaClient(Routing):
 
     # --- offsets
 
-    def list_offsets(self, wanted: Mapping[TP, int], *, read_committed: bool | None = None) -> dict[TP, OffsetAt]:
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool | None = None
+    ) -> dict[TopicPartition, OffsetAt]:
         """The first offset at or after each timestamp (ms), -1: the end (of what is committed, if asked so), -2: the start."""
         committed = self.settings.read_committed if read_committed is None else read_committed
-        found: dict[TP, OffsetAt] = {}
+        found: dict[TopicPartition, OffsetAt] = {}
 
-        def send(connection: Connection, tps: list[TP], deadline: float) -> None:
+        def send(connection: Connection, tps: list[TopicPartition], deadline: float) -> None:
             epochs = {tp: (self._leaders[tp].epoch, wanted[tp]) for tp in tps}
             body = protocol.encode_list_offsets(epochs, read_committed=committed)
             connection.send(protocol.LIST_OFFSETS, [body], deadline)
 
-        def receive(frame: memoryview) -> dict[TP, tuple[ErrorCode, str]]:
+        def receive(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, str]]:
             codes = {}
             for tp, (code, at) in protocol.decode_list_offsets(frame).items():
                 codes[tp] = (code, "")
@@ -100,10 +101,10 @@ class KafkaClient(Routing):
         self._spread(sorted(wanted), send, receive, self._budget("list offsets"))
         return {tp: found[tp] for tp in wanted}
 
-    def commit_offsets(self, group: str, offsets: Mapping[TP, int], metadata: str = "") -> None:
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
         """As a consumer without membership: the group must have no members."""
 
-        def partition(tp: TP) -> dict[str, Any]:
+        def partition(tp: TopicPartition) -> dict[str, Any]:
             offset = {"committed_offset": offsets[tp], "committed_leader_epoch": -1, "committed_metadata": metadata}
             return {"partition_index": tp.partition, **offset}
 
@@ -118,7 +119,7 @@ class KafkaClient(Routing):
         if offsets:
             self._ask_coordinator(group, protocol.OFFSET_COMMIT, values, self._budget(f"commit of group {group}"))
 
-    def committed_offsets(self, group: str, tps: Iterable[TP]) -> dict[TP, int | None]:
+    def committed_offsets(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """None: nothing is committed."""
         wanted = sorted({*tps})
         topics = [{"name": name, "partition_indexes": [tp.partition for tp in one]} for name, one in by_topic(wanted).items()]
@@ -127,11 +128,11 @@ class KafkaClient(Routing):
         values = {"group_id": group, "topics": topics, "require_stable": True}
         budget = self._budget(f"committed offsets of group {group}")
         answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, budget)
-        found: dict[TP, int | None] = dict.fromkeys(wanted)
+        found: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
         for topic in answer.topics:
             for part in topic.partitions:
                 if part.committed_offset >= 0:
-                    found[TP(str(topic.name), int(part.partition_index))] = int(part.committed_offset)
+                    found[TopicPartition(str(topic.name), int(part.partition_index))] = int(part.committed_offset)
         return found
 
     def committed_metadata(self, group: str) -> tuple[str, ...]:
@@ -150,7 +151,13 @@ class KafkaClient(Routing):
     # --- records
 
     def fetch(
-        self, tp: TP, offset: int, *, max_bytes: int | None = None, read_committed: bool | None = None, max_wait_ms: int = 500
+        self,
+        tp: TopicPartition,
+        offset: int,
+        *,
+        max_bytes: int | None = None,
+        read_committed: bool | None = None,
+        max_wait_ms: int = 500,
     ) -> Fetched:
         """Whole batches from the one that holds `offset` on (the last may be cut off): at least that one, however large. Empty
         when there is nothing yet. Raises OffsetOutOfRange. The records are overwritten by this client's next fetch."""
@@ -200,8 +207,8 @@ class KafkaClient(Routing):
             budget.pause(code.name, code)
 
     def produce(
-        self, batches: Sequence[tuple[TP, bytes]], *, acks: int = -1, timeout_ms: int | None = None
-    ) -> dict[TP, ProduceResult]:
+        self, batches: Sequence[tuple[TopicPartition, bytes]], *, acks: int = -1, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, ProduceResult]:
         """One encoded batch for each partition; one request for each leader, all on their way at once. `timeout_ms` is for the
         call, retries included; None: the settings' `delivery_timeout_ms`. What cannot be retried is in the results, not raised. A
         batch with a producer id and sequence is written once, however often it is sent; another may be written again by a retry.
@@ -209,17 +216,17 @@ class KafkaClient(Routing):
         data = dict(batches)
         if len(data) != len(batches):
             raise ValueError("produce: more than one batch for the same partition")
-        results: dict[TP, ProduceResult] = {}
+        results: dict[TopicPartition, ProduceResult] = {}
         limit_ms = self.settings.delivery_timeout_ms if timeout_ms is None else timeout_ms
         wait_ms = min(self.settings.request_timeout_ms, limit_ms)
 
-        def send(connection: Connection, tps: list[TP], deadline: float) -> None:
+        def send(connection: Connection, tps: list[TopicPartition], deadline: float) -> None:
             body = protocol.encode_produce({tp: data[tp] for tp in tps}, acks=acks, timeout_ms=wait_ms)
             connection.send(protocol.PRODUCE, body, deadline, silent=acks == 0)
             if acks == 0:
                 results.update(dict.fromkeys(tps, ProduceResult(0, -1)))
 
-        def receive(frame: memoryview) -> dict[TP, tuple[ErrorCode, str]]:
+        def receive(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, str]]:
             codes = {}
             for tp, (code, base_offset, message) in protocol.decode_produce(frame).items():
                 if code is E.DUPLICATE_SEQUENCE_NUMBER:  # it is there, further back than the broker remembers offsets of

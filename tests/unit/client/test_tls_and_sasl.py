@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
+from kraftlite.client.connection import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, VERSIONS
+from kraftlite.client.kafka_client import ClientError, ClientSettings, KafkaClient
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark.client import ClientError, ClientSettings, KafkaClient
-from kraftlite.spark.protocol import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, VERSIONS
-from kraftlite.wire.kio_codec import decode_request, encode_response
+from kraftlite.protocol.kio_codec import decode_request, encode_response
 
 ITERATIONS = 4_096
 

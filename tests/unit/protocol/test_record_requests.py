@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pytest
 
+from kraftlite.client import connection as protocol
+from kraftlite.client.connection import FETCH, LIST_OFFSETS, PADDING_BYTES, PRODUCE, VERSIONS, Buffer, OffsetAt
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark import protocol
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.protocol import FETCH, LIST_OFFSETS, PADDING_BYTES, PRODUCE, VERSIONS, Buffer, OffsetAt
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.kio_codec import decode_request, encode_response
 from kraftlite.wire import fetch_codec, hot_codec
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.kio_codec import decode_request, encode_response
 
-T0, T1, U7 = TP("t", 0), TP("t", 1), TP("ü", 7)
+T0, T1, U7 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("ü", 7)
 HEAD = b"\0\0\0\1\0"
 """Correlation id and no tags: where a response to a flexible request begins."""
 
@@ -65,7 +65,7 @@ def test_a_fetch_response_that_is_cut_off_or_of_something_else_is_refused() -> N
         with pytest.raises(ProtocolViolation):
             protocol.decode_fetch(memoryview(frame[:size]), U7)
     with pytest.raises(ProtocolViolation, match=r"ü-7 in the response to a fetch of ü-8"):
-        protocol.decode_fetch(memoryview(frame), TP("ü", 8))
+        protocol.decode_fetch(memoryview(frame), TopicPartition("ü", 8))
 
 
 def test_produce_requests_and_responses() -> None:

@@ -9,11 +9,11 @@ import pickle
 
 import pytest
 
+from kraftlite.client.kafka_client import ClientError, ClientSettings, OffsetOutOfRange, UnknownTopic
+from kraftlite.client.security import Plain, SaslError, Scram, exchange
+from kraftlite.client.settings import SaslSettings, TlsSettings, parse_jaas, split_address
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark.client import ClientError, ClientSettings, OffsetOutOfRange, UnknownTopic
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.security import Plain, SaslError, Scram, exchange
-from kraftlite.spark.settings import SaslSettings, TlsSettings, parse_jaas, split_address
+from kraftlite.model.topic_partition import TopicPartition
 
 B = {"bootstrap.servers": "one:9092"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -279,8 +279,8 @@ def test_settings_and_errors_travel_between_processes() -> None:
     found = ClientSettings.from_kafka_options({**SSL, "ssl.truststore.certificates": "CA"})
     assert pickle.loads(pickle.dumps(found)) == found
     assert hash(found) == hash(pickle.loads(pickle.dumps(found)))
-    out = pickle.loads(pickle.dumps(OffsetOutOfRange("it is gone", TP("t", 1), 5)))
-    assert (str(out), out.tp, out.offset, out.code) == ("it is gone", TP("t", 1), 5, ErrorCode.OFFSET_OUT_OF_RANGE)
+    out = pickle.loads(pickle.dumps(OffsetOutOfRange("it is gone", TopicPartition("t", 1), 5)))
+    assert (str(out), out.tp, out.offset, out.code) == ("it is gone", TopicPartition("t", 1), 5, ErrorCode.OFFSET_OUT_OF_RANGE)
     for error in (ClientError("no", None), UnknownTopic("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.code) == (type(error), "no", error.code)

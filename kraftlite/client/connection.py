@@ -16,16 +16,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-import kraftlite.wire.kio_import  # noqa: F401
+import kraftlite.protocol.kio_import  # noqa: F401
 from kraftlite import __version__
+from kraftlite.client.security import SaslError, exchange, tls_context
+from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MIB
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.security import SaslError, exchange, tls_context
-from kraftlite.spark.settings import ClientSettings
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.kio_codec import build_entity
-from kraftlite.wire.primitives import (
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.kio_codec import build_entity
+from kraftlite.protocol.primitives import (
     INT32,
     NO_TAGS,
     array_length,
@@ -315,7 +315,9 @@ _OFFSETS_PARTITION = struct.Struct(">iiq")
 _OFFSETS_ANSWER = struct.Struct(">ihqqi")
 
 
-def encode_fetch(tp: TP, offset: int, *, leader_epoch: int, max_bytes: int, max_wait_ms: int, read_committed: bool) -> bytes:
+def encode_fetch(
+    tp: TopicPartition, offset: int, *, leader_epoch: int, max_bytes: int, max_wait_ms: int, read_committed: bool
+) -> bytes:
     """Body of a Fetch request of one partition, without a session."""
     head = _FETCH_HEAD.pack(-1, max_wait_ms, 1, max_bytes, int(read_committed), 0, -1)
     partition = _FETCH_PARTITION.pack(tp.partition, leader_epoch, offset, -1, -1, max_bytes)
@@ -324,7 +326,7 @@ def encode_fetch(tp: TP, offset: int, *, leader_epoch: int, max_bytes: int, max_
 
 
 @guarded
-def decode_fetch(frame: memoryview, tp: TP) -> tuple[ErrorCode, Fetched]:
+def decode_fetch(frame: memoryview, tp: TopicPartition) -> tuple[ErrorCode, Fetched]:
     """Of a response with that partition only. Raises ProtocolViolation."""
     pos = skip_tags(frame, 4)
     _throttle, error, _session = _FETCH_ANSWER.unpack_from(frame, pos)
@@ -351,14 +353,14 @@ def decode_fetch(frame: memoryview, tp: TP) -> tuple[ErrorCode, Fetched]:
     return error_code(error), Fetched(records, hw, stable, start, tuple(aborted))
 
 
-def _grouped(tps: Sequence[TP]) -> dict[str, list[TP]]:
-    found: dict[str, list[TP]] = {}
+def _grouped(tps: Sequence[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    found: dict[str, list[TopicPartition]] = {}
     for tp in tps:
         found.setdefault(tp.topic, []).append(tp)
     return found
 
 
-def encode_produce(batches: Mapping[TP, bytes], *, acks: int, timeout_ms: int) -> list[bytes]:
+def encode_produce(batches: Mapping[TopicPartition, bytes], *, acks: int, timeout_ms: int) -> list[bytes]:
     """Body of a Produce request, in parts: one batch for each partition."""
     grouped = _grouped(list(batches))
     parts = [b"\x00" + struct.pack(">hi", acks, timeout_ms) + array_length(len(grouped), True)]
@@ -372,10 +374,10 @@ def encode_produce(batches: Mapping[TP, bytes], *, acks: int, timeout_ms: int) -
 
 
 @guarded
-def decode_produce(frame: memoryview) -> dict[TP, tuple[ErrorCode, int, str]]:
+def decode_produce(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, int, str]]:
     """Error, base offset and message of each partition. Raises ProtocolViolation."""
     pos = skip_tags(frame, 4)
-    found: dict[TP, tuple[ErrorCode, int, str]] = {}
+    found: dict[TopicPartition, tuple[ErrorCode, int, str]] = {}
     topics, pos = read_count(frame, pos, True)
     for _ in range(topics):
         name, pos = read_string(frame, pos, True)
@@ -390,12 +392,12 @@ def decode_produce(frame: memoryview) -> dict[TP, tuple[ErrorCode, int, str]]:
                 pos = skip_tags(frame, pos)
             message, pos = read_nullable_string(frame, pos, True)
             pos = skip_tags(frame, pos)
-            found[TP(name, index)] = (error_code(error), base_offset, message or "; ".join(texts))
+            found[TopicPartition(name, index)] = (error_code(error), base_offset, message or "; ".join(texts))
         pos = skip_tags(frame, pos)
     return found
 
 
-def encode_list_offsets(wanted: Mapping[TP, tuple[int, int]], *, read_committed: bool) -> bytes:
+def encode_list_offsets(wanted: Mapping[TopicPartition, tuple[int, int]], *, read_committed: bool) -> bytes:
     """Body of a ListOffsets request: (leader epoch, timestamp) of each partition."""
     grouped = _grouped(list(wanted))
     out = bytearray(struct.pack(">ib", -1, int(read_committed)) + array_length(len(grouped), True))
@@ -408,10 +410,10 @@ def encode_list_offsets(wanted: Mapping[TP, tuple[int, int]], *, read_committed:
 
 
 @guarded
-def decode_list_offsets(frame: memoryview) -> dict[TP, tuple[ErrorCode, OffsetAt]]:
+def decode_list_offsets(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, OffsetAt]]:
     """Raises ProtocolViolation."""
     pos = skip_tags(frame, 4) + 4  # behind the throttle time
-    found: dict[TP, tuple[ErrorCode, OffsetAt]] = {}
+    found: dict[TopicPartition, tuple[ErrorCode, OffsetAt]] = {}
     topics, pos = read_count(frame, pos, True)
     for _ in range(topics):
         name, pos = read_string(frame, pos, True)
@@ -419,6 +421,6 @@ def decode_list_offsets(frame: memoryview) -> dict[TP, tuple[ErrorCode, OffsetAt
         for _ in range(partitions):
             index, error, timestamp, offset, epoch = _OFFSETS_ANSWER.unpack_from(frame, pos)
             pos = skip_tags(frame, pos + _OFFSETS_ANSWER.size)
-            found[TP(name, index)] = (error_code(error), OffsetAt(offset, timestamp, epoch))
+            found[TopicPartition(name, index)] = (error_code(error), OffsetAt(offset, timestamp, epoch))
         pos = skip_tags(frame, pos)
     return found

@@ -12,13 +12,13 @@ from uuid import UUID
 
 import pytest
 
+from kraftlite.client.kafka_client import ClientError, KafkaClient
+from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark.client import ClientError, KafkaClient
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
 
 ONE, TWO = UUID(int=1), UUID(int=2)
-T0 = TP("t", 0)
+T0 = TopicPartition("t", 0)
 
 
 class Brokers(KafkaClient):

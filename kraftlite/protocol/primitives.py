@@ -15,7 +15,7 @@ from typing import Final, ParamSpec, TypeVar
 from uuid import UUID
 
 from kraftlite.model.limits import MAX_REQUEST_ITEMS, MAX_STRING_BYTES, MAX_TAGGED_FIELDS
-from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.protocol.errors import ProtocolViolation
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from kraftlite.client import connection as protocol
+from kraftlite.client.connection import QUIET_S, Buffer, ClientError, Connection, code_of
+from kraftlite.client.settings import ClientSettings, split_address
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark import protocol
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.protocol import QUIET_S, Buffer, ClientError, Connection, code_of
-from kraftlite.spark.settings import ClientSettings, split_address
-from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.errors import ProtocolViolation
 
 UNKNOWN_PATIENCE_S: Final = 5.0
 """At least so long a topic that nobody knows is asked for again: brokers learn of a new one at different times."""
@@ -77,7 +77,7 @@ class RetryBudget:
         time.sleep(self._pause_s)
         self._pause_s = min(max(self._pause_s, 0.001) * 2, self._settings.retry_backoff_max_ms / 1000)
 
-    def unknown(self, tp: TP | str) -> None:
+    def unknown(self, tp: TopicPartition | str) -> None:
         """As `pause`, for what nobody knows; raises UnknownTopic."""
         now = time.monotonic()
         if self._unknown_since is None:
@@ -104,8 +104,8 @@ class Routing:
         self._connections: dict[Address, Connection] = {}
         self._brokers: dict[int, Address] = {}
         self._failed: dict[Address, float] = {}
-        self._leaders: dict[TP, _Leader] = {}
-        self._epochs: dict[TP, int] = {}
+        self._leaders: dict[TopicPartition, _Leader] = {}
+        self._epochs: dict[TopicPartition, int] = {}
         self._ids: dict[str, UUID | None] = {}
         self._past_ids: set[UUID | None] = set()
         self._answered: Address | None = None
@@ -156,20 +156,20 @@ class Routing:
 
     def _spread(
         self,
-        tps: list[TP],
-        send: Callable[[Connection, list[TP], float], None],
-        receive: Callable[[memoryview], dict[TP, tuple[ErrorCode, str]]] | None,
+        tps: list[TopicPartition],
+        send: Callable[[Connection, list[TopicPartition], float], None],
+        receive: Callable[[memoryview], dict[TopicPartition, tuple[ErrorCode, str]]] | None,
         budget: RetryBudget,
     ) -> None:
         """Send to every leader, then take every answer, then again for what may be repeated. `receive` None: no answers."""
         left = tps
         while left:
             leaders = self._locate(left, budget)
-            by_address: dict[Address, list[TP]] = {}
+            by_address: dict[Address, list[TopicPartition]] = {}
             for tp in left:
                 by_address.setdefault(leaders[tp].address, []).append(tp)
-            sent: list[tuple[Address, list[TP], Connection, float]] = []
-            outcome: dict[TP, tuple[ErrorCode, str]] = {}
+            sent: list[tuple[Address, list[TopicPartition], Connection, float]] = []
+            outcome: dict[TopicPartition, tuple[ErrorCode, str]] = {}
             for address, theirs in sorted(by_address.items()):
                 deadline = budget.deadline()
                 try:
@@ -192,11 +192,13 @@ class Routing:
             if left:
                 self._again({tp: outcome[tp] for tp in left}, budget)
 
-    def _broken(self, address: Address, tps: list[TP], error: Exception) -> dict[TP, tuple[ErrorCode, str]]:
+    def _broken(
+        self, address: Address, tps: list[TopicPartition], error: Exception
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         self._lost(address)
         return dict.fromkeys(tps, (E.NETWORK_EXCEPTION, told(address, error)))
 
-    def _again(self, outcome: Mapping[TP, tuple[ErrorCode, str]], budget: RetryBudget) -> None:
+    def _again(self, outcome: Mapping[TopicPartition, tuple[ErrorCode, str]], budget: RetryBudget) -> None:
         """Wait before these are repeated, with leaders asked for anew."""
         self._forget(outcome)
         unknown = [tp for tp, (code, _) in outcome.items() if code in _UNKNOWN]
@@ -206,11 +208,11 @@ class Routing:
         tp, (code, message) = next(iter(outcome.items()))
         budget.pause(f"{tp}: {code.name}{f', {message}' if message else ''}", code)
 
-    def _forget(self, tps: Iterable[TP]) -> None:
+    def _forget(self, tps: Iterable[TopicPartition]) -> None:
         for tp in tps:
             self._leaders.pop(tp, None)
 
-    def _locate(self, tps: Sequence[TP], budget: RetryBudget) -> dict[TP, _Leader]:
+    def _locate(self, tps: Sequence[TopicPartition], budget: RetryBudget) -> dict[TopicPartition, _Leader]:
         while True:
             found = {tp: self._leaders[tp] for tp in tps if tp in self._leaders}
             if len(found) == len(tps):
@@ -226,7 +228,7 @@ class Routing:
             if idle:
                 budget.pause(f"{idle[0]} has no leader", E.LEADER_NOT_AVAILABLE)
 
-    def _suspicion(self, address: Address, tps: Sequence[TP]) -> Callable[[], None]:
+    def _suspicion(self, address: Address, tps: Sequence[TopicPartition]) -> Callable[[], None]:
         """For `Connection.receive`: do not wait for a broker that does not lead these partitions any more."""
 
         def ask() -> None:
@@ -259,7 +261,7 @@ class Routing:
                 self._suspect()
                 continue
             for part in topic.partitions:
-                self._learn_leader(TP(name, int(part.partition_index)), int(part.leader_id), int(part.leader_epoch))
+                self._learn_leader(TopicPartition(name, int(part.partition_index)), int(part.leader_id), int(part.leader_epoch))
 
     def _is_newest(self, name: str, topic_id: UUID | None) -> bool:
         """A topic that was made again has another id, and its leaders' epochs begin anew. No id: of a topic that is not there, or
@@ -277,7 +279,7 @@ class Routing:
         self._ids[name] = topic_id
         return True
 
-    def _learn_leader(self, tp: TP, leader_id: int, epoch: int) -> None:
+    def _learn_leader(self, tp: TopicPartition, leader_id: int, epoch: int) -> None:
         address = self._brokers.get(leader_id)
         if 0 <= epoch < self._epochs.get(tp, -1):
             self._suspect()
@@ -359,7 +361,7 @@ class Routing:
                 self._coordinators.pop(group, None)
                 budget.pause(told(address, error), E.NETWORK_EXCEPTION)
                 continue
-            codes = {TP(str(t.name), int(p.partition_index)): code_of(p) for t in answer.topics for p in t.partitions}
+            codes = {TopicPartition(str(t.name), int(p.partition_index)): code_of(p) for t in answer.topics for p in t.partitions}
             bad = {tp: code for tp, code in codes.items() if code is not E.NONE}
             whole = code_of(answer) if hasattr(answer, "error_code") else E.NONE
             if whole is E.NONE and not bad:
@@ -410,7 +412,7 @@ def metadata_values(names: Collection[str] | None, *, create: bool = False) -> d
     return {"topics": topics, "allow_auto_topic_creation": create, "include_topic_authorized_operations": False}
 
 
-def _has(known: Mapping[str, TopicInfo], tp: TP) -> bool:
+def _has(known: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
     topic = known.get(tp.topic)
     return topic is not None and tp.partition in topic.partitions
 
@@ -420,8 +422,8 @@ def told(address: Address, error: Exception) -> str:
     return f"{address[0]}:{address[1]}: {reason or type(error).__name__}"
 
 
-def by_topic(tps: Iterable[TP]) -> dict[str, list[TP]]:
-    found: dict[str, list[TP]] = {}
+def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    found: dict[str, list[TopicPartition]] = {}
     for tp in sorted(tps):
         found.setdefault(tp.topic, []).append(tp)
     return found

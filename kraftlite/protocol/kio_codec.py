@@ -15,10 +15,10 @@ from dataclasses import MISSING, fields
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
-import kraftlite.wire.kio_import  # noqa: F401
+import kraftlite.protocol.kio_import  # noqa: F401
 from kraftlite.model.errors import ErrorCode
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.primitives import (
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import (
     guarded,
     read_array_length,
     read_nullable_bytes,
