@@ -1,4 +1,4 @@
-"""A synchronous, blocking Kafka client for raw record batches, for tasks in forked Spark workers.
+"""A synchronous, blocking Kafka client for raw record batches, as tasks in forked Spark workers need it.
 
 Every call finds leaders and coordinators by itself. It asks for metadata again and repeats what may go better, broken connections
 included, until the settings' time is over; then it raises. Speaks to kraftlite and to Apache Kafka from 3.0 on.
@@ -13,39 +13,17 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kraftlite.client import connection as protocol
-from kraftlite.client.connection import ClientError, Connection, Fetched, OffsetAt, ProduceResult, code_of
-from kraftlite.client.routing import FAILURES, Routing, TopicInfo, UnknownTopic, by_topic, told
+from kraftlite.client.connection import Connection, code_of
+from kraftlite.client.errors import ClientError, OffsetOutOfRange
+from kraftlite.client.routing import FAILURES, Routing, TopicInfo, by_topic, told
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
-
-__all__ = [
-    "ClientError",
-    "ClientSettings",
-    "Fetched",
-    "KafkaClient",
-    "OffsetAt",
-    "OffsetOutOfRange",
-    "ProduceResult",
-    "TopicInfo",
-    "UnknownTopic",
-    "client_for",
-]
+from kraftlite.protocol import api_keys
+from kraftlite.protocol import record_requests as codec
+from kraftlite.protocol.record_requests import Fetched, OffsetAt, ProduceResult
 
 E = ErrorCode
-
-
-class OffsetOutOfRange(ClientError):
-    """The partition's log does not reach from its start to `offset`: that part is deleted, or was never there."""
-
-    def __init__(self, text: str, tp: TopicPartition, offset: int) -> None:
-        super().__init__(text, E.OFFSET_OUT_OF_RANGE)
-        self.tp = tp
-        self.offset = offset
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.text, self.tp, self.offset)
 
 
 class KafkaClient(Routing):
@@ -85,12 +63,12 @@ class KafkaClient(Routing):
 
         def send(connection: Connection, tps: list[TopicPartition], deadline: float) -> None:
             epochs = {tp: (self._leaders[tp].epoch, wanted[tp]) for tp in tps}
-            body = protocol.encode_list_offsets(epochs, read_committed=committed)
-            connection.send(protocol.LIST_OFFSETS, [body], deadline)
+            body = codec.encode_list_offsets(epochs, read_committed=committed)
+            connection.send(api_keys.LIST_OFFSETS, [body], deadline)
 
         def receive(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, str]]:
             codes = {}
-            for tp, (code, at) in protocol.decode_list_offsets(frame).items():
+            for tp, (code, at) in codec.decode_list_offsets(frame).items():
                 codes[tp] = (code, "")
                 if code is E.NONE:
                     found[tp] = at
@@ -117,7 +95,7 @@ class KafkaClient(Routing):
             "topics": topics,
         }
         if offsets:
-            self._ask_coordinator(group, protocol.OFFSET_COMMIT, values, self._budget(f"commit of group {group}"))
+            self._ask_coordinator(group, api_keys.OFFSET_COMMIT, values, self._budget(f"commit of group {group}"))
 
     def committed_offsets(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """None: nothing is committed."""
@@ -127,7 +105,7 @@ class KafkaClient(Routing):
             return {}
         values = {"group_id": group, "topics": topics, "require_stable": True}
         budget = self._budget(f"committed offsets of group {group}")
-        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, budget)
+        answer = self._ask_coordinator(group, api_keys.OFFSET_FETCH, values, budget)
         found: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
         for topic in answer.topics:
             for part in topic.partitions:
@@ -138,13 +116,13 @@ class KafkaClient(Routing):
     def committed_metadata(self, group: str) -> tuple[str, ...]:
         """The different texts that the group's offsets were committed with, in order."""
         values = {"group_id": group, "topics": None, "require_stable": True}
-        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, self._budget(f"metadata of group {group}"))
+        answer = self._ask_coordinator(group, api_keys.OFFSET_FETCH, values, self._budget(f"metadata of group {group}"))
         return tuple(sorted({str(part.metadata or "") for topic in answer.topics for part in topic.partitions}))
 
     def list_groups(self) -> tuple[str, ...]:
         """Every group of every live broker, in order. A broker that does not answer, or loads them yet, is left out."""
         found: set[str] = set()
-        for answer in self._ask_all(protocol.LIST_GROUPS, {"states_filter": []}, self._budget("list groups")):
+        for answer in self._ask_all(api_keys.LIST_GROUPS, {"states_filter": []}, self._budget("list groups")):
             found.update(str(it.group_id) for it in answer.groups)
         return tuple(sorted(found))
 
@@ -166,15 +144,15 @@ class KafkaClient(Routing):
         committed = self.settings.read_committed if read_committed is None else read_committed
         while True:
             leader = self._locate([tp], budget)[tp]
-            body = protocol.encode_fetch(
+            body = codec.encode_fetch(
                 tp, offset, leader_epoch=leader.epoch, max_bytes=size, max_wait_ms=max_wait_ms, read_committed=committed
             )
             try:
                 deadline = budget.deadline() + max_wait_ms / 1000
                 connection = self._connect(leader.address, deadline)
-                connection.send(protocol.FETCH, [body], deadline)
+                connection.send(api_keys.FETCH, [body], deadline)
                 frame = connection.receive(deadline, self._suspicion(leader.address, [tp]), self._buffer)
-                code, found = protocol.decode_fetch(frame, tp)
+                code, found = codec.decode_fetch(frame, tp)
             except FAILURES as error:
                 self._lost(leader.address)
                 self._forget([tp])
@@ -198,7 +176,7 @@ class KafkaClient(Routing):
         budget = self._budget("init producer id")
         values = {"transactional_id": None, "transaction_timeout": 0, "producer_id": -1, "producer_epoch": -1}
         while True:
-            answer = self._ask_anyone(protocol.INIT_PRODUCER_ID, values, budget)
+            answer = self._ask_anyone(api_keys.INIT_PRODUCER_ID, values, budget)
             code = code_of(answer)
             if code is E.NONE:
                 return int(answer.producer_id), int(answer.producer_epoch)
@@ -221,14 +199,14 @@ class KafkaClient(Routing):
         wait_ms = min(self.settings.request_timeout_ms, limit_ms)
 
         def send(connection: Connection, tps: list[TopicPartition], deadline: float) -> None:
-            body = protocol.encode_produce({tp: data[tp] for tp in tps}, acks=acks, timeout_ms=wait_ms)
-            connection.send(protocol.PRODUCE, body, deadline, silent=acks == 0)
+            body = codec.encode_produce({tp: data[tp] for tp in tps}, acks=acks, timeout_ms=wait_ms)
+            connection.send(api_keys.PRODUCE, body, deadline, silent=acks == 0)
             if acks == 0:
                 results.update(dict.fromkeys(tps, ProduceResult(0, -1)))
 
         def receive(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, str]]:
             codes = {}
-            for tp, (code, base_offset, message) in protocol.decode_produce(frame).items():
+            for tp, (code, base_offset, message) in codec.decode_produce(frame).items():
                 if code is E.DUPLICATE_SEQUENCE_NUMBER:  # it is there, further back than the broker remembers offsets of
                     code, base_offset = E.NONE, -1
                 codes[tp] = (code, message)

@@ -15,19 +15,14 @@ from typing import Any
 
 import pytest
 
-from kraftlite.client.kafka_client import (
-    ClientError,
-    ClientSettings,
-    KafkaClient,
-    OffsetOutOfRange,
-    ProduceResult,
-    UnknownTopic,
-    client_for,
-)
+from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
+from kraftlite.client.kafka_client import KafkaClient, client_for
+from kraftlite.client.settings import ClientSettings
 from kraftlite.log import codecs
 from kraftlite.log.batch import Record, build_batch, iter_records, parse_header
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.record_requests import ProduceResult
 from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
 from tests.harness.spark_runs import run_all_again

@@ -14,7 +14,8 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from kraftlite.client.kafka_client import KafkaClient, UnknownTopic, client_for  # noqa: E402
+from kraftlite.client.errors import UnknownTopic  # noqa: E402
+from kraftlite.client.kafka_client import KafkaClient, client_for  # noqa: E402
 from kraftlite.client.settings import ClientSettings  # noqa: E402
 from kraftlite.log.batch import iter_records  # noqa: E402
 from kraftlite.model.topic_partition import TopicPartition  # noqa: E402

@@ -26,7 +26,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraftlite.client.connection import error_code
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
 from kraftlite.columns.encode import EncodedBatch, encode_records
@@ -35,6 +34,7 @@ from kraftlite.log.batch import MAX_SEQUENCE, NO_SEQUENCE
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MIB
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.record_requests import error_code
 from kraftlite.spark.sink.partitioner import murmur2_partition
 
 GATHERED_BYTES: Final = 8 * MIB

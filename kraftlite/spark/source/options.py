@@ -17,6 +17,7 @@ from typing import Final
 
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.kafka_options import client_settings
 from kraftlite.spark.offsets import EARLIEST, LATEST, Offsets, from_json
 from kraftlite.spark.segments import options as segment_options
 from kraftlite.spark.segments.options import Files
@@ -128,7 +129,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     if patience is not None:
         kafka.setdefault("default.api.timeout.ms", str(patience))
     return SourceOptions(
-        settings=ClientSettings.from_kafka_options({name: it for name, it in kafka.items() if name != "group.id"}),
+        settings=client_settings({name: it for name, it in kafka.items() if name != "group.id"}),
         files=files,
         **_subscription(options),  # type: ignore[arg-type]
         starting=starting,

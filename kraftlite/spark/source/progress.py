@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kraftlite.client.kafka_client import ClientError, client_for
+from kraftlite.client.errors import ClientError
+from kraftlite.client.kafka_client import client_for
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.spark.offsets import Offsets, log

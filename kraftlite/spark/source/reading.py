@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kraftlite.client.kafka_client import ClientError, KafkaClient, OffsetOutOfRange, UnknownTopic, client_for
+from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
+from kraftlite.client.kafka_client import KafkaClient, client_for
 from kraftlite.client.settings import ClientSettings
 from kraftlite.spark.offsets import EARLIEST, Range, report_loss
 

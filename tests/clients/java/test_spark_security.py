@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from kraftlite.spark.kafka_options import client_settings
+
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from kraftlite.client.kafka_client import ClientError, KafkaClient
-from kraftlite.client.settings import ClientSettings
+from kraftlite.client.errors import ClientError
+from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.columns.encode import encode_records
 from kraftlite.columns.records import parse_records
 from kraftlite.model.topic_partition import TopicPartition
@@ -106,7 +108,7 @@ def round_trip(kafka: ApacheKafka, options: Mapping[str, str], host: str = "127.
     """Values that were written and read again through the listener of `security.protocol`."""
     address = kafka.listeners[options["security.protocol"]].replace("127.0.0.1", host)
     given = {"bootstrap.servers": address, "default.api.timeout.ms": "20000", **options}
-    client = KafkaClient(ClientSettings.from_kafka_options(given))
+    client = KafkaClient(client_settings(given))
     tp = TopicPartition(f"secure-{next(_NUMBERS)}", 0)
     try:
         client.partitions_for(tp.topic, create=True)
@@ -165,7 +167,7 @@ def test_sasl_over_tls(kafka: ApacheKafka, pem: Path, mechanism: str) -> None:
 def test_a_connection_whose_time_is_over(kafka: ApacheKafka, pem: Path) -> None:
     """The broker closes it when the next request comes; every record is written once all the same."""
     options = {**by_name("SCRAM-SHA-256", protocol="SASL_SSL"), "ssl.truststore.location": str(pem / "authority.pem")}
-    client = KafkaClient(ClientSettings.from_kafka_options({"bootstrap.servers": kafka.listeners["SASL_SSL"], **options}))
+    client = KafkaClient(client_settings({"bootstrap.servers": kafka.listeners["SASL_SSL"], **options}))
     tp = TopicPartition(f"secure-{next(_NUMBERS)}", 0)
     try:
         client.partitions_for(tp.topic, create=True)
@@ -225,9 +227,9 @@ def test_tls_with_an_authority_that_did_not_sign_it(kafka: ApacheKafka, pem: Pat
 def test_plain_text_to_a_listener_with_tls(kafka: ApacheKafka) -> None:
     """And the other way round: an error in time, whatever it says."""
     address = kafka.listeners["SSL"]
-    client = KafkaClient(ClientSettings.from_kafka_options({"bootstrap.servers": address, "default.api.timeout.ms": "1000"}))
+    client = KafkaClient(client_settings({"bootstrap.servers": address, "default.api.timeout.ms": "1000"}))
     with pytest.raises(ClientError, match="no broker answered"):
         client.topics()
     tls = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL", "default.api.timeout.ms": "1000"}
     with pytest.raises(ClientError):
-        KafkaClient(ClientSettings.from_kafka_options(tls)).topics()
+        KafkaClient(client_settings(tls)).topics()

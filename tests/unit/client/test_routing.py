@@ -12,7 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.client.kafka_client import ClientError, KafkaClient
+from kraftlite.client.errors import ClientError
+from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
@@ -30,7 +31,7 @@ class Brokers(KafkaClient):
         self.says = says
 
     def _connect(self, address: tuple[str, int], deadline: float) -> Any:
-        return SimpleNamespace(ask=lambda _key, _values, _deadline: self._metadata(self.says[address[0]]), close=lambda: None)
+        return SimpleNamespace(ask=lambda *_given, version=None: self._metadata(self.says[address[0]]), close=lambda: None)
 
     @staticmethod
     def _metadata(said: tuple[UUID | None, int, int]) -> Any:

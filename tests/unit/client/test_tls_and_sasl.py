@@ -21,9 +21,12 @@ from typing import Any
 
 import pytest
 
-from kraftlite.client.connection import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, VERSIONS
-from kraftlite.client.kafka_client import ClientError, ClientSettings, KafkaClient
+from kraftlite.client.connection import VERSIONS
+from kraftlite.client.errors import ClientError
+from kraftlite.client.kafka_client import KafkaClient
+from kraftlite.client.properties import settings_from
 from kraftlite.model.errors import ErrorCode
+from kraftlite.protocol.api_keys import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kraftlite.protocol.kio_codec import decode_request, encode_response
 
 ITERATIONS = 4_096
@@ -128,7 +131,7 @@ def broker(*mechanisms: str, context: ssl.SSLContext | None = None, honest: bool
 def connect(there: Broker, host: str = "127.0.0.1", **options: str) -> dict[str, Any]:
     named = {name.replace("__", "."): value for name, value in options.items()}
     given = {"bootstrap.servers": f"{host}:{there.port}", "default.api.timeout.ms": "500", **named}
-    client = KafkaClient(ClientSettings.from_kafka_options(given))
+    client = KafkaClient(settings_from(given))
     try:
         return client.topics()
     finally:
@@ -243,5 +246,5 @@ def test_the_hosts_name_is_checked_unless_told(pem: Path, tls: ssl.SSLContext) -
 
 
 def test_a_file_that_is_not_there_is_an_error_at_once(tls: ssl.SSLContext) -> None:
-    with broker(context=tls) as there, pytest.raises(ClientError, match=r"TLS: No such file or directory: .*kafka.ssl"):
+    with broker(context=tls) as there, pytest.raises(ClientError, match=r"TLS: No such file or directory: .*ssl"):
         connect(there, "localhost", security__protocol="SSL", ssl__truststore__location="/nowhere.pem")

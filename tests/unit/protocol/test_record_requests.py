@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlite.client import connection as protocol
-from kraftlite.client.connection import FETCH, LIST_OFFSETS, PADDING_BYTES, PRODUCE, VERSIONS, Buffer, OffsetAt
+from kraftlite.client.connection import PADDING_BYTES, VERSIONS, Buffer
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol import record_requests as protocol
+from kraftlite.protocol.api_keys import FETCH, LIST_OFFSETS, PRODUCE
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.kio_codec import decode_request, encode_response
+from kraftlite.protocol.record_requests import OffsetAt
 from kraftlite.wire import fetch_codec, hot_codec
 
 T0, T1, U7 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("ü", 7)
