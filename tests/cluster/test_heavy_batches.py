@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.cli.wire import call
+from kraftlite.local.client import cluster_at
 from kraftlite.log import codecs
 from kraftlite.model.errors import ErrorCode
 from tests.clients.raw import Connection
@@ -28,7 +28,7 @@ def ask(address: str, topic: str, *batches: bytes) -> list[ErrorCode]:
         "timeout": 60_000,
         "topic_data": [{"name": topic, "partition_data": data}],
     }
-    (found,) = call(address, 0, 9, values).responses
+    (found,) = cluster_at(address).call(0, 9, values).responses
     return [ErrorCode(it.error_code.value) for it in found.partition_responses]
 
 
