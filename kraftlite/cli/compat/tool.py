@@ -73,12 +73,12 @@ def kafka_version() -> str:
 def bootstrap(options: argparse.Namespace, *, name: str = "--bootstrap-server") -> str:
     """The brokers to ask, for a tool whose client is librdkafka's admin client: that is made without TLS and SASL, so a
     `--command-config` that wants them is refused."""
-    check_properties(getattr(options, "command_config", None), "--command-config")
-    return _addresses(options, name)
+    refuse_security(getattr(options, "command_config", None), "--command-config")
+    return addresses(options, name)
 
 
-def _addresses(options: argparse.Namespace, name: str) -> str:
-    """Unlike Kafka's tools this takes the local cluster when nothing is named."""
+def addresses(options: argparse.Namespace, name: str = "--bootstrap-server") -> str:
+    """The brokers to ask. Unlike Kafka's tools this takes the local cluster when nothing is named."""
     if getattr(options, "bootstrap_controller", None):
         raise UsageError("--bootstrap-controller: controllers speak gRPC here and have no Kafka port; give --bootstrap-server")
     given = getattr(options, "bootstrap_server", None)
@@ -96,7 +96,7 @@ def cluster_of(options: argparse.Namespace, path: str | None = None, option: str
     from kraftlite.client.cluster import ClusterClient
     from kraftlite.local.client import admin_settings
 
-    servers = _addresses(options, "--bootstrap-server")
+    servers = addresses(options)
     path = path or getattr(options, "command_config", None)
     given = {} if path is None else read_properties(path, option)
     given.pop("bootstrap.servers", None)
@@ -126,17 +126,13 @@ def is_security(name: str) -> bool:
     return name.startswith(("security.", "sasl.", "ssl."))
 
 
-def check_properties(path: str | None, option: str) -> dict[str, str]:
-    """The properties of a client's file. What the connection cannot do is refused, the rest is the caller's."""
-    if path is None:
-        return {}
-    values = read_properties(path, option)
-    for name, value in values.items():
-        if is_security(name) and (name, value.upper()) != ("security.protocol", "PLAINTEXT"):
-            allowed = "; allowed is PLAINTEXT" if name == "security.protocol" else ""
-            shown = f"={value}" if name == "security.protocol" else ""
-            raise UsageError(f"{option} {path}: {name}{shown} is not supported by this tool{allowed}")
-    return values
+def refuse_security(path: str | None, option: str) -> None:
+    """UsageError when the properties of this file ask for protection that a tool's client cannot give."""
+    for name, value in ({} if path is None else read_properties(path, option)).items():
+        if name == "security.protocol" and value.upper() != "PLAINTEXT":
+            raise UsageError(f"{option} {path}: {name}={value} is not supported by this tool; allowed is PLAINTEXT")
+        if name != "security.protocol" and is_security(name):
+            raise UsageError(f"{option} {path}: {name} is not supported by this tool")
 
 
 def read_properties(path: str, option: str) -> dict[str, str]:
