@@ -18,7 +18,7 @@ from kraftlite import __version__
 from kraftlite.client.errors import ClientError
 from kraftlite.client.security import SaslError, exchange, tls_context
 from kraftlite.client.settings import ClientSettings
-from kraftlite.model.errors import ErrorCode
+from kraftlite.model.errors import ErrorCode, error_code
 from kraftlite.model.limits import MIB
 from kraftlite.protocol.api_keys import (
     API_VERSIONS,
@@ -37,7 +37,6 @@ from kraftlite.protocol.api_keys import (
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.kio_codec import api_name, decode_response, encode_request, is_flexible
 from kraftlite.protocol.primitives import INT16, INT32, NO_TAGS, string
-from kraftlite.protocol.record_requests import error_code
 
 VERSIONS: Final = {
     PRODUCE: 9,
@@ -71,15 +70,15 @@ Quiet = Callable[[], None]
 
 
 class Buffer:
-    """Memory for responses, used again and again; grows to the largest."""
+    """Memory for responses, used again and again; taken when it is first needed, and grows to the largest."""
 
     def __init__(self) -> None:
-        self._memory = memoryview(bytearray(2 * MIB))
+        self._memory = memoryview(b"")
 
     def take(self, size: int) -> memoryview:
         """The first `size` bytes, with padding behind. What an earlier call returned is overwritten, never resized."""
         if size + PADDING_BYTES > len(self._memory):
-            self._memory = memoryview(bytearray(size + size // 4 + PADDING_BYTES))
+            self._memory = memoryview(bytearray(max(2 * MIB, size + size // 4 + PADDING_BYTES)))
         return self._memory[:size]
 
 

@@ -4,8 +4,8 @@ A reader takes the frame and a position and returns the value and the position b
 ValueError or `ProtocolViolation` when the frame ends early or makes no sense: `guarded` (for requests) and `bounded` (for
 everything else) turn all of them into the last.
 
-These forms are everybody's, but for four that have their own varints, inlined because a call for each would cost more than the
-rest of their work: `log/batch` and `log/control` (records, zigzag), `rpc/codec` and `metadata/codec` (protobuf, 64 bits).
+These forms are everybody's. Three modules keep varints of their own: `log/batch` and `log/scan` read those of records (zigzag) in
+their inner loops, and `rpc/codec` reads protobuf's, of 64 bits.
 """
 
 from __future__ import annotations

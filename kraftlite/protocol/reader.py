@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from kraftlite.protocol.errors import ProtocolViolation
@@ -24,6 +24,7 @@ from kraftlite.protocol.primitives import (
 )
 
 T = TypeVar("T")
+_UINT16: Final = struct.Struct(">H")
 
 
 class Reader:
@@ -48,6 +49,9 @@ class Reader:
         value = self._view[self._pos]
         self._pos += 1
         return value
+
+    def uint16(self) -> int:
+        return self._fixed(_UINT16)
 
     def int16(self) -> int:
         return self._fixed(INT16)

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kraftlite.model.errors import ErrorCode
+from kraftlite.model.errors import ErrorCode, error_code
 from kraftlite.model.limits import MAX_RESPONSE_ITEMS
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.errors import ProtocolViolation
@@ -59,14 +59,6 @@ class ProduceResult(NamedTuple):
     error_code: int
     base_offset: int
     message: str = ""
-
-
-def error_code(number: int) -> ErrorCode:
-    """UNKNOWN_SERVER_ERROR for a number that no Kafka of today uses."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 _FETCH_HEAD = struct.Struct(">iiiibii")

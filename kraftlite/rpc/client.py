@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, Final
 
 from kraftlite.metadata.pbmap import MalformedMessage
-from kraftlite.model.errors import ApiError
+from kraftlite.model.errors import ApiError, error_code
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import Method
@@ -180,7 +180,7 @@ def _refusal_or_failure(endpoint: Endpoint, method: Method, error: aio.AioRpcErr
     trailing: Any = error.trailing_metadata()
     for key, value in trailing or ():
         if key == ERROR_KEY and value.lstrip("-").isdecimal() and len(value) < 8:
-            return ApiError(codec.error_code(int(value)), error.details() or None)
+            return ApiError(error_code(int(value)), error.details() or None)
     return TransportError(f"{method} to {endpoint}: {_describe(error)}")
 
 

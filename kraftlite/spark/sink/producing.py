@@ -31,10 +31,9 @@ from kraftlite.client.settings import ClientSettings
 from kraftlite.columns.encode import EncodedBatch, encode_records
 from kraftlite.log import codecs
 from kraftlite.log.batch import MAX_SEQUENCE, NO_SEQUENCE
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, error_code
 from kraftlite.model.limits import MIB
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.protocol.record_requests import error_code
 from kraftlite.spark.sink.partitioner import murmur2_partition
 
 GATHERED_BYTES: Final = 8 * MIB

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlite.client.connection import PADDING_BYTES, VERSIONS, Buffer
-from kraftlite.model.errors import ErrorCode
+from kraftlite.model.errors import ErrorCode, error_code
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol import record_requests as protocol
 from kraftlite.protocol.api_keys import FETCH, LIST_OFFSETS, PRODUCE
@@ -120,5 +120,5 @@ def test_the_buffer_is_used_again_and_grows_by_replacement() -> None:
 
 
 def test_error_codes_of_the_future_are_server_errors() -> None:
-    assert protocol.error_code(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert protocol.error_code(31_000) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error_code(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert error_code(31_000) is ErrorCode.UNKNOWN_SERVER_ERROR
