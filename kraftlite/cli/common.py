@@ -80,12 +80,13 @@ def bootstrap_of(given: str | None) -> str:
 
 @contextlib.contextmanager
 def local_errors() -> Iterator[None]:
-    """LocalError, and what the file system refuses, become one line."""
+    """LocalError, ClientError, and what the file system refuses, become one line."""
+    from kraftlite.client.errors import ClientError
     from kraftlite.local.state import LocalError
 
     try:
         yield
-    except LocalError as error:
+    except (LocalError, ClientError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'the local cluster'}: {error.strerror or error}") from None

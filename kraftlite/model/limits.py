@@ -58,6 +58,8 @@ MAX_STRING_BYTES: Final = 2**15 - 1
 MAX_REQUEST_ITEMS: Final = 100_000
 """Elements of all arrays of one request together, which bounds the memory that a decoded request takes, and how long the garbage
 collector, which nothing runs beside, looks at it."""
+MAX_RESPONSE_ITEMS: Final = 5_000_000
+"""The same for a response that a client of ours reads: one for all of a large cluster has seven elements for a partition."""
 MAX_PRODUCE_PARTITIONS: Final = 10_000
 """The most partitions of one produce request, which is read where it arrives: as many empty batches as a producer's
 `max.request.size` holds."""

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, Final, Generic, TypeAlias
 
 from kraftlite.metadata.pbmap import MalformedMessage
-from kraftlite.model.errors import ApiError
+from kraftlite.model.errors import ApiError, error_code
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import AnyMethod, Method, Req, Res
@@ -184,7 +184,7 @@ def _refusal_or_failure(endpoint: Endpoint, method: AnyMethod, error: aio.AioRpc
     trailing: Any = error.trailing_metadata()
     for key, value in trailing or ():
         if key == ERROR_KEY and value.lstrip("-").isdecimal() and len(value) < 8:
-            return ApiError(codec.error_code(int(value)), error.details() or None)
+            return ApiError(error_code(int(value)), error.details() or None)
     return TransportError(f"{method} to {endpoint}: {_describe(error)}")
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kraftlite.metadata.pbmap import MalformedMessage, Mapper, mapper
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, error_code
 from kraftlite.model.limits import RPC_MAX_ANSWER_ITEMS, RPC_MAX_REQUEST_ITEMS
 from kraftlite.model.messages.bounds import OutOfRange, checker, split_hint
 from kraftlite.model.method import AnyMethod
@@ -214,14 +214,6 @@ def _refusal(data: bytes) -> ApiError:
     except Exception as error:
         raise MalformedMessage("a frame has a refusal that is not one") from error
     return ApiError(error_code(message.error), message.message if message.HasField("message") else None)
-
-
-def error_code(number: int) -> ErrorCode:
-    """Codes that only newer software knows become UNKNOWN_SERVER_ERROR, as with Kafka's clients."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _length(tag: int, value: int) -> bytes:
