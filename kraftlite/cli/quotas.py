@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kraftlite.cli.admin_calls import alter_quotas, describe_quotas
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, java_double, output_option, pairs, print_json
 from kraftlite.local.client import cluster_at
 
 _USER = click.option("--user", metavar="NAME", help="A user; <default> is the default of all users.")
@@ -35,7 +35,7 @@ def describe_command(user: str | None, client_id: str | None, ip: str | None, bo
         return
     for whom, values in found:
         said = ", ".join(f"{kind} {_DEFAULT if name is None else name}" for kind, name in whom.items())
-        click.echo(f"{said}: {', '.join(f'{key}={value:g}' for key, value in values.items())}")
+        click.echo(f"{said}: {', '.join(f'{key}={java_double(value)}' for key, value in values.items())}")
 
 
 @click.command("alter")

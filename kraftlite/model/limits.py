@@ -77,6 +77,9 @@ RPC_MAX_REQUEST_BYTES: Final = 4 * MIB
 RPC_MAX_REQUEST_ITEMS: Final = 100_000
 """Elements of all the lists in one request: a microsecond each."""
 RPC_MAX_ANSWER_ITEMS: Final = 1_000_000
+RPC_LONG_BYTES: Final = 64 * KIB
+RPC_LONG_ITEMS: Final = 5_000
+"""A message with more bytes or elements is decoded or encoded on a thread: up to here it takes some 10 ms at most."""
 RPC_MAX_REQUESTS_PER_STREAM: Final = 2_048
 """Under way at the same time. A caller of ours stops at half of it."""
 RPC_MAX_UNREAD_BYTES_PER_STREAM: Final = 32 * MIB

@@ -19,7 +19,8 @@ from kraftlite.cli.admin_calls import (
     describe_scram,
     list_resources,
 )
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, java_double, read_properties
+from kraftlite.cli.common import java_double
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, read_properties
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
