@@ -1,4 +1,4 @@
-"""How the command line and the demonstration reach a cluster: by librdkafka, and by our own client for what that lacks."""
+"""The clients by which the command line and the demonstration reach a cluster: librdkafka, and our own client for what librdkafka lacks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _QUORUM_TIMEOUT_MS: Final = 15_000
 
 
 def client_config(bootstrap: str) -> dict[str, Any]:
-    """What every librdkafka client of ours has in common: quiet, and quick to try again."""
+    """Return the settings that every librdkafka client of ours has in common: quiet, and quick to try again."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": CLIENT_ID,
@@ -47,7 +47,8 @@ def client_config(bootstrap: str) -> dict[str, Any]:
 
 
 def admin_settings(options: Mapping[str, str]) -> ClientSettings:
-    """Of our own client, from Kafka's names for the properties of an admin client. Raises ValueError, as `settings_from`."""
+    """Return the settings of our own client, from Kafka's names for the properties of an admin client. Raises ValueError, as
+    `settings_from` does."""
     return replace(settings_from({**_DEFAULTS, **options}), unreachable_timeout_ms=round(_UNREACHABLE_S * 1000))
 
 
@@ -72,7 +73,7 @@ def reach(bootstrap: str, timeout_s: float = _UNREACHABLE_S, probe_s: float = _P
 
 
 def fetch_quorum(bootstrap: str) -> dict[str, Any]:
-    """As `quorum_of`, by a client that is made for this."""
+    """Do as `quorum_of`, by a client that is made for this call."""
     with cluster_at(bootstrap) as cluster:
         return quorum_of(cluster)
 

@@ -79,7 +79,7 @@ class MessageCodec(Generic[M]):
         self._check = checker(cls)
 
     def is_long(self, message: M) -> bool:
-        """Whether its lists have so many elements that it should not be encoded on the loop."""
+        """Return whether its lists have so many elements that it should not be encoded on the loop."""
         return self._items is not None and self._items(message) > RPC_LONG_ITEMS
 
     def encode(self, message: M) -> bytes:

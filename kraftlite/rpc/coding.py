@@ -39,7 +39,7 @@ class Coding:
         return await self.run(partial(codec.decode, data), timeout_ms) if len(data) > RPC_LONG_BYTES else codec.decode(data)
 
     async def join(self, codec: MessageCodec[M], head: bytes, payload: bytes | memoryview, timeout_ms: int | None = None) -> M:
-        """As `decode`."""
+        """Do as `decode` does, for a message whose payload travels behind it."""
         if len(head) > RPC_LONG_BYTES:
             return await self.run(partial(codec.join, head, payload), timeout_ms)
         return codec.join(head, payload)
@@ -60,7 +60,7 @@ class Coding:
             raise TransportError("the transport was closed") from None
 
     def close(self) -> None:
-        """What has not begun fails."""
+        """Take no further work; work that has not begun fails."""
         self._closed = True
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)

@@ -74,7 +74,7 @@ _JAVAS_SECURITY: Final = (
     "ssl.keystore.key",
     "ssl.keystore.type",
 )
-"""What librdkafka does not know, or calls something else; all other names of security are its own, too."""
+"""Names that librdkafka does not know, or calls something else; all other names of security are its own, too."""
 
 
 def _secured(values: Mapping[str, str]) -> dict[str, str | None]:
