@@ -1,4 +1,4 @@
-"""The clients by which the command line and the demonstration reach a cluster: librdkafka, and our own client for what librdkafka lacks."""
+"""The clients by which the command line and the demonstration reach a cluster: librdkafka, and our own for what that lacks."""
 
 from __future__ import annotations
 
