@@ -14,6 +14,8 @@ from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceTyp
 
 Partition = tuple[str, int]
 
+_LEADER_TIMEOUT_MS = 10_000
+"""For a leader that takes connections and answers nothing: a little longer than a session, after which there is another."""
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -75,7 +77,7 @@ def list_offsets(
             for topic, indexes in by_topic(partitions).items()
         ]
         values = {"replica_id": -1, "isolation_level": 1 if committed else 0, "topics": topics, "timeout": 30_000}
-        answer = cluster.call(2, 10, values, broker=leader)
+        answer = cluster.call(2, 10, values, broker=leader, timeout_ms=_LEADER_TIMEOUT_MS)
         return {
             (str(topic.name), int(part.partition_index)): (code_of(part), int(part.offset), int(part.timestamp))
             for topic in answer.topics

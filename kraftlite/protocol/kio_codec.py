@@ -240,6 +240,9 @@ def _field_reader(schema: type[Any], field: Any, *, tagged: bool) -> Reader:
     else:
         item = _primitive(field.metadata["kafka_type"], flexible, nullable and not kind.is_array)
     if kind.is_array:
+        plain = _INTEGERS.get(str(field.metadata.get("kafka_type", "")))
+        if plain is not None:
+            return _array_of_integers(plain, field.name, flexible, nullable)
         return _array_of(item, field.name, flexible, nullable)
     if isinstance(kind, EntityField) and nullable:
         return _nullable_entity(item)
@@ -258,6 +261,24 @@ def _array_of(item: Reader, name: str, flexible: bool, nullable: bool) -> Reader
             value, pos = item(frame, pos)
             items.append(value)
         return tuple(items), pos
+
+    return read
+
+
+_INTEGERS: Final = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4), "int64": ("q", 8)}
+
+
+def _array_of_integers(plain: tuple[str, int], name: str, flexible: bool, nullable: bool) -> Reader:
+    """All at once: most elements of a response about a cluster are ids of replicas."""
+    kind, size = plain
+
+    def read(frame: memoryview, pos: int) -> tuple[Any, int]:
+        count, pos = read_array_length(frame, pos, flexible)
+        if count is None:
+            if not nullable:
+                raise ProtocolViolation(f"null where {name} must be")
+            return None, pos
+        return struct.unpack_from(f">{count}{kind}", frame, pos), pos + count * size
 
     return read
 

@@ -15,13 +15,17 @@ from typing import Any
 
 import pytest
 
+from kraftlite.cli.admin_calls import list_offsets
+from kraftlite.client.connection import code_of
 from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
 from kraftlite.client.kafka_client import KafkaClient, client_for
 from kraftlite.client.settings import ClientSettings
+from kraftlite.local.client import cluster_at
 from kraftlite.log import codecs
 from kraftlite.log.batch import Record, build_batch, iter_records, parse_header
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.api_keys import OFFSET_DELETE
 from kraftlite.protocol.record_requests import ProduceResult
 from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
@@ -411,6 +415,36 @@ def test_the_groups_coordinator_goes(cluster: SyncCluster, client: KafkaClient, 
     client.commit_offsets("survivor", {tp: 4})
     assert client.committed_offsets("survivor", [tp]) == {tp: 4}
     assert client._coordinators["survivor"] != coordinator
+
+
+@pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.slow), "another"])
+def test_an_administrators_request_follows_the_leader(cluster: SyncCluster, client: KafkaClient, topic: str, how: str) -> None:
+    """The leader that was looked up is dead by the time it is asked, or never was one."""
+    cluster.create_topic(topic, replication_factor=3, config={"min.insync.replicas": "2"})
+    client.produce([(TopicPartition(topic, 0), batch("a", "b"))])
+    with cluster_at(cluster.bootstrap_servers) as admin:
+        leaders = admin.leaders([topic])
+        leader = leaders[topic, 0]
+        assert leader is not None
+        if how != "another":
+            admin.brokers()
+            getattr(cluster, how)(leader)
+        else:
+            leaders[topic, 0] = next(it for it in cluster.brokers if it != leader)
+        assert list_offsets(admin, {(topic, 0): -1}, leaders) == {(topic, 0): (ErrorCode.NONE, 2, -1)}
+
+
+def test_an_administrators_request_follows_the_coordinator(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
+    cluster.create_topic(topic)
+    client.commit_offsets("moved", {TopicPartition(topic, 0): 0})
+    values = {"group_id": "moved", "topics": [{"name": topic, "partitions": [{"partition_index": 0}]}]}
+    with cluster_at(cluster.bootstrap_servers) as admin:
+        right = client._coordinators["moved"]
+        wrong = next(it for it in admin.brokers().values() if (it.host, it.port) != right)
+        admin._coordinators["moved"] = (wrong.host, wrong.port)
+        answer = admin.call_coordinator("moved", OFFSET_DELETE, 0, values, code_of)
+        assert code_of(answer) is ErrorCode.NONE
+    assert client.committed_offsets("moved", [TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): None}
 
 
 # --- processes and threads
