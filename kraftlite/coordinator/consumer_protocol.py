@@ -60,7 +60,7 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def parse_subscription(metadata: bytes) -> Subscription | None:
-    """None when it is none."""
+    """Parse a subscription; None when it is none."""
     try:
         reader = Reader(metadata, flexible=False)
         version = reader.int16()
@@ -77,7 +77,7 @@ def parse_subscription(metadata: bytes) -> Subscription | None:
 
 
 def parse_assignment(data: bytes) -> Assignment | None:
-    """None when it is none; without any bytes it is empty."""
+    """Parse an assignment; None when it is none. Without any bytes it is empty."""
     if not data:
         return Assignment(())
     try:

@@ -130,7 +130,7 @@ def _entries(ctx: BrokerContext, query: ConfigQuery) -> Iterator[ConfigEntry]:
 
 
 def _own_id(ctx: BrokerContext, name: str, otherwise: str) -> None:
-    """Only a broker itself knows its static values (CP-13)."""
+    """Check the id of a broker: only a broker itself knows its static values (CP-13)."""
     if not (name.isascii() and name.isdigit()) or len(name.lstrip("0")) > MAX_ID_DIGITS or int(name) > MAX_INT32:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != ctx.node_id:
@@ -205,7 +205,7 @@ def _broker_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:
 
 
 def _cluster_default_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:
-    """Only what is set for all brokers: the rest differs from broker to broker."""
+    """List only what is set for all brokers: the rest differs from broker to broker."""
     values = _dynamic(ctx, ConfigResourceType.BROKER, "")
     for name in sorted(values):
         key = BROKER_CONFIGS.get(name)
