@@ -177,7 +177,7 @@ def _check_offsets(found: ReplicaScan) -> None:
 
 
 def _check_border(found: ReplicaScan, number: int, expected: int, dense: bool) -> None:
-    """Between a segment and the one before it, which ends at `expected`."""
+    """Check the border between a segment and the one before it, which ends at `expected`."""
     before, scan = found.scans[number - 1], found.scans[number]
     base = scan.segment.base_offset
     where = {"file": scan.segment.log_path, "position": 0, "offset": base}

@@ -349,7 +349,7 @@ class BrokerLifecycleCore:
             self._set_shutdown_deadline()
 
     def _wish(self, now_ms: int) -> None:
-        """Something is to be said now; with an RPC outstanding, right after it."""
+        """Note that something is to be said now; with an RPC outstanding, right after it."""
         if self._in_flight:
             self._immediate = True
         elif self._ever_registered:

@@ -94,7 +94,7 @@ class BrokerLifecycle:
 
     @property
     def broker_epoch(self) -> int | None:
-        """None until the first registration."""
+        """The broker epoch; None until the first registration."""
         return self._core.broker_epoch
 
     @property

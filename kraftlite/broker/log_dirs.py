@@ -361,7 +361,7 @@ class LogDirs:
                 self.handle_failure(error, log.tp)
 
     async def _retain(self, interval_ms: int) -> None:
-        """LG-36."""
+        """Apply retention to every log, again and again (LG-36)."""
         await self._ports.clock.sleep(FIRST_RETENTION_MS)
         while True:
             for count, log in enumerate(self.logs(), start=1):

@@ -126,7 +126,7 @@ class LogDirState:
             self.statements.sync()
 
     def state_logs(self) -> None:
-        """Note what holds of all of them, durably."""
+        """Write down durably what holds of all logs."""
         if self.statements is None:
             return
         changes: dict[LogKey, Statement | None] = {}

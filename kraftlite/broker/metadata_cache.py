@@ -109,11 +109,11 @@ class MetadataCache:
         return found
 
     def alive_brokers(self, listener: str) -> tuple[BrokerEndpoint, ...]:
-        """Unfenced brokers that have the listener, by id (CP-08)."""
+        """List the unfenced brokers that have the listener, by id (CP-08)."""
         return self._listener(listener).alive
 
     def all_brokers(self, listener: str) -> tuple[BrokerEndpoint, ...]:
-        """Fenced ones too (DescribeCluster v2)."""
+        """List all brokers, fenced ones too (DescribeCluster v2)."""
         return self._listener(listener).all
 
     def alive_broker(self, broker_id: NodeId, listener: str) -> BrokerEndpoint | None:

@@ -67,7 +67,7 @@ class ProducerIdManager:
         self._prefetch_at = block.first_producer_id + block.count * PREFETCH_PERCENT // 100
 
     async def _arrival(self, timeout_ms: int) -> bool:
-        """False when the request failed or took too long."""
+        """Wait for a block; False when the request failed or took too long."""
         arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(arrived)
 

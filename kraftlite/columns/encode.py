@@ -154,7 +154,7 @@ def _binary(column: Any, name: str) -> Any:
 
 
 def _lengths(array: Any) -> I64:
-    """-1 for null."""
+    """Return the length of each element; -1 for null."""
     found: I64 = pc.binary_length(array).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 

@@ -50,7 +50,7 @@ def _separators(length: int) -> str:
 
 
 def keys_from_environment(env: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Configuration key → (value, variable). `KAFKA_X` wins over `KAFKA_CFG_X`."""
+    """Return configuration key → (value, variable). `KAFKA_X` wins over `KAFKA_CFG_X`."""
     found: dict[str, tuple[str, str]] = {}
     for name in sorted(env, key=lambda name: (not name.startswith("KAFKA_CFG_"), name)):
         key = key_of_variable(name)

@@ -110,7 +110,7 @@ class ServerConfig:
 
     @property
     def explicit(self) -> Mapping[str, str]:
-        """Only what was set, not what is a default: the STATIC_BROKER_CONFIG values."""
+        """The STATIC_BROKER_CONFIG values: those that were set, not the defaults."""
         return {key: value for key, value in self.values.items() if self.sources[key] != DEFAULT_SOURCE}
 
     def listener(self, name: str) -> ListenerInfo | None:

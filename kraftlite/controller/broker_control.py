@@ -89,7 +89,7 @@ class BrokerControl:
             self._cluster.live.fix_controlled_shutdown_offset(request.broker_id, last_offset)
 
     def expired_heartbeat(self, request: BrokerHeartbeatRequest) -> None:
-        """It waited too long in the queue: only note that the broker lives (CE-25)."""
+        """Deal with a heartbeat that waited too long in the queue: only note that the broker lives (CE-25)."""
         registration = self._cluster.brokers.get(request.broker_id)
         live = self._cluster.heartbeats
         if live is None or registration is None or registration.broker_epoch != request.broker_epoch:

@@ -72,7 +72,7 @@ class ClusterControl:
     # --- questions
 
     def is_active(self, broker_id: NodeId) -> bool:
-        """Registered, unfenced and not in controlled shutdown (CM-14)."""
+        """Return whether a broker is registered, unfenced and not in controlled shutdown (CM-14)."""
         registration = self.brokers.get(broker_id)
         return registration is not None and registration.active
 
@@ -92,7 +92,7 @@ class ClusterControl:
         return registration
 
     def usable_brokers(self) -> list[UsableBroker]:
-        """Candidates for new replicas: all that are not on their way down."""
+        """List the candidates for new replicas: all brokers that are not on their way down."""
         return [
             UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced)
             for broker in self.brokers.values()

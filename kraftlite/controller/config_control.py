@@ -86,7 +86,7 @@ class ConfigControl:
         return self.effective_topic_value(topic, "unclean.leader.election.enable").strip().lower() == "true"
 
     def min_isr(self, topic: str, replication_factor: int) -> int:
-        """Capped at the replication factor."""
+        """Return `min.insync.replicas`, capped at the replication factor."""
         return min(int(self.effective_topic_value(topic, "min.insync.replicas")), replication_factor)
 
     def topic_defaults(self) -> tuple[TopicConfigValue, ...]:
@@ -278,7 +278,7 @@ class ConfigControl:
 
     @staticmethod
     def _validate_broker(resource: Resource, wanted: Mapping[str, str | None]) -> None:
-        """Keys that Kafka does not know belong to plug-ins and pass (CM-51)."""
+        """Check a broker's keys. Keys that Kafka does not know belong to plug-ins and pass (CM-51)."""
         known = {name: key for name in sorted(wanted) if (key := broker_key_of(name)) is not None}
         if fixed := [name for name, key in known.items() if key.dynamic == "read-only"]:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")

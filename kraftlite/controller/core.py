@@ -89,7 +89,7 @@ class ControllerCore:
 
     @property
     def queue_size(self) -> int:
-        """Events that wait to run as soon as possible."""
+        """The number of events that wait to run as soon as possible."""
         return len(self.queue)
 
     @property

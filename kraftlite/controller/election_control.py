@@ -114,7 +114,7 @@ class ElectionControl:
         yield from self.leader_and_isr_updates(self._state.partitions_with_broker_in_isr(broker_id), records, removed=broker_id)
 
     def fence(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
-        """Partition changes first, the fencing itself written last (CM-10)."""
+        """Fence a broker: the partition changes come first, the fencing itself is written last (CM-10)."""
         registration = self._cluster.brokers[broker_id]
         yield from self.broker_leaves(broker_id, records)
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=True))
@@ -149,7 +149,7 @@ class ElectionControl:
     # --- on request, and by the clock
 
     def elect(self, request: ElectLeadersRequest) -> Steps[ControllerResult[ElectLeadersResponse]]:
-        """CM-38. Raises ApiError(INVALID_REQUEST) for an unknown election type."""
+        """Elect leaders on request (CM-38). Raises ApiError(INVALID_REQUEST) for an unknown election type."""
         if request.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,

@@ -99,7 +99,7 @@ class ReassignmentControl:
         return self._elections.change(info, wanted.partition, target, Election.ONLINE)
 
     def _cancel(self, info: TopicInfo, index: int, partition: PartitionRegistration) -> PartitionChangeRecord | None:
-        """Back to the replicas before the first move (CM-44)."""
+        """Go back to the replicas before the first move (CM-44)."""
         if not partition.adding_replicas and not partition.removing_replicas:
             raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
         replicas = _without(partition.replicas, partition.adding_replicas)
@@ -142,7 +142,7 @@ class ReassignmentControl:
 
     @staticmethod
     def _check_factor(partition: PartitionRegistration, wanted: Nodes) -> None:
-        """KIP-860: the factor is the one before the first move."""
+        """Check the replication factor: it must be the one before the first move (KIP-860)."""
         factor = len(_without(partition.replicas, partition.adding_replicas))
         if factor != len(wanted):
             raise ApiError(

@@ -204,7 +204,7 @@ class TopicControl:
     def _new_partition(
         self, topic_id: UUID, index: int, replicas: tuple[NodeId, ...], isr: tuple[NodeId, ...]
     ) -> PartitionRecord:
-        """CM-19. Directories are assigned by the brokers."""
+        """Make the record of a new partition (CM-19). Directories are assigned by the brokers."""
         placed = features.supports_directories(self._features.level_or_minimum())
         return PartitionRecord(
             topic_id=topic_id,

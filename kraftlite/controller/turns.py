@@ -34,7 +34,7 @@ class Pace:
         return self._done >= self.limit
 
     def note(self, count: int) -> None:
-        """So many elements more than the one of the next `yield`."""
+        """Count so many elements more than the one of the next `yield`."""
         self._done += count
 
     def through(self, work: Steps[T]) -> Steps[T]:

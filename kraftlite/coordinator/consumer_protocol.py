@@ -51,7 +51,7 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def parse_subscription(metadata: bytes) -> Subscription | None:
-    """None when it is none."""
+    """Parse a subscription; None when it is none."""
     try:
         return _read_subscription(metadata)
     except ProtocolViolation:
@@ -59,7 +59,7 @@ def parse_subscription(metadata: bytes) -> Subscription | None:
 
 
 def parse_assignment(data: bytes) -> Assignment | None:
-    """None when it is none; without any bytes it is empty."""
+    """Parse an assignment; None when it is none. Without any bytes it is empty."""
     try:
         return _read_assignment(data) if data else Assignment(())
     except ProtocolViolation:

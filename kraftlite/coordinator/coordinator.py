@@ -110,7 +110,7 @@ class GroupCoordinator:
         self.on_leader_change(changed.topic_id, elected)
 
     def on_resign(self, partitions: Iterable[int]) -> None:
-        """Partitions of the topic that this broker does not lead (any more)."""
+        """Let go of partitions of the topic that this broker does not lead (any more)."""
         for index in partitions:
             found = self._partitions.pop(index, None)
             if found is not None:
@@ -182,7 +182,7 @@ class GroupCoordinator:
         return result
 
     async def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """While the group is loaded every heartbeat is fine."""
+        """Take a heartbeat. While the group is loaded every heartbeat is fine."""
         try:
             result: ErrorCode = await self._ask(request)
         except ApiError as error:
@@ -196,7 +196,7 @@ class GroupCoordinator:
         return result
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeatRequest) -> ConsumerHeartbeatResult:
-        """KIP-848. The request is well-formed (`modern/validate`)."""
+        """Take a heartbeat of KIP-848. The request is well-formed (`modern/validate`)."""
         _check_names(request.client_id, request.instance_id)
         result: ConsumerHeartbeatResult = await self._ask(request)
         return result
@@ -217,7 +217,7 @@ class GroupCoordinator:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> tuple[FetchedOffset, ...]:
-        """None: all that is committed. `member_id`: who asks, when that is said."""
+        """Return committed offsets; None: all of them. `member_id`: who asks, when that is said."""
         shard = self._partition_of(group_id).shard
         return shard.fetch_offsets(
             group_id, partitions, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch

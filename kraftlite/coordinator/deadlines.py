@@ -34,7 +34,7 @@ class Deadlines(Generic[K]):
         return self._due.get(key)
 
     def cancel(self, key: K) -> None:
-        """Harmless when there is none."""
+        """Remove a deadline; harmless when there is none."""
         self._due.pop(key, None)
 
     def next_ms(self) -> int | None:

@@ -76,7 +76,7 @@ class Offsets:
     # --- commit -------------------------------------------------------------------------------------------------------
 
     def commit(self, request_id: int, request: CommitRequest) -> None:
-        """CP-36. Answers a tuple of `ErrorCode`, one per offset, in order."""
+        """Commit offsets (CP-36). The answer is a tuple of `ErrorCode`, one per offset, in order."""
         self._check_commit(request)
         wall_ms = self._effects.wall_ms
         expire_ms = None if request.retention_ms is None else wall_ms + request.retention_ms
@@ -184,8 +184,8 @@ class Offsets:
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
     ) -> tuple[FetchedOffset, ...]:
-        """CP-38. None: all that the group has committed, in the order of names. With `require_stable` a partition with an offset
-        in an open transaction is UNSTABLE_OFFSET_COMMIT."""
+        """Return committed offsets (CP-38); for None all that the group has committed, in the order of names. With
+        `require_stable` a partition with an offset in an open transaction is UNSTABLE_OFFSET_COMMIT."""
         committed = self._committed.get(group_id, {})
         wanted = sorted(committed) if partitions is None else partitions
         found = []
@@ -208,7 +208,7 @@ class Offsets:
     # --- deletion -----------------------------------------------------------------------------------------------------
 
     def delete_group(self, request_id: int, request: DeleteGroupRequest) -> None:
-        """CP-40. Answers an `ErrorCode`."""
+        """Delete a group (CP-40). The answer is an `ErrorCode`."""
         consumers = self._consumers.by_id.get(request.group_id)
         if consumers is not None:
             if consumers.members:
@@ -290,7 +290,8 @@ class Offsets:
             self._effects.append(chunk, one)
 
     def delete_offsets(self, request_id: int, request: DeleteOffsetsRequest) -> None:
-        """CP-40. Answers a tuple of `ErrorCode`, one per partition. Of a live consumer group only what it does not read goes."""
+        """Delete offsets (CP-40). The answer is a tuple of `ErrorCode`, one per partition. A live consumer group keeps the
+        offsets of what it reads."""
         group_id, subscribed = request.group_id, self._subscribed(request.group_id)
         results = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else _NONE for tp in request.partitions]
         committed = self._committed.get(group_id, {})
@@ -338,7 +339,7 @@ class Offsets:
             del self._committed[group_id]
 
     def partitions_deleted(self, topics: frozenset[str]) -> None:
-        """Topics were deleted, and their offsets with them (CP-39)."""
+        """Remove the offsets of topics that were deleted (CP-39)."""
         for group_id, committed in list(self._committed.items()):
             gone = [tp for tp in committed if tp.topic in topics]
             if gone:

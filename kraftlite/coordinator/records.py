@@ -193,7 +193,7 @@ def decode_offset(data: bytes) -> CommittedOffset:
 
 @readable
 def decode_group(data: bytes) -> GroupValue:
-    """Errors as `decode_offset`."""
+    """Decode a group. Raises what `decode_offset` raises."""
     reader, version = _value(data)
     protocol_type = reader.string()
     generation = reader.int32()

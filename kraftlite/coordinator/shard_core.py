@@ -185,7 +185,7 @@ class GroupShard:
         self.consumers.topics_changed(event.topics)
 
     def next_deadline_ms(self) -> int | None:
-        """Monotonic; maybe earlier than anything is really due."""
+        """Return when to step at the latest (monotonic), maybe earlier than anything is really due."""
         return self.groups.deadlines.next_ms()
 
     def resign(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Output:
@@ -250,7 +250,7 @@ class GroupShard:
         return self.offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """None: there is no such group."""
+        """Describe a group; None: there is no such group."""
         group = self.groups.by_id.get(group_id)
         return None if group is None or group.state is GroupState.DEAD else group.describe()
 

@@ -91,7 +91,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Wraps to 0 behind 2^31-1; -1 without a sequence."""
+        """The sequence of the last record. It wraps to 0 behind 2^31-1; -1 without a sequence."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
@@ -166,7 +166,7 @@ def iter_batches(buffer: bytes | bytearray | memoryview) -> Iterator[tuple[Batch
 
 
 def crc_of(batch: bytes | bytearray | memoryview) -> int:
-    """CRC-32C of one batch's covered bytes. `batch` ends where the batch ends."""
+    """Compute the CRC-32C of one batch's covered bytes. `batch` ends where the batch ends."""
     return crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:])
 
 
@@ -333,7 +333,7 @@ def _chunked_records(chunks: Iterator[bytes | memoryview], count: int) -> Iterat
 
 
 def _end_of_record(data: bytes, position: int) -> int | None:
-    """Behind the record that begins there; None: its length is not there yet."""
+    """Return the position behind the record that begins there; None: its length is not there yet."""
     try:
         size, start = read_varint(data, position)
     except IndexError:
@@ -351,7 +351,7 @@ def record_timestamp(header: BatchHeader, record: Record) -> int:
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Zigzag varint."""
+    """Write a zigzag varint."""
     value = (value << 1) ^ (value >> 63)
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

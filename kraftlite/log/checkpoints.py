@@ -129,7 +129,7 @@ def read_partition_metadata(disk: Disk, directory: str) -> UUID | None:
 
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: UUID, *, sibling: str | None = None) -> None:
-    """Into the page cache; `sync_partition_metadata` makes it durable.
+    """Write `partition.metadata` into the page cache; `sync_partition_metadata` makes it durable.
 
     `sibling`: the directory of another partition of this topic. Its file, which says the same, gets a second name then, where
     that is possible: the new inode would be most of what a new partition costs.
@@ -194,7 +194,7 @@ def read_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
 
 
 def remove_clean_shutdown(disk: Disk, log_dir: str) -> None:
-    """Right after it was read: from now on a crash is a crash."""
+    """Remove the marker right after it was read: from now on a crash is a crash."""
     path = f"{log_dir}/{CLEAN_SHUTDOWN}"
     stat = disk.stat(path)
     if stat is not None:

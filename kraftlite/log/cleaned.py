@@ -48,7 +48,7 @@ class CleanedSegment(Segment):
         self._rename("", _ALL[::-1])
 
     def discard(self) -> None:
-        """It is not wanted after all."""
+        """Throw the cleaned segment away: it is not wanted after all."""
         self.close()
         for suffix in _ALL:
             path = segment_path(self.directory, self.base_offset, suffix) + self._suffix

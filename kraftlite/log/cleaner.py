@@ -49,7 +49,7 @@ class LogToClean:
 
     @property
     def due(self) -> bool:
-        """LG-43."""
+        """True when compaction of this log is due (LG-43)."""
         if not self.dirty_bytes:
             return False
         return self.overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
@@ -142,7 +142,7 @@ class Cleaning:
 
     @property
     def end_offset(self) -> int:
-        """Up to where the log is compacted when the pass is over."""
+        """The offset up to which the log is compacted when the pass is over."""
         return self.offsets.latest + 1
 
     # the map

@@ -33,7 +33,7 @@ class OffsetMap:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """False when there is no room for another key. Offsets come in order."""
+        """Remember the offset of a key; False when there is no room for another key. Offsets come in order."""
         known = _digest(key)
         if known not in self._offsets:
             cost = ENTRY_BYTES + len(known)
@@ -44,7 +44,7 @@ class OffsetMap:
         return True
 
     def last_of(self, key: bytes) -> int:
-        """-1 for a key that is not in it."""
+        """Return the last offset of a key; -1 for a key that is not in it."""
         return self._offsets.get(_digest(key), -1)
 
 

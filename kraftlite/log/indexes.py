@@ -173,7 +173,7 @@ class TimeIndex:
         return (self._times[-1], self._base + self._offsets[-1]) if self._times else None
 
     def maybe_append(self, timestamp: int, offset: int) -> bool:
-        """Only a timestamp above all before it, and not -1, makes an entry."""
+        """Add an entry. Only a timestamp above all before it, and not -1, makes one."""
         if timestamp < 0 or (self._times and timestamp <= self._times[-1]):
             return False
         self._times.append(timestamp)
@@ -309,7 +309,7 @@ def _read(disk: Disk, path: str, most: int) -> bytes:
 
 
 def _to_native(values: array[int]) -> None:
-    """Between big-endian and this machine's order, either way."""
+    """Convert between big-endian and this machine's order, either way."""
     if struct.pack("=i", 1) != struct.pack(">i", 1):
         values.byteswap()
 

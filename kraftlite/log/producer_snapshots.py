@@ -79,7 +79,7 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def list_snapshots(disk: Disk, directory: str) -> list[int]:
-    """Offsets, ascending."""
+    """List the offsets of the snapshots, ascending."""
     return [
         int(name[:20]) for name in disk.listdir(directory) if len(name) == 29 and name.endswith(SUFFIX) and name[:20].isdecimal()
     ]

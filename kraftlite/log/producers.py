@@ -193,7 +193,7 @@ class ProducerState:
         return AbortedTransaction(transaction.producer_id, transaction.first_offset, transaction.last_offset, stable)
 
     def on_hw_advanced(self, hw: int) -> None:
-        """Transactions whose marker is below the HW are decided."""
+        """Decide the transactions whose marker is below the HW."""
         if self._undecided:
             for first in [first for first, last in self._undecided.items() if last < hw]:
                 del self._undecided[first]

@@ -59,7 +59,7 @@ def base_of(name: str, suffix: str) -> int | None:
 
 
 def bases_of(names: Sequence[str], suffix: str = LOG_SUFFIX) -> list[int]:
-    """Base offsets of the files with this suffix, ascending."""
+    """List the base offsets of the files with this suffix, ascending."""
     return sorted(base for name in names if (base := base_of(name, suffix)) is not None)
 
 

@@ -46,7 +46,7 @@ def _surplus(left: int) -> Callable[[Segment], bool]:
 
 
 def newest_ms(segment: Segment) -> int:
-    """Records without timestamps are as old as the file (LG-37)."""
+    """Return the time of the newest record. Records without timestamps are as old as the file (LG-37)."""
     newest = segment.max_timestamp
     return newest if newest >= 0 else segment.modified_ms()
 

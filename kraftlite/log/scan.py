@@ -83,12 +83,12 @@ class RecordScanner(Protocol):
         ...
 
     def finish(self) -> int:
-        """No more bytes come: OK, or the fault."""
+        """Say that no more bytes come, and return OK or the fault."""
         ...
 
     @property
     def records(self) -> int:
-        """Whole records so far; with a fault, the index of the record that has it."""
+        """The number of whole records so far; with a fault, the index of the record that has it."""
         ...
 
     @property

@@ -154,7 +154,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """Largest timestamp in the segment; -1 when no record has one."""
+        """The largest timestamp in the segment; -1 when no record has one."""
         if not self._indexes_loaded:
             self.load_indexes()
         return self._max_timestamp
@@ -293,7 +293,7 @@ class Segment:
         return StoredRecords(self._open, found.start, found.end - found.start, on_error)
 
     def last_header(self) -> BatchHeader | None:
-        """Header of the last batch; None when empty."""
+        """Return the header of the last batch; None when empty."""
         found = None
         start = self.offset_index.boundary_at_or_below(self.size)
         for _, header in self.headers(start):

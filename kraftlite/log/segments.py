@@ -50,7 +50,7 @@ class SegmentList:
         return self._segments[self.index_of(offset) :]
 
     def end_of(self, index: int, leo: int) -> int:
-        """Exclusive end of a segment's range."""
+        """Return the exclusive end of a segment's range."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else leo
 
     def drop_last(self) -> Segment:
@@ -87,7 +87,7 @@ class SegmentList:
         self._bases[-1] = segment.base_offset
 
     def restart(self, segment: Segment) -> None:
-        """This one, alone."""
+        """Replace all segments by this one."""
         self._segments = [segment]
         self._bases = [segment.base_offset]
         self.active = segment

@@ -68,7 +68,7 @@ class Truncation:
         return True
 
     def _cut_active(self, offset: int) -> int:
-        """Cut the active segment at `offset`; the LEO that remains."""
+        """Cut the active segment at `offset`, and return the LEO that remains."""
         ctx = self._ctx
         segment = ctx.segments.active
         position = segment.position_of(offset)

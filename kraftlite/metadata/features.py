@@ -118,15 +118,15 @@ def skips_leader_epoch_bump_on_isr_shrink(level: int) -> bool:
 
 
 def supports_transactions(level: int) -> bool:
-    """Metadata transactions (KIP-868), 3.6-IV1."""
+    """Return whether metadata transactions are allowed (KIP-868), from 3.6-IV1 on."""
     return level >= 13
 
 
 def supports_controller_registration(level: int) -> bool:
-    """KIP-919, 3.7-IV0."""
+    """Return whether controllers register (KIP-919), from 3.7-IV0 on."""
     return level >= 15
 
 
 def supports_directories(level: int) -> bool:
-    """Log directory assignment (KIP-858), 3.7-IV2."""
+    """Return whether log directories are assigned (KIP-858), from 3.7-IV2 on."""
     return level >= 17

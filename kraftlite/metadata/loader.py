@@ -111,7 +111,7 @@ class MetadataLoader:
         self._enqueue(self._initialize)
 
     def remove_publisher(self, publisher: MetadataPublisher) -> None:
-        """It hears of nothing more, and is closed. Unknown publishers are ignored."""
+        """Remove a publisher: it hears of nothing more, and is closed. Unknown publishers are ignored."""
         if publisher.name not in self._names:
             return
         self._names.discard(publisher.name)

@@ -140,7 +140,7 @@ class Node:
             self._stopped.set()
 
     async def wait(self) -> None:
-        """Until `stop` is done."""
+        """Wait until `stop` is done."""
         await self._stopped.wait()
 
     def _on_publisher_fault(self, error: BaseException, where: str) -> None:

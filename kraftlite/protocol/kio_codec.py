@@ -157,7 +157,7 @@ def _empty(field: Any) -> Any:
 
 @cache
 def _layout(schema: Hashable) -> tuple[tuple[str, str, type[Any] | None, bool], ...]:
-    """Per field: name, Kafka type, nested class or None, whether it is an array."""
+    """Return, per field: name, Kafka type, nested class or None, whether it is an array."""
     found = []
     for field in fields(cast(Any, schema)):
         kind = classify_field(field)
@@ -284,7 +284,7 @@ def _array_of_integers(plain: tuple[str, int], name: str, flexible: bool, nullab
 
 
 def _nullable_entity(item: Reader) -> Reader:
-    """KIP-893: one byte says whether the struct is there."""
+    """Read a struct that may be absent: one byte says whether it is there (KIP-893)."""
 
     def read(frame: memoryview, pos: int) -> tuple[Any, int]:
         return (None, pos + 1) if frame[pos] >= 0x80 else item(frame, pos + 1)

@@ -57,7 +57,7 @@ class SnapshotWriter(Protocol):
     def append(self, records: Sequence[Any]) -> None: ...
 
     async def freeze(self) -> None:
-        """Footer, fsync, rename. After it the snapshot exists."""
+        """Write the footer, make the file durable and give it its name. After it the snapshot exists."""
         ...
 
     def abandon(self) -> None: ...
@@ -105,7 +105,7 @@ class RaftClient(Protocol):
     def high_watermark(self) -> int | None: ...
 
     def log_end_offset(self) -> int:
-        """Including what was prepared but not yet written."""
+        """The end of the log, including what was prepared but not yet written."""
         ...
 
     def encode(self, record: Any) -> bytes:
@@ -129,7 +129,7 @@ class RaftClient(Protocol):
         ...
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, last_contained_timestamp_ms: int) -> SnapshotWriter | None:
-        """None when it exists already. ValueError when the id breaks RF-42."""
+        """Begin a snapshot; None when it exists already. ValueError when the id breaks RF-42."""
         ...
 
     def latest_snapshot_id(self) -> OffsetAndEpoch | None: ...

@@ -218,7 +218,7 @@ class RaftContext:
         return None
 
     def refuse(self, peer_id: NodeId, message: str, reason: str) -> None:
-        """Nothing was done about what this peer said."""
+        """Trace that nothing was done about what this peer said."""
         self.tracer.emit(trace.PeerRefused(message=message, peer_id=peer_id, raft_epoch=self.epoch, reason=reason))
 
     def heard(self, peer_id: NodeId, message: str, epoch: int, leader_id: NodeId | None) -> bool:

@@ -163,7 +163,7 @@ class RaftCore:
 
     @property
     def log_end_offset(self) -> int:
-        """Including what is prepared."""
+        """The end of the log, including what is prepared."""
         return self._leadership.end_with_prepared
 
     @property

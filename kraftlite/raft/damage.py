@@ -180,7 +180,7 @@ def _batch_at(segment: _Segment, position: int) -> BatchHeader | None:
 
 
 def _header_at(segment: _Segment, position: int) -> BatchHeader | None:
-    """If the file is long enough for the batch that it tells of."""
+    """Return the header of the batch there, if the file is long enough for the batch that it tells of."""
     left = segment.size - position
     if left < HEADER_BYTES:
         return None

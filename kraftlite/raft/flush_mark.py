@@ -52,7 +52,7 @@ class FlushMark:
         self._written = offset
 
     def remove(self) -> None:
-        """Durably: this node is not, or no longer, the only voter."""
+        """Remove the mark durably: this node is not, or no longer, the only voter."""
         if self._disk.stat(self._path) is not None:
             self._disk.unlink(self._path)
             self._disk.sync_dir(self._directory)

@@ -208,7 +208,7 @@ class Following:
         return True
 
     def _succeeded(self, state: Follower) -> None:
-        """Only success counts as a sign of a living leader (RF-34)."""
+        """Note a success: only success counts as a sign of a living leader (RF-34)."""
         state.leader_is_live, state.fetch_timed_out = True, False
         state.fetch_deadline_ms = self._ctx.now_ms + self._ctx.config.fetch_timeout_ms
 

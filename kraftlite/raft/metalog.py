@@ -218,7 +218,7 @@ class MetadataLog:
         return True
 
     def _epoch_before(self, offset: int) -> int | None:
-        """Epoch of the record before `offset`."""
+        """Return the epoch of the record before `offset`."""
         if offset == self.log_start_offset:
             return next((known.epoch for known in self.snapshots.ids if known.offset == offset), None)
         return self.log.epoch_at(offset - 1)

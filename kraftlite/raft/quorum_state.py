@@ -58,7 +58,7 @@ class QuorumStateStore:
         """The state on the disk, as far as this object has read or written it."""
 
     def read(self) -> ElectionState | None:
-        """None when there is no file yet."""
+        """Read the state; None when there is no file yet."""
         if self._disk.stat(self.path) is None:
             return None
         try:

@@ -160,7 +160,7 @@ class Serving:
                 self._answer(leader, key, parked.request_id, parked.request)
 
     def left_office(self) -> None:
-        """This node no longer leads: those that wait must look elsewhere (RF-33)."""
+        """Answer the fetches that wait: this node no longer leads, and they must look elsewhere (RF-33)."""
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             self._ctx.reply(waiting.request_id, self._fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -151,12 +151,12 @@ class PartialSnapshot:
             reader.verify()
 
     def complete(self) -> None:
-        """fsync and rename: from here on the snapshot exists, durably."""
+        """Make the file durable and rename it: from here on the snapshot exists."""
         self.file.sync()
         self.publish()
 
     def publish(self) -> None:
-        """Rename alone; the caller has made the bytes durable."""
+        """Rename the file; the caller has made the bytes durable."""
         self.file.close()
         self._file = None
         self._disk.rename(self._path, self._store.path(self.snapshot_id))
@@ -236,7 +236,7 @@ class FileSnapshotWriter:
             self._part.append(batch)
 
     async def freeze(self) -> None:
-        """Footer, fsync, rename."""
+        """Write the footer, make the file durable, and give it its name."""
         self._part.append(*self._batches.finish())
         await self._part.file.flush()
         self._part.publish()

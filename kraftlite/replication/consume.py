@@ -50,7 +50,7 @@ class FetchWait:
         self._due = path.deadlines.add(self, params.max_wait_ms)
 
     def watch(self, entries: Iterable[FetchEntry]) -> None:
-        """Until one of the partitions has something new."""
+        """Watch the partitions until one of them has something new."""
         self._watching = True
         for entry in entries:
             partition = self._path.table.by_tp.get(entry.tp)
@@ -80,7 +80,7 @@ class FetchWait:
         return self._due < 0
 
     def cancel(self) -> None:
-        """It is answered, or nobody wants the answer any more."""
+        """Stop waiting: the fetch is answered, or nobody wants the answer any more."""
         self._forget()
         if self._due >= 0:
             self._path.deadlines.remove(self, self._due)

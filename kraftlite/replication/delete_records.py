@@ -112,7 +112,7 @@ class DeleteRecordsPath:
         return None
 
     def _low_watermark(self, leader: LeaderState, log: Log) -> int:
-        """-1 while a live follower has not yet said where its log starts."""
+        """Return the low watermark; -1 while a live follower has not yet said where its log starts."""
         low = log.log_start_offset
         for broker_id, follower in leader.followers.items():
             if follower.log_start_offset < low and self._table.alive(broker_id):
@@ -120,7 +120,7 @@ class DeleteRecordsPath:
         return low
 
     async def _wait(self, pending: Mapping[TopicPartition, int], expired: OneWake) -> None:
-        """Until one of these partitions may have a verdict, or the time is up."""
+        """Wait until one of these partitions may have a verdict, or the time is up."""
         wait = OneWake()
         expired.future.add_done_callback(lambda _: wait.wake())
         watched: list[Partition] = []

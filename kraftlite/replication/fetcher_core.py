@@ -71,7 +71,7 @@ class Followed:
 
     @property
     def current(self) -> bool:
-        """Still a follower in the leader epoch under which it is fetched."""
+        """True while it is still a follower in the leader epoch under which it is fetched."""
         partition = self.partition
         return partition.log is not None and partition.leader is None and partition.leader_epoch == self.leader_epoch
 
@@ -281,7 +281,7 @@ class FetcherCore:
         self._changed[followed.key] = followed
 
     def _refused(self, followed: Followed, error: ErrorCode, now_ms: int) -> None:
-        """RP-37."""
+        """Pause a partition whose fetch the leader refused (RP-37)."""
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.needs_offsets = True
             self._pause(followed, error.name, now_ms, delay_ms=0)

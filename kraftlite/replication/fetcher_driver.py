@@ -54,7 +54,7 @@ class FetcherDriver:
             await self._drop_calls()
 
     def _idle_ms(self) -> int | None:
-        """None: nothing to wait for but news."""
+        """Return how long to wait; None: for nothing but news."""
         if self._endpoint(self.core.leader_id) is None or self._broker_epoch() is None:
             return self._config.fetch_backoff_ms
         due = self.core.next_deadline_ms()

@@ -64,7 +64,7 @@ class FetcherManager:
             self._drivers[key][0].core.remove(partition)
 
     def wake_all(self) -> None:
-        """Brokers may be reachable, or elsewhere, now."""
+        """Wake all fetchers: brokers may be reachable, or elsewhere, now."""
         for driver, _ in self._drivers.values():
             driver.wake()
 

@@ -80,7 +80,8 @@ class LeaderState:
         return bound
 
     def may_join(self, follower: FollowerProgress, hw: int, eligible: Eligible) -> bool:
-        """RP-21. `leo` is of this leader epoch, because progress is forgotten when a new one begins."""
+        """Return whether a follower may join the ISR (RP-21). `leo` is of this leader epoch, because progress is forgotten
+        when a new one begins."""
         leo = follower.leo
         return (
             leo is not None
@@ -91,7 +92,7 @@ class LeaderState:
         )
 
     def lagging(self, leo: int, now_ms: int, lag_time_max_ms: int) -> tuple[NodeId, ...]:
-        """Committed ISR members that are not caught up, in assignment order."""
+        """List the members of the committed ISR that are not caught up, in assignment order."""
         found = []
         for broker_id in self.isr.committed:
             follower = self.followers.get(broker_id)

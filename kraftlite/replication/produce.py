@@ -196,7 +196,7 @@ class _Request:
         return True
 
     def next_checks(self) -> list[BatchCheck]:
-        """Those of the next entries, to be finished: with the one that was begun."""
+        """Return the checks of the next entries, to be finished: with the one that was begun."""
         path = self._path
         for index in range(self._next, min(self._next + BATCHES_PER_TURN, len(self._entries))):
             entry = self._entries[index]

@@ -115,7 +115,7 @@ def _size(records: list[bytes]) -> int:
 
 
 def _held(results: list[ReplicaFetchResult]) -> list[ReplicaFetchResult]:
-    """Results with records are read again: their partitions are still dirty."""
+    """Return the results without records. Those with records are read again: their partitions are still dirty."""
     return [result for result in results if not result.records_length]
 
 

@@ -78,7 +78,7 @@ class PartitionTable:
         return broker is not None and broker.broker_epoch > replica_epoch
 
     def alive(self, broker_id: NodeId) -> bool:
-        """Registered and not fenced."""
+        """Return whether a broker is registered and not fenced."""
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 

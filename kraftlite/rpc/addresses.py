@@ -35,7 +35,7 @@ def hold(address: Endpoint) -> socket.socket:
 
 
 def why_not(address: Endpoint) -> int:
-    """gRPC does not say why it could not bind; the kernel does."""
+    """Return the error for which the address could not be bound. gRPC does not say it; the kernel does."""
     try:
         with hold(address) as probe:
             probe.listen()

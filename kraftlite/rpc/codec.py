@@ -100,10 +100,11 @@ class MessageCodec(Generic[M]):
         return self._read(data)
 
     def split(self, message: M) -> tuple[bytes, bytes]:
-        """Head and payload."""
+        """Split a message into head and payload."""
         return self._mapper.encode(message), self.payload(message)
 
     def payload(self, message: M) -> bytes:
+        """Return the bytes that travel raw behind the head."""
         return message.payload if self._with_payload else _NO_BYTES  # type: ignore[attr-defined]
 
     def join(self, head: bytes, payload: bytes | memoryview) -> M:

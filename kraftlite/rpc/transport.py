@@ -81,7 +81,7 @@ class GrpcTransport(Transport):
         return bound
 
     async def close(self, grace_ms: int = 0) -> None:
-        """Handlers under way get `grace_ms` to finish; calls of this node fail."""
+        """Close the transport. Handlers under way get `grace_ms` to finish; calls of this node fail."""
         self._closed = True
         held, self._held = self._held, {}
         for unused in held.values():

@@ -45,7 +45,7 @@ class ClientSoftware(NamedTuple):
 
 @guarded
 def parse_api_versions(view: memoryview, pos: int, version: int) -> ClientSoftware | None:
-    """None before v3, which says nothing."""
+    """Parse the client's software; None before v3, which says nothing."""
     if version < API_VERSIONS_FLEXIBLE:
         return None
     name, pos = read_string(view, pos, True)

@@ -26,7 +26,7 @@ class Receiver(Protocol):
     received: int
 
     def granted(self) -> None:
-        """Memory that it waits for is there: it takes what it needs now."""
+        """Called when the memory that it waits for is there: it takes what it needs now."""
         ...
 
     def shrink(self) -> None:
@@ -87,7 +87,7 @@ class ReceiveBudget:
         return False
 
     def holds(self, receiver: Receiver, capacity: int) -> None:
-        """Its buffer has `capacity` now; 0 when it is gone."""
+        """Note that its buffer has `capacity` now; 0 when it is gone."""
         extra = max(0, capacity - SMALL_BUFFER_BYTES)
         held = self._holders.get(receiver)
         if held is None:

@@ -174,7 +174,7 @@ def _parse_topics(view: memoryview, pos: int, version: int, flexible: bool) -> t
 
 
 def _compact_partitions(view: memoryview, pos: int, count: int, found: list[FetchPartition]) -> int:
-    """v12 and later; the hottest loop of a full fetch."""
+    """Encode the partitions of v12 and later; the hottest loop of a full fetch."""
     unpack, make, add = _PARTITION_V12.unpack_from, FetchPartition, found.append
     for _ in range(count):
         index, leader_epoch, offset, last_epoch, _log_start, max_bytes = unpack(view, pos)

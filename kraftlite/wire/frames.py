@@ -238,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pause_reading()
 
     def return_frame(self) -> None:
-        """No view of the leased frame is in use any more."""
+        """Take the leased frame back: no view of it is in use any more."""
         self._leased = False
         if not self.lost:
             self._loop.call_soon(self._resume)
@@ -314,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
         return received.has_frame()
 
     def _may_take(self) -> bool:
-        """Back-pressure: take nothing while too much is unanswered or unwritten."""
+        """Return whether the next request may be taken: not while too much is unanswered or unwritten."""
         if not self._accepting or self._leased or self._requests_held or self._out:
             return False
         if self._has_room():
@@ -338,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        """Something that held up requests has gone."""
+        """Go on when something that held up requests has gone."""
         if not self.lost and self._in.has_frame():
             self._turns.serve(self)
         self._resume_reading()

@@ -224,7 +224,7 @@ class KafkaListener:
         self._schedule_sweep()
 
     async def _answered(self, grace_ms: int) -> None:
-        """Until nothing is in flight, at most `grace_ms`."""
+        """Wait until nothing is in flight, at most `grace_ms`."""
         deadline_ms = self._ports.clock.now_ms() + grace_ms
         while any(connection.in_flight for connection in self._connections):
             remaining = deadline_ms - self._ports.clock.now_ms()

@@ -78,7 +78,7 @@ class Outbound:
 
 
 def memory_of(parts: Sequence[Part]) -> int:
-    """Bytes that are in memory."""
+    """Return the bytes that are in memory."""
     return sum(len(part) for part in parts if not isinstance(part, StoredRecords))
 
 

@@ -41,7 +41,7 @@ class ConnectionOwner(Protocol[C]):
     """The part that holds the connections of a listener."""
 
     def opened(self, connection: C) -> bool:
-        """False: one connection too many, it is closed at once."""
+        """Take a new connection. False: it is one too many, and is closed at once."""
         ...
 
     def closed(self, connection: C, reason: str | None) -> None:

@@ -84,7 +84,7 @@ class Turns:
             self._defer(worker, self._is_heavy(worker, self._now_ns()) or worker.wants_much())
 
     def used(self, worker: Worker, spent_ns: int) -> None:
-        """It has used the loop elsewhere, or will."""
+        """Note that a connection has used the loop elsewhere, or will."""
         worker.used_ns += spent_ns
         self._used_ns += spent_ns
         if not self._turning:

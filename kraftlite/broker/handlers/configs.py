@@ -127,7 +127,7 @@ def _entries(ctx: BrokerContext, query: ConfigQuery) -> Iterator[ConfigEntry]:
 
 
 def _own_id(ctx: BrokerContext, name: str, otherwise: str) -> None:
-    """Only a broker itself knows its static values (CP-13)."""
+    """Check the id of a broker: only a broker itself knows its static values (CP-13)."""
     broker_id = node_id_of(name)
     if broker_id is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
@@ -203,7 +203,7 @@ def _broker_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:
 
 
 def _cluster_default_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:
-    """Only what is set for all brokers: the rest differs from broker to broker."""
+    """List only what is set for all brokers: the rest differs from broker to broker."""
     values = _dynamic(ctx, ConfigResourceType.BROKER, "")
     for name in sorted(values):
         key = BROKER_CONFIGS.get(name)

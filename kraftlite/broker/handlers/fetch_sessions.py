@@ -185,5 +185,5 @@ class FetchSessionCache:
 
 
 def next_epoch(epoch: int) -> int:
-    """Session epochs wrap around to 1: 0 and -1 have a meaning of their own."""
+    """Return the next session epoch. Epochs wrap around to 1: 0 and -1 have a meaning of their own."""
     return 1 if epoch >= MAX_INT32 else epoch + 1

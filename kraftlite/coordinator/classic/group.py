@@ -320,7 +320,7 @@ class Group:
 
     @classmethod
     def from_value(cls, group_id: str, value: GroupValue, wall_ms: int) -> Group:
-        """Stable with members, else Empty: nothing else is ever stored."""
+        """Make the group of its record: Stable with members, else Empty, for nothing else is ever stored."""
         group = cls(group_id, wall_ms)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None

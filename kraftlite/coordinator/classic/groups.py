@@ -91,7 +91,7 @@ class Groups:
     # --- join ---------------------------------------------------------------------------------------------------------
 
     def join(self, request_id: int, request: JoinRequest) -> None:
-        """CP-26 to CP-28, CP-34, CP-35. Answers a `JoinResult`."""
+        """Take a member's join (CP-26 to CP-28, CP-34, CP-35). The answer is a `JoinResult`."""
         group = self.by_id.get(request.group_id)
         if group is None:
             if request.member_id:
@@ -223,7 +223,7 @@ class Groups:
     # --- sync ---------------------------------------------------------------------------------------------------------
 
     def sync(self, request_id: int, request: SyncRequest) -> None:
-        """CP-30, CP-31. Answers a `SyncResult`, when the leader's assignment is stored."""
+        """Take a member's sync (CP-30, CP-31). The answer is a `SyncResult`, when the leader's assignment is stored."""
         group = self._group_of_member(request.group_id)
         member = group.check_member(request.member_id, request.instance_id)
         _check_generation(group, request.generation)
@@ -266,7 +266,7 @@ class Groups:
     # --- heartbeat and leave ------------------------------------------------------------------------------------------
 
     def heartbeat(self, request_id: int, request: HeartbeatRequest) -> None:
-        """CP-32. Answers an `ErrorCode`."""
+        """Take a member's heartbeat (CP-32). The answer is an `ErrorCode`."""
         group = self._group_of_member(request.group_id)
         member = group.check_member(request.member_id, request.instance_id)
         _check_generation(group, request.generation)
@@ -280,7 +280,7 @@ class Groups:
             self.rebalances.expect_heartbeat(group, member)
 
     def leave(self, request_id: int, request: LeaveRequest) -> None:
-        """CP-33. Answers a tuple of (member, ErrorCode) in the order of the request."""
+        """Let members leave (CP-33). The answer is a tuple of (member, ErrorCode) in the order of the request."""
         group = self.by_id.get(request.group_id)
         if group is None:
             unknown = tuple((member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members)

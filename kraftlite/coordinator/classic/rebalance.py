@@ -66,7 +66,8 @@ class Rebalances:
         self._deadlines.cancel((Timer.SESSION, group.group_id, member_id))
 
     def session_expired(self, group: Group, member_id: str) -> None:
-        """CP-32. Whoever waits for us is not expected to send anything; unless it has been new for too long."""
+        """Remove a member whose session is over (CP-32). A member that waits for us is not expected to send anything, unless
+        it has been new for too long."""
         member = group.members.get(member_id)
         if member is not None and (member.is_new or (member.waiting_join is None and member.waiting_sync is None)):
             self.remove_member(group, member_id, "session expired")
@@ -248,7 +249,7 @@ class Rebalances:
                 self.expect_heartbeat(group, member)
 
     def sync_time_is_up(self, group: Group) -> None:
-        """CP-30: who has not asked for its assignment is dropped."""
+        """Drop the members that have not asked for their assignment (CP-30)."""
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.unsynced:
             return
         late = list(group.unsynced)

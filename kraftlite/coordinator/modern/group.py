@@ -334,7 +334,7 @@ class ConsumerGroup:
         return GroupOverview(self.group_id, CONSUMER, self.state.value, GROUP_TYPE)
 
     def describe(self, topics: TopicsImage, default_assignor: str) -> ConsumerGroupDescription:
-        """Topics that are gone are left out."""
+        """Describe the group. Topics that are gone are left out."""
         return ConsumerGroupDescription(
             group_id=self.group_id,
             state=self.state.value,

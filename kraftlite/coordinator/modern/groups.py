@@ -285,14 +285,14 @@ class ConsumerGroups:
         self._effects.append(records, _nothing)
 
     def dissolve(self, group: ConsumerGroup) -> None:
-        """An empty group is gone."""
+        """Forget an empty group."""
         self.by_id.pop(group.group_id, None)
         self.journal.forget(group.group_id)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def schedule(self, group: ConsumerGroup, member: Member, *, revokes_anew: bool = False) -> None:
-        """The member lives: its session begins anew. What it has to give up it must within its rebalance timeout."""
+        """Begin the session of a member that lives anew. It must give up what it has to within its rebalance timeout."""
         deadlines, now_ms = self._classic.deadlines, self._effects.now_ms
         classic = member.classic
         session_ms = self.cluster.session_timeout_ms(group.group_id) if classic is None else classic.session_timeout_ms

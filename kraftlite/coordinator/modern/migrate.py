@@ -42,7 +42,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 
 
 def parts_by_name(topics: tuple[TopicParts, ...], image: TopicsImage) -> Parts:
-    """Topics that do not exist are left out."""
+    """Turn assigned partitions by name into ids; topics that do not exist are left out."""
     found: list[tuple[UUID, tuple[int, ...]]] = []
     for name, indexes in topics:
         topic = image.topic(name)

@@ -124,7 +124,7 @@ async def _altered(call: Call, response: AlterConfigsResponse) -> Mapping[str, A
 
 
 async def _list(call: Call, request: Any) -> Mapping[str, Any]:
-    """Version 0 was ListClientMetricsResources."""
+    """List config resources. Version 0 was ListClientMetricsResources."""
     types = request.resource_types if call.version >= 1 else (int(ConfigResourceType.CLIENT_METRICS),)
     try:
         found = list_config_resources(call.ctx, call.listener, types)

@@ -86,7 +86,7 @@ def _handle(call: Call) -> None:
 
 
 async def _large(call: Call, asked: FetchCall, found: FetchPlan) -> None:
-    """Step by step, with turns of the others between the steps."""
+    """Answer a large fetch step by step, with turns of the others between the steps."""
     ctx, gate = call.ctx, call.ctx.large_fetches
     async with gate.turn:
         for step in _steps(found.asked):

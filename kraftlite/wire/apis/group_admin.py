@@ -79,7 +79,7 @@ def _described(group: GroupDescription) -> dict[str, Any]:
 
 
 async def _list_groups(call: Call, request: Any) -> Mapping[str, Any]:
-    """Filters are case-insensitive; an empty one lets everything pass."""
+    """List groups. Filters are case-insensitive; an empty one lets everything pass."""
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
     try:

@@ -77,7 +77,7 @@ class EncodedTopics:
         return self._topics
 
     def learn(self, image: MetadataImage, encoded: Mapping[tuple[int, str, int], bytes]) -> None:
-        """Topics that were encoded elsewhere, from `image`."""
+        """Take over topics that were encoded elsewhere, from `image`."""
         if image is self._image:
             self._topics.update(encoded)
 

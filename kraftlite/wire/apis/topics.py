@@ -54,7 +54,7 @@ def _creatable(topic: Any) -> CreatableTopic:
 
 
 def _created(topic: CreatableTopicResult) -> dict[str, Any]:
-    """CP-59: what was created, from the versions on that can say it."""
+    """Return what was created, from the versions on that can say it (CP-59)."""
     return {
         "name": topic.name,
         "topic_id": topic.topic_id or ZERO_UUID,
