@@ -9,11 +9,11 @@ import errno
 import os
 from dataclasses import dataclass, replace
 from io import FileIO
-from pathlib import Path
 
 import numpy as np
 
 from kraftlite.columns.scan import HEADERS
+from kraftlite.host.files import MAX_INDEX_BYTES, read_bounded
 from kraftlite.segments.directories import SegmentFiles
 from kraftlite.segments.files import CHUNK_BYTES, Buffer, Headers, Hole, Stretch, open_log, pread, walk
 
@@ -40,9 +40,9 @@ class SegmentScan:
 
 def scan_segment(segment: SegmentFiles) -> SegmentScan:
     """Read one segment. A file that cannot be read is reported in the result, not raised."""
-    index = _read(segment.index_path)
-    time_index = _read(segment.time_index_path)
+    index, time_index = None, None
     try:
+        index, time_index = _read(segment.index_path), _read(segment.time_index_path)
         with open_log(segment.log_path) as file:
             found = _scan_file(segment, file)
     except OSError as error:
@@ -79,9 +79,11 @@ def _read(path: str | None) -> bytes | None:
     if path is None:
         return None
     try:
-        return Path(path).read_bytes()
+        return read_bounded(path, MAX_INDEX_BYTES)
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise OSError(errno.EFBIG, str(error), path) from None
 
 
 def read_again(scan: SegmentScan, position: int, size: int) -> bytes:

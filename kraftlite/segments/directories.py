@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import UUID
 
 from kraftlite.host.disk import HostDisk
+from kraftlite.host.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
@@ -311,10 +312,10 @@ def list_again(replica: Replica) -> Replica:
 def _offsets(path: Path) -> Checkpoint:
     """An offset checkpoint, strictly: brokers take a malformed one for empty, an audit must not."""
     try:
-        lines = path.read_text().splitlines()
+        lines = read_bounded(path, MAX_TEXT_BYTES).decode().splitlines()
     except FileNotFoundError:
         return Checkpoint(path=str(path), entries={})
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         return Checkpoint(path=str(path), present=True, problem=str(error), entries={})
     if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdecimal():
         problem = "line 1 must be version 0 and line 2 the number of entries"
@@ -334,10 +335,10 @@ def _offsets(path: Path) -> Checkpoint:
 
 def _epochs(path: Path) -> tuple[tuple[tuple[int, int], ...] | None, str | None]:
     try:
-        return tuple(parse_epochs(str(path), path.read_bytes())), None
+        return tuple(parse_epochs(str(path), read_bounded(path, MAX_TEXT_BYTES))), None
     except FileNotFoundError:
         return None, None
-    except MalformedCheckpoint as error:
+    except ValueError as error:
         return None, str(error).removeprefix(f"{path}: ")
 
 

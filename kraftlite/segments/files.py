@@ -8,6 +8,8 @@ Source: LG-01, LG-02, LG-05; the layout is that of `kraftlite.log.batch` and `kr
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,14 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kraftlite.columns.scan import TORN, next_offsets, scan_batches
+from kraftlite.host.files import MAX_INDEX_BYTES
 from kraftlite.log.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader, check_crc, parse_header
-from kraftlite.model.limits import MAX_INT64, MIB
+from kraftlite.model.limits import MAX_INT32, MAX_INT64, MIB
 from kraftlite.segments.directories import SegmentFiles
 
 CHUNK_BYTES: Final = 4 * MIB
 """Larger ones are slower: they do not stay in the processor's cache between reading, CRC and parsing."""
 MAX_BATCH_BYTES: Final = 256 * MIB
 """A batch that claims to be larger has a damaged length."""
+MAX_SEGMENT_BYTES: Final = MAX_INT32
+"""Kafka's `segment.bytes` is an int, as the positions in an index are. A task keeps the headers of one segment at a time."""
 RESUME_BYTES: Final = 64 * MIB
 """The distance behind a byte that is no batch in which the next batch is looked for."""
 _OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -75,7 +80,12 @@ class Buffer:
 
 
 def open_log(path: str) -> FileIO:
-    return Path(path).open("rb", buffering=0)
+    """Raises OSError, also for a file that is too large to be a segment."""
+    file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - the caller closes it
+    if (size := os.fstat(file.fileno()).st_size) > MAX_SEGMENT_BYTES:
+        file.close()
+        raise OSError(errno.EFBIG, f"the file has {size} bytes; a segment has at most {MAX_SEGMENT_BYTES}", path)
+    return file
 
 
 def pread(file: FileIO, position: int, size: int) -> bytes:
@@ -209,11 +219,12 @@ def begins(file: FileIO, segment: SegmentFiles, position: int, offset: int) -> b
 
 
 def _entries(path: str | None, kind: np.dtype[Any]) -> Headers:
-    """An index file's entries, as far as they increase: brokers lay out zeros behind those of a segment they write to."""
-    try:
-        data = Path(path).read_bytes() if path is not None else b""
-    except FileNotFoundError:
-        data = b""
+    """An index file's entries, as far as they increase: brokers lay out zeros behind those of a segment they write to.
+    What is behind `MAX_INDEX_BYTES` can be nothing else."""
+    data = b""
+    if path is not None:
+        with contextlib.suppress(FileNotFoundError), Path(path).open("rb") as file:
+            data = file.read(MAX_INDEX_BYTES)
     found = np.frombuffer(data[: len(data) // kind.itemsize * kind.itemsize], kind)
     if found.size > 1:
         first, second = (found[name] for name in kind.names or ())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kraftlite.host.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.sim.fault_plan import parse
 from kraftlite.sim.run import RunPlan
 
@@ -24,9 +25,9 @@ class Regression:
 
 
 def load(path: Path) -> list[Regression]:
-    """Raises ValueError naming the entry that cannot be used, OSError."""
+    """Raises ValueError naming the entry that cannot be used, or a file of more than 64 MiB; OSError."""
     found = []
-    for number, entry in enumerate(tomllib.loads(path.read_text()).get("regression", []), 1):
+    for number, entry in enumerate(tomllib.loads(read_bounded(path, MAX_TEXT_BYTES).decode()).get("regression", []), 1):
         found.append(_regression(path, number, entry))
     return found
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kraftlite.host.files import MAX_TEXT_BYTES, read_bounded
+
 SCANS: Final = ("broker", "segments")
 VIEWS: Final = ("records", "batches")
 ENDS: Final = ("highwatermark", "logend")
@@ -111,8 +113,8 @@ def _dirs(path: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _name(directory: Path) -> str:
     """As a local cluster's nodes are called, by the id in `meta.properties`; else the directory's own name."""
     try:
-        lines = (directory / "meta.properties").read_text().splitlines()
-    except OSError:
+        lines = read_bounded(directory / "meta.properties", MAX_TEXT_BYTES).decode().splitlines()
+    except (OSError, ValueError):
         return directory.name
     ids = [value.strip() for key, _, value in (line.partition("=") for line in lines) if key.strip() == "node.id"]
     return f"b{ids[0]}" if ids else directory.name
