@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kraftlite.cli.wire import ClusterClient, check, code_of
+from kraftlite.client.cluster import ClusterClient, check
+from kraftlite.client.connection import code_of
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
@@ -62,15 +63,8 @@ def list_offsets(
     cluster: ClusterClient, wanted: Mapping[Partition, int], leaders: Mapping[Partition, int | None], *, committed: bool = False
 ) -> dict[Partition, tuple[ErrorCode, int, int]]:
     """(error, offset, timestamp) at a timestamp or one of Kafka's negative ones, each asked at its leader."""
-    found: dict[Partition, tuple[ErrorCode, int, int]] = {}
-    by_leader: dict[int, list[Partition]] = {}
-    for partition in wanted:
-        leader = leaders.get(partition)
-        if leader is None:
-            found[partition] = (ErrorCode.LEADER_NOT_AVAILABLE, -1, -1)
-        else:
-            by_leader.setdefault(leader, []).append(partition)
-    for leader, partitions in sorted(by_leader.items()):
+
+    def ask(leader: int, partitions: list[Partition]) -> dict[Partition, tuple[ErrorCode, int, int]]:
         topics = [
             {
                 "name": topic,
@@ -82,16 +76,15 @@ def list_offsets(
         ]
         values = {"replica_id": -1, "isolation_level": 1 if committed else 0, "topics": topics, "timeout": 30_000}
         answer = cluster.call(2, 10, values, broker=leader)
-        for topic in answer.topics:
-            for part in topic.partitions:
-                key = (str(topic.name), int(part.partition_index))
-                found[key] = (code_of(part), int(part.offset), timestamp_of(part.timestamp))
-    return found
+        return {
+            (str(topic.name), int(part.partition_index)): (code_of(part), int(part.offset), int(part.timestamp))
+            for topic in answer.topics
+            for part in topic.partitions
+        }
 
-
-def timestamp_of(value: Any) -> int:
-    """kio gives an int or a moment."""
-    return int(value) if not hasattr(value, "timestamp") else round(value.timestamp() * 1000)
+    nobody = (ErrorCode.LEADER_NOT_AVAILABLE, -1, -1)
+    at = {partition: leaders.get(partition) for partition in wanted}
+    return dict.fromkeys(wanted, nobody) | cluster.at_leaders(at, ask, lambda found: found[0])
 
 
 def elect_leaders(
@@ -102,7 +95,7 @@ def elect_leaders(
     if partitions is not None:
         topics = [{"topic": topic, "partitions": indexes} for topic, indexes in by_topic(partitions).items()]
     values = {"election_type": election_type, "topic_partitions": topics, "timeout": 30_000}
-    answer = check(cluster.call(43, 2, values))
+    answer = check(cluster.call(43, 2, values, timeout_ms=40_000))
     return {
         (str(topic.topic), int(one.partition_id)): (code_of(one), one.error_message)
         for topic in answer.replica_election_results

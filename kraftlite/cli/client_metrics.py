@@ -6,7 +6,7 @@ import click
 
 from kraftlite.cli.admin_calls import alter_configs, describe_configs, list_resources
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.local.client import cluster_at
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
 _KIND = ConfigResourceType.CLIENT_METRICS
@@ -18,7 +18,7 @@ _SUBSCRIPTION_SOURCE = 7
 @output_option
 def list_command(bootstrap_server: str | None, output: str) -> None:
     """Names of all subscriptions, one on a line."""
-    names = list_resources(ClusterClient(bootstrap_of(bootstrap_server)), _KIND)
+    names = list_resources(cluster_at(bootstrap_of(bootstrap_server)), _KIND)
     if output == "json":
         print_json(names)
         return
@@ -32,7 +32,7 @@ def list_command(bootstrap_server: str | None, output: str) -> None:
 @output_option
 def describe_command(name: tuple[str, ...], bootstrap_server: str | None, output: str) -> None:
     """The subscriptions NAME…, or all."""
-    cluster = ClusterClient(bootstrap_of(bootstrap_server))
+    cluster = cluster_at(bootstrap_of(bootstrap_server))
     names = list(name) or list_resources(cluster, _KIND)
     found = {one: {str(entry.name): entry.value for entry in describe_configs(cluster, _KIND, one)} for one in names}
     if output == "json":
@@ -56,7 +56,7 @@ def alter_command(name: str, set_: tuple[str, ...], delete: tuple[str, ...], boo
     changes += [(key, AlterConfigOp.DELETE, None) for key in delete]
     if not changes:
         raise click.UsageError("nothing to do: give --set or --delete")
-    alter_configs(ClusterClient(bootstrap_of(bootstrap_server)), _KIND, name, changes)
+    alter_configs(cluster_at(bootstrap_of(bootstrap_server)), _KIND, name, changes)
     click.echo(f"Altered client metrics config for {name}.")
 
 
@@ -65,7 +65,7 @@ def alter_command(name: str, set_: tuple[str, ...], delete: tuple[str, ...], boo
 @bootstrap_option
 def delete_command(name: str, bootstrap_server: str | None) -> None:
     """Delete the subscription NAME."""
-    cluster = ClusterClient(bootstrap_of(bootstrap_server))
+    cluster = cluster_at(bootstrap_of(bootstrap_server))
     entries = describe_configs(cluster, _KIND, name)
     present = [str(one.name) for one in entries if int(one.config_source) == _SUBSCRIPTION_SOURCE]
     if not present:

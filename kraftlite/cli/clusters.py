@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, print_table
 from kraftlite.cli.files import read_text
 from kraftlite.cli.kafka import admin, kafka_errors, list_topics, result
-from kraftlite.local.client import ask
+from kraftlite.client.errors import RequestRefused
+from kraftlite.local.client import cluster_at
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import ElectionType
 
@@ -101,39 +101,21 @@ def _elect(
     bootstrap: str, kind: ElectionType, wanted: list[tuple[str, int]] | None
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """(elected, not needed, failed with reason), each sorted by partition."""
-    from datetime import timedelta
+    from kraftlite.cli.admin_calls import elect_leaders as elect
 
-    import kraftlite.wire.kio_import  # noqa: F401
-
-    # isort: split
-
-    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
-    from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
-
-    chosen: Any = None
-    if wanted is not None:
-        by_topic: dict[str, list[int]] = {}
-        for name, index in wanted:
-            by_topic.setdefault(name, []).append(index)
-        chosen = tuple(TopicPartitions(topic=name, partitions=tuple(found)) for name, found in by_topic.items())  # type: ignore[arg-type]
-    number: Any = int(kind)
-    timeout: Any = timedelta(seconds=30)
-    answer = ask(
-        bootstrap, ElectLeadersRequest(election_type=number, topic_partitions=chosen, timeout=timeout), ElectLeadersResponse, 40
-    )
-    if answer.error_code != 0:
-        raise click.ClickException(f"the election was refused: {ErrorCode(int(answer.error_code)).name}")
+    try:
+        results = elect(cluster_at(bootstrap), int(kind), wanted)
+    except RequestRefused as error:
+        raise click.ClickException(f"the election was refused: {error.code.name}") from None
     elected, valid, failed = [], [], {}
-    results = [(str(topic.topic), result) for topic in answer.replica_election_results for result in topic.partition_result]
-    for name, item in sorted(results, key=lambda found: (found[0], found[1].partition_id)):
-        code = ErrorCode(int(item.error_code))
-        partition = f"{name}-{item.partition_id}"
+    for (name, index), (code, message) in sorted(results.items()):
+        partition = f"{name}-{index}"
         if code is ErrorCode.NONE:
             elected.append(partition)
         elif code is ErrorCode.ELECTION_NOT_NEEDED:
             valid.append(partition)
         else:
-            failed[partition] = f"{code.name}: {item.error_message or 'refused'}"
+            failed[partition] = f"{code.name}: {message or 'refused'}"
     return elected, valid, failed
 
 

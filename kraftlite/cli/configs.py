@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
-from kraftlite.cli.kafka import admin, list_topics
-from kraftlite.local.client import ask
-from kraftlite.model.errors import ErrorCode
+from kraftlite.client.errors import RequestRefused
+from kraftlite.local.client import cluster_at
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient
 
 _SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
@@ -66,57 +70,36 @@ def describe_config(
 
 def _fetch(bootstrap: str, kind: str, name: str, called: str) -> list[Any]:
     """DescribeConfigs with synonyms, which librdkafka returns without the order that says who wins; sorted by name."""
-    import kraftlite.wire.kio_import  # noqa: F401
+    from kraftlite.cli.admin_calls import describe_configs
 
-    # isort: split
-
-    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-    from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
-
-    bootstrap = _where(bootstrap, kind, name)
-    resource = DescribeConfigsResource(resource_type=_TYPES[kind], resource_name=name, configuration_keys=None)
-    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=False)
-    answer = ask(bootstrap, request, DescribeConfigsResponse).results[0]
-    _check(answer, called)
-    return sorted(answer.configs, key=lambda entry: entry.name)
+    cluster = _cluster(bootstrap, kind, name)
+    with _refusals(called):
+        return describe_configs(cluster, _TYPES[kind], name)
 
 
-def _where(bootstrap: str, kind: str, name: str) -> str:
-    """Whom to ask: a broker's own file is known to that broker alone, and it alone takes changes of its own configs."""
-    if kind != "broker" or not name:
-        return bootstrap
-    brokers = {str(node.id): f"{node.host}:{node.port}" for node in list_topics(admin(bootstrap)).brokers.values()}
-    if name not in brokers:
-        raise click.ClickException(f"broker {name} is not there; live brokers are {', '.join(sorted(brokers))}")
-    return brokers[name]
+def _cluster(bootstrap: str, kind: str, name: str) -> ClusterClient:
+    """A broker's own file is known to that broker alone, and it alone takes changes of its own configs: so it must be there."""
+    cluster = cluster_at(bootstrap)
+    if kind == "broker" and name and name not in map(str, cluster.brokers()):
+        raise click.ClickException(f"broker {name} is not there; live brokers are {', '.join(map(str, cluster.brokers()))}")
+    return cluster
 
 
 def _alter(bootstrap: str, kind: str, name: str, called: str, changes: list[tuple[str, AlterConfigOp, str | None]]) -> None:
     """IncrementalAlterConfigs; librdkafka cannot name the resource of all brokers."""
-    import kraftlite.wire.kio_import  # noqa: F401
+    from kraftlite.cli.admin_calls import alter_configs
 
-    # isort: split
-
-    from kio.schema.incremental_alter_configs.v1.request import (
-        AlterableConfig,
-        AlterConfigsResource,
-        IncrementalAlterConfigsRequest,
-    )
-    from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
-
-    entries: Any = tuple(
-        AlterableConfig(name=key, config_operation=int(operation), value=value)  # type: ignore[arg-type]
-        for key, operation, value in changes
-    )
-    resource = AlterConfigsResource(resource_type=_TYPES[kind], resource_name=name, configs=entries)
-    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-    _check(ask(_where(bootstrap, kind, name), request, IncrementalAlterConfigsResponse).responses[0], called)
+    cluster = _cluster(bootstrap, kind, name)
+    with _refusals(called):
+        alter_configs(cluster, _TYPES[kind], name, changes)
 
 
-def _check(answer: Any, called: str) -> None:
-    if answer.error_code != 0:
-        name = ErrorCode(int(answer.error_code)).name
-        raise click.ClickException(f"{called}: {name}: {answer.error_message or 'refused'}")
+@contextlib.contextmanager
+def _refusals(called: str) -> Iterator[None]:
+    try:
+        yield
+    except RequestRefused as error:
+        raise click.ClickException(f"{called}: {error.code.name}: {error.message or 'refused'}") from None
 
 
 def _source(number: Any) -> str:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import click
 
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
-from kraftlite.cli.wire import ClusterClient, check, code_of
+from kraftlite.client.cluster import ClusterClient, check
+from kraftlite.client.connection import code_of
+from kraftlite.local.client import cluster_at
 from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSIONS
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import FeatureUpgradeType
@@ -101,7 +103,7 @@ def update_features(
 @output_option
 def describe_features(bootstrap_server: str | None, output: str) -> None:
     """The features of the cluster: what its brokers support and what is finalized."""
-    features, epoch = fetch_features(ClusterClient(bootstrap_of(bootstrap_server)))
+    features, epoch = fetch_features(cluster_at(bootstrap_of(bootstrap_server)))
     if output == "json":
         print_json({"epoch": epoch, "features": [one.__dict__ for one in features]})
         return
@@ -125,7 +127,7 @@ def _updates(feature: Sequence[str], metadata: str | None) -> list[Update]:
 
 
 def _run(bootstrap: str, updates: list[Update], kind: FeatureUpgradeType, *, dry_run: bool) -> None:
-    lines, failed = update_features(ClusterClient(bootstrap), updates, kind, dry_run=dry_run)
+    lines, failed = update_features(cluster_at(bootstrap), updates, kind, dry_run=dry_run)
     for line in lines:
         click.echo(line)
     if failed:

@@ -13,6 +13,9 @@ import click
 
 from kraftlite.cli.common import printable
 from kraftlite.cli.kafka import admin_types, kafka_errors, kafka_message, result
+from kraftlite.client.errors import ClientError
+from kraftlite.model.errors import ErrorCode
+from kraftlite.protocol.api_keys import CONSUMER_GROUP_DESCRIBE
 
 REQUEST_TIMEOUT_S = 15.0
 MIN_WIDTH = 15
@@ -94,14 +97,21 @@ def _view(found: Any) -> GroupView:
 
 def with_epochs(bootstrap: str, view: GroupView) -> GroupView:
     """The view with the epochs and targets that librdkafka does not tell; unchanged for a classic group, which has none."""
-    from kraftlite.cli.wire import call, code_of
+    from kraftlite.client.connection import code_of
+    from kraftlite.local.client import cluster_at
 
-    coordinator = call(bootstrap, 10, 3, {"key": view.group, "key_type": 0})
-    if coordinator.error_code.value != 0:
-        return view
     values = {"group_ids": [view.group], "include_authorized_operations": False}
-    (found,) = call(f"{coordinator.host}:{coordinator.port}", 69, 1, values).groups
-    if code_of(found).value != 0:
+    try:
+        cluster = cluster_at(bootstrap)
+        answer = cluster.call_coordinator(
+            view.group, CONSUMER_GROUP_DESCRIBE, 1, values, lambda answer: code_of(answer.groups[0])
+        )
+    except ClientError as error:
+        if error.code is None:
+            raise
+        return view
+    (found,) = answer.groups
+    if code_of(found) is not ErrorCode.NONE:
         return view
     told = {str(member.member_id): member for member in found.members}
     members = tuple(

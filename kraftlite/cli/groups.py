@@ -23,8 +23,10 @@ from kraftlite.cli.group_view import (
     with_epochs,
 )
 from kraftlite.cli.kafka import admin, kafka_message, result
-from kraftlite.local.client import ask
+from kraftlite.client.errors import ClientError
+from kraftlite.local.client import cluster_at
 from kraftlite.model.errors import ErrorCode
+from kraftlite.protocol.api_keys import OFFSET_DELETE
 
 OFFSET_COLUMNS = (
     "GROUP",
@@ -259,33 +261,17 @@ def request_offset_delete(
     bootstrap: str, group: str, partitions: Sequence[Partition]
 ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
     """OffsetDelete at the group's coordinator: librdkafka's Python client has no call for it."""
-    from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest
-    from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse
-    from kio.schema.offset_delete.v0.request import (
-        OffsetDeleteRequest,
-        OffsetDeleteRequestPartition,
-        OffsetDeleteRequestTopic,
-    )
-    from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
+    from kraftlite.client.connection import code_of
 
-    found: Any = ask(bootstrap, FindCoordinatorRequest(key=group), FindCoordinatorResponse)
-    error = ErrorCode(found.error_code.value)
-    if error is not ErrorCode.NONE:
-        return error, {}
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[dict[str, int]]] = {}
     for topic, index in partitions:
-        topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=index))  # type: ignore[arg-type]
-    request: Any = OffsetDeleteRequest(
-        group_id=group,  # type: ignore[arg-type]
-        topics=tuple(
-            OffsetDeleteRequestTopic(name=name, partitions=tuple(wanted))  # type: ignore[arg-type]
-            for name, wanted in topics.items()
-        ),
-    )
-    answer: Any = ask(f"{found.host}:{found.port}", request, OffsetDeleteResponse)
-    results = {
-        (str(topic.name), int(one.partition_index)): ErrorCode(one.error_code.value)
-        for topic in answer.topics
-        for one in topic.partitions
-    }
-    return ErrorCode(answer.error_code.value), results
+        topics.setdefault(topic, []).append({"partition_index": index})
+    values = {"group_id": group, "topics": [{"name": name, "partitions": wanted} for name, wanted in topics.items()]}
+    try:
+        answer = cluster_at(bootstrap).call_coordinator(group, OFFSET_DELETE, 0, values, code_of)
+    except ClientError as error:
+        if error.code is None:
+            raise
+        return error.code, {}
+    results = {(str(topic.name), int(one.partition_index)): code_of(one) for topic in answer.topics for one in topic.partitions}
+    return code_of(answer), results

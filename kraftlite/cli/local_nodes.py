@@ -152,10 +152,10 @@ def _running(cluster: state.LocalCluster) -> str:
 
 
 def _leader_of(bootstrap: str, partition: str) -> int:
-    from kraftlite.cli.wire import ClusterClient
+    from kraftlite.local.client import cluster_at
 
     topic, _, index = partition.rpartition("-")
-    leaders = ClusterClient(bootstrap).leaders([topic])
+    leaders = cluster_at(bootstrap).leaders([topic])
     if (topic, int(index)) not in leaders:
         raise state.LocalError(f"there is no partition {partition}")
     leader = leaders[topic, int(index)]

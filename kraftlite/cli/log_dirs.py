@@ -6,7 +6,7 @@ import click
 
 from kraftlite.cli.admin_calls import Partition, describe_log_dirs
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, print_table
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.local.client import cluster_at
 
 
 @click.command("describe")
@@ -16,7 +16,7 @@ from kraftlite.cli.wire import ClusterClient
 @output_option
 def describe_log_dirs_command(broker: tuple[int, ...], topic: tuple[str, ...], bootstrap_server: str | None, output: str) -> None:
     """The log directories of the brokers: size, free space, and the replicas in them."""
-    cluster = ClusterClient(bootstrap_of(bootstrap_server))
+    cluster = cluster_at(bootstrap_of(bootstrap_server))
     partitions: list[Partition] | None = None
     if topic:
         known = cluster.topics(list(topic))

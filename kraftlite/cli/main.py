@@ -250,9 +250,9 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _is_expected(error: Exception) -> bool:
-    """An error whose message is already for the user: the package is loaded when there is one."""
-    module = sys.modules.get("kraftlite.local.state")
-    return module is not None and isinstance(error, module.LocalError)
+    """An error whose message is already for the user: its module is loaded when there is one."""
+    kinds = (("kraftlite.local.state", "LocalError"), ("kraftlite.client.errors", "ClientError"))
+    return any((module := sys.modules.get(name)) is not None and isinstance(error, getattr(module, kind)) for name, kind in kinds)
 
 
 def _say(message: str, usage_of: str | None = None) -> None:

@@ -76,13 +76,14 @@ def demo_command(data_dir: Path, output: str) -> None:
     """All of it, while a broker and the controller are killed. Exit status 0 only if every check holds."""
     from rich.console import Console
 
+    from kraftlite.client.errors import ClientError
     from kraftlite.local.state import LocalError
 
     run = Run(data_dir.absolute(), Console(highlight=False, stderr=output == "json"))
     try:
         with spark_errors():
             demonstrate(run)
-    except LocalError as error:
+    except (LocalError, ClientError) as error:
         raise click.ClickException(str(error)) from None
     holds = bool(run.checks) and all(found for _, found, _ in run.checks)
     if output == "json":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from kraftlite.cli.admin_calls import alter_quotas, describe_quotas
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, java_double, output_option, pairs, print_json
+from kraftlite.local.client import cluster_at
 
 _USER = click.option("--user", metavar="NAME", help="A user; <default> is the default of all users.")
 _CLIENT = click.option("--client-id", metavar="NAME", help="A client id; <default> is the default of all client ids.")
@@ -29,13 +29,13 @@ def describe_command(user: str | None, client_id: str | None, ip: str | None, bo
     """All quotas, or those of an entity."""
     entity = _entity(user, client_id, ip)
     asked = [(kind, 1 if name is None else 0, name) for kind, name in entity.items()]
-    found = describe_quotas(ClusterClient(bootstrap_of(bootstrap_server)), asked, strict=bool(entity))
+    found = describe_quotas(cluster_at(bootstrap_of(bootstrap_server)), asked, strict=bool(entity))
     if output == "json":
         print_json([{"entity": whom, "quotas": values} for whom, values in found])
         return
     for whom, values in found:
         said = ", ".join(f"{kind} {_DEFAULT if name is None else name}" for kind, name in whom.items())
-        click.echo(f"{said}: {', '.join(f'{key}={value:g}' for key, value in values.items())}")
+        click.echo(f"{said}: {', '.join(f'{key}={java_double(value)}' for key, value in values.items())}")
 
 
 @click.command("alter")
@@ -65,5 +65,5 @@ def alter_command(
             raise click.UsageError(f"--set {key}={text}: allowed is a number") from None
     if not ops:
         raise click.UsageError("nothing to do: give --set or --delete")
-    alter_quotas(ClusterClient(bootstrap_of(bootstrap_server)), entity, ops)
+    alter_quotas(cluster_at(bootstrap_of(bootstrap_server)), entity, ops)
     click.echo("Completed updating quotas.")

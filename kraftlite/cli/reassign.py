@@ -8,7 +8,7 @@ import click
 
 from kraftlite.cli.admin_calls import Partition, alter_reassignments, list_reassignments
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, print_table
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.local.client import cluster_at
 from kraftlite.model.errors import ErrorCode
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
@@ -26,7 +26,7 @@ def _partition(text: str) -> Partition:
 @output_option
 def list_command(bootstrap_server: str | None, output: str) -> None:
     """The partitions that are being moved."""
-    moving = list_reassignments(ClusterClient(bootstrap_of(bootstrap_server)))
+    moving = list_reassignments(cluster_at(bootstrap_of(bootstrap_server)))
     rows = [
         {
             "topic": topic,
@@ -76,13 +76,13 @@ def cancel_command(partitions: tuple[str, ...], everything: bool, bootstrap_serv
     if bool(partitions) == everything:
         raise click.UsageError("give either partitions or --all")
     bootstrap = bootstrap_of(bootstrap_server)
-    chosen = list(list_reassignments(ClusterClient(bootstrap))) if everything else [_partition(one) for one in partitions]
+    chosen = list(list_reassignments(cluster_at(bootstrap))) if everything else [_partition(one) for one in partitions]
     _alter(bootstrap, dict.fromkeys(chosen), "Cancelled moving")
 
 
 def _alter(bootstrap: str, wanted: dict[Partition, list[int] | None], done: str) -> None:
     failed = 0
-    for (topic, index), (code, message) in sorted(alter_reassignments(ClusterClient(bootstrap), wanted).items()):
+    for (topic, index), (code, message) in sorted(alter_reassignments(cluster_at(bootstrap), wanted).items()):
         if code is ErrorCode.NONE:
             click.echo(f"{done} {topic}-{index}.")
         else:

@@ -6,13 +6,18 @@ import re
 import sys
 import time
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
 from kraftlite.cli.kafka import admin, admin_types, kafka_errors, list_topics, result
-from kraftlite.local.client import ask
+from kraftlite.client.errors import ClientError
+from kraftlite.local.client import cluster_at
+from kraftlite.protocol.api_keys import DESCRIBE_TOPIC_PARTITIONS
+
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient
 
 _COUNT = click.IntRange(1, 100_000)  # what librdkafka can ask for
 _FACTOR = click.IntRange(1, 32_767)
@@ -104,27 +109,19 @@ def _names(bootstrap: str, pattern: str | None = None, exclude_internal: bool = 
     return names
 
 
-def fetch_topics(bootstrap: str, names: list[str]) -> list[Any]:
+def fetch_topics(cluster: ClusterClient, names: list[str]) -> list[Any]:
     """DescribeTopicPartitions of all these topics, page by page."""
-    import kraftlite.wire.kio_import  # noqa: F401
-
-    # isort: split
-
-    from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
-    from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
-
     found: dict[str, tuple[Any, list[Any]]] = {}
-    wanted: Any = tuple(TopicRequest(name=name) for name in sorted(names))  # type: ignore[arg-type]
-    cursor: Any = None
+    wanted = sorted(names)
+    cursor: dict[str, Any] | None = None
     while True:
-        request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
-        page = ask(bootstrap, request, DescribeTopicPartitionsResponse)
+        page = cluster.call(DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": [{"name": name} for name in wanted], "cursor": cursor})
         for topic in page.topics:
             found.setdefault(str(topic.name), (topic, []))[1].extend(topic.partitions)
         if page.next_cursor is None:
             return [(topic, sorted(parts, key=lambda p: p.partition_index)) for topic, parts in found.values()]
-        cursor = Cursor(topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index)
-        wanted = tuple(item for item in wanted if item.name >= cursor.topic_name)
+        cursor = {"topic_name": page.next_cursor.topic_name, "partition_index": page.next_cursor.partition_index}
+        wanted = [name for name in wanted if name >= page.next_cursor.topic_name]
 
 
 def _overrides(bootstrap: str, names: list[str]) -> dict[str, dict[str, str]]:
@@ -176,7 +173,8 @@ def describe(
         raise click.UsageError("--watch prints lines: it cannot be combined with --output json")
     bootstrap = bootstrap_of(bootstrap_server)
     names = list(dict.fromkeys(topic)) or _names(bootstrap)
-    topics = fetch_topics(bootstrap, names) if names else []
+    cluster = cluster_at(bootstrap)
+    topics = fetch_topics(cluster, names) if names else []
     missing = [str(item.name) for item, _ in topics if item.error_code != 0]
     known = [(item, partitions) for item, partitions in topics if item.error_code == 0]
     overrides = _overrides(bootstrap, [str(item.name) for item, _ in known])
@@ -188,7 +186,7 @@ def describe(
         for entry in described:
             _print_topic(entry, header=not any(filters))
     if watch and known:
-        watch_topics(bootstrap, [str(item.name) for item, _ in known], seconds)
+        watch_topics(cluster, [str(item.name) for item, _ in known], seconds)
     if missing:
         raise click.ClickException(
             f"Topic '{missing[0]}' does not exist as expected"
@@ -201,17 +199,15 @@ _Seen = dict[str, tuple[int | None, int, tuple[int, ...]]]
 _WATCH_S = 0.25
 
 
-def watch_topics(bootstrap: str, names: list[str], seconds: float | None) -> None:
+def watch_topics(cluster: ClusterClient, names: list[str], seconds: float | None) -> None:
     """Print each change of a leader or an ISR with its time, until Ctrl-C or for `seconds`."""
-    from kraftlite.local.client import ClientError
-
     end = None if seconds is None else time.monotonic() + seconds
     before: _Seen | None = None
     silent = False
     try:
         while end is None or time.monotonic() < end:
             try:
-                now = _seen(bootstrap, names)
+                now = _seen(cluster, names)
             except ClientError as error:
                 if not silent:
                     _at(str(error))
@@ -226,7 +222,7 @@ def watch_topics(bootstrap: str, names: list[str], seconds: float | None) -> Non
         return
 
 
-def _seen(bootstrap: str, names: list[str]) -> _Seen:
+def _seen(cluster: ClusterClient, names: list[str]) -> _Seen:
     """Leader, leader epoch and ISR of each partition."""
     return {
         f"{item.name}-{part.partition_index}": (
@@ -234,7 +230,7 @@ def _seen(bootstrap: str, names: list[str]) -> _Seen:
             int(part.leader_epoch),
             tuple(int(node) for node in part.isr_nodes),
         )
-        for item, partitions in fetch_topics(bootstrap, names)
+        for item, partitions in fetch_topics(cluster, names)
         for part in partitions
     }
 

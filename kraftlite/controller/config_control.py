@@ -21,7 +21,7 @@ from kraftlite.model.group_configs import (
     validate_client_metrics_configs,
     validate_group_configs,
 )
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import NodeId, node_id_of
 from kraftlite.model.messages.controller import (
     AlterConfigOp,
     AlterConfigsRequest,
@@ -171,8 +171,8 @@ class ConfigControl:
             if name == "":
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         elif kind == _BROKER:
-            if name != "" and not (name.isascii() and name.isdigit()):
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}: expected a broker id.")
+            if name != "" and node_id_of(name) is None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
         elif kind == _GROUP:
             if name == "":
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -190,7 +190,7 @@ class ConfigControl:
         kind, name = resource
         if kind == _TOPIC and not self.topic_exists(name):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        if kind == _BROKER and name != "" and not self.broker_exists(NodeId(int(name))):
+        if kind == _BROKER and (broker_id := node_id_of(name)) is not None and not self.broker_exists(broker_id):
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
 
     def _changes(self, resource: Resource, changes: Sequence[ConfigChange]) -> list[MetadataRecord]:

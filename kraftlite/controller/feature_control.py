@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from kraftlite.controller.results import ControllerResult
@@ -48,9 +49,9 @@ class FeatureControl:
         """All or nothing. Raises the ApiError of the first update that is refused (CM-53)."""
         records: list[MetadataRecord] = []
         results = []
-        names = [update.name for update in request.updates]
+        named = Counter(update.name for update in request.updates)
         for update in request.updates:
-            if names.count(update.name) > 1:
+            if named[update.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Feature {update.name} appears more than once in the request.")
             record = self._check_update(update)
             if record is not None:

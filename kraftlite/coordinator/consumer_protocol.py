@@ -5,15 +5,18 @@ Source: Kafka's `ConsumerProtocolSubscription.json` and `ConsumerProtocolAssignm
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kraftlite.coordinator.primitives import INT16, INT32, Reader, string
-from kraftlite.model.errors import ApiError
+from kraftlite.model.limits import MAX_REQUEST_ITEMS
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import INT16, INT32, bounded, string
+from kraftlite.protocol.reader import Reader
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumers; the metadata of other types is opaque."""
+
+_bounded: Final = bounded("message of a consumer", MAX_REQUEST_ITEMS)
 
 TopicParts = tuple[str, tuple[int, ...]]
 """A topic's name, and partitions of it."""
@@ -42,62 +45,68 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
     Source: `ConsumerProtocolSubscription.json`: version i16, topics [string], then what newer versions add.
     """
     try:
-        version, count = struct.unpack_from(">hi", metadata)
-        if version < 0 or not 0 <= count <= len(metadata):
-            return None
-        topics = []
-        position = 6
-        for _ in range(count):
-            (size,) = struct.unpack_from(">h", metadata, position)
-            end = position + 2 + size
-            if size < 0 or end > len(metadata):
-                return None
-            topics.append(metadata[position + 2 : end].decode())
-            position = end
-    except (struct.error, UnicodeDecodeError):
+        return _read_topic_names(metadata)
+    except ProtocolViolation:
         return None
-    return tuple(topics)
 
 
 def parse_subscription(metadata: bytes) -> Subscription | None:
     """Parse a subscription; None when it is none."""
     try:
-        reader = Reader(metadata, flexible=False)
-        version = reader.int16()
-        if version < 0:
-            return None
-        topics = reader.array(reader.string)
-        _user_data(reader)
-        owned = _topics(reader) if version >= 1 else ()
-        if version >= 2:
-            reader.int32()  # the generation in which it owned them
-        return Subscription(version, topics, owned, reader.nullable_string() if version >= 3 else None)
-    except (ApiError, UnicodeDecodeError):
+        return _read_subscription(metadata)
+    except ProtocolViolation:
         return None
 
 
 def parse_assignment(data: bytes) -> Assignment | None:
     """Parse an assignment; None when it is none. Without any bytes it is empty."""
-    if not data:
-        return Assignment(())
     try:
-        reader = Reader(data, flexible=False)
-        if reader.int16() < 0:
-            return None
-        return Assignment(_topics(reader), _user_data(reader))
-    except (ApiError, UnicodeDecodeError):
+        return _read_assignment(data) if data else Assignment(())
+    except ProtocolViolation:
         return None
+
+
+@_bounded
+def _read_topic_names(metadata: bytes) -> tuple[str, ...]:
+    reader, _version = _begun(metadata)
+    return reader.array(reader.string)
+
+
+@_bounded
+def _read_subscription(metadata: bytes) -> Subscription:
+    reader, version = _begun(metadata)
+    topics = reader.array(reader.string)
+    _user_data(reader)
+    owned = _topics(reader) if version >= 1 else ()
+    if version >= 2:
+        reader.int32()  # the generation in which it owned them
+    return Subscription(version, topics, owned, reader.nullable_string() if version >= 3 else None)
+
+
+@_bounded
+def _read_assignment(data: bytes) -> Assignment:
+    reader, _version = _begun(data)
+    return Assignment(_topics(reader), _user_data(reader))
+
+
+def _begun(data: bytes) -> tuple[Reader, int]:
+    """A reader behind the version."""
+    reader = Reader(data, flexible=False)
+    version = reader.int16()
+    if version < 0:
+        raise ProtocolViolation(f"version {version}")
+    return reader, version
 
 
 def build_subscription(subscription: Subscription) -> bytes:
     version, topics, owned, rack_id = subscription
-    parts = [INT16.pack(version), INT32.pack(len(topics)), *(string(topic) for topic in topics), INT32.pack(-1)]
+    parts = [INT16.pack(version), INT32.pack(len(topics)), *(string(topic, False) for topic in topics), INT32.pack(-1)]
     if version >= 1:
         parts.append(_write_topics(owned))
     if version >= 2:
         parts.append(INT32.pack(-1))
     if version >= 3:
-        parts.append(INT16.pack(-1) if rack_id is None else string(rack_id))
+        parts.append(INT16.pack(-1) if rack_id is None else string(rack_id, False))
     return b"".join(parts)
 
 
@@ -110,12 +119,11 @@ def _topics(reader: Reader) -> tuple[TopicParts, ...]:
 
 
 def _user_data(reader: Reader) -> bytes:
-    size = reader.int32()
-    return b"" if size < 0 else reader.take(size)
+    return reader.nullable_bytes() or b""
 
 
 def _write_topics(topics: tuple[TopicParts, ...]) -> bytes:
     parts = [INT32.pack(len(topics))]
     for topic, indexes in topics:
-        parts += (string(topic), INT32.pack(len(indexes)), *(INT32.pack(index) for index in indexes))
+        parts += (string(topic, False), INT32.pack(len(indexes)), *(INT32.pack(index) for index in indexes))
     return b"".join(parts)

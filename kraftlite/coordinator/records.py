@@ -11,8 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kraftlite.coordinator.primitives import INT16, INT32, INT64, Reader, bytes_field, corrupt, nullable_string, string
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol import primitives as p
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import INT16, INT32, INT64, bounded
+from kraftlite.protocol.reader import Reader
 
 OFFSET_KEY: Final = 1
 GROUP_KEY: Final = 2
@@ -108,11 +113,11 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def encode_offset_key(group_id: str, tp: TopicPartition) -> bytes:
-    return INT16.pack(OFFSET_KEY) + string(group_id) + string(tp.topic) + INT32.pack(tp.partition)
+    return INT16.pack(OFFSET_KEY) + p.string(group_id, False) + p.string(tp.topic, False) + INT32.pack(tp.partition)
 
 
 def encode_group_key(group_id: str) -> bytes:
-    return INT16.pack(GROUP_KEY) + string(group_id)
+    return INT16.pack(GROUP_KEY) + p.string(group_id, False)
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:
@@ -120,31 +125,31 @@ def encode_offset(committed: CommittedOffset) -> bytes:
     offset, leader_epoch, metadata, commit_ms, expire_ms = committed
     if expire_ms is not None:
         head = INT16.pack(OFFSET_VALUE_WITH_EXPIRY) + INT64.pack(offset)
-        return head + string(metadata) + INT64.pack(commit_ms) + INT64.pack(expire_ms)
+        return head + p.string(metadata, False) + INT64.pack(commit_ms) + INT64.pack(expire_ms)
     head = INT16.pack(OFFSET_VALUE_VERSION) + INT64.pack(offset) + INT32.pack(-1 if leader_epoch is None else leader_epoch)
-    return head + string(metadata) + INT64.pack(commit_ms)
+    return head + p.string(metadata, False) + INT64.pack(commit_ms)
 
 
 def encode_group(value: GroupValue) -> bytes:
     parts = [
         INT16.pack(GROUP_VALUE_VERSION),
-        string(value.protocol_type),
+        p.string(value.protocol_type, False),
         INT32.pack(value.generation),
-        nullable_string(value.protocol_name),
-        nullable_string(value.leader_id),
+        p.nullable_string(value.protocol_name, False),
+        p.nullable_string(value.leader_id, False),
         INT64.pack(-1 if value.state_since_ms is None else value.state_since_ms),
         INT32.pack(len(value.members)),
     ]
     for member in value.members:
         parts += (
-            string(member.member_id),
-            nullable_string(member.instance_id),
-            string(member.client_id),
-            string(member.client_host),
+            p.string(member.member_id, False),
+            p.nullable_string(member.instance_id, False),
+            p.string(member.client_id, False),
+            p.string(member.client_host, False),
             INT32.pack(member.rebalance_timeout_ms),
             INT32.pack(member.session_timeout_ms),
-            bytes_field(member.subscription),
-            bytes_field(member.assignment),
+            p.data(member.subscription, False),
+            p.data(member.assignment, False),
         )
     return b"".join(parts)
 
@@ -152,6 +157,15 @@ def encode_group(value: GroupValue) -> bytes:
 # --- reading -------------------------------------------------------------------------------------------------------------
 
 
+def _corrupt(reason: str) -> ApiError:
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record of __consumer_offsets: {reason}")
+
+
+readable: Final = bounded("record", MAX_INT32, _corrupt)
+"""Makes a decoder raise ApiError(CORRUPT_MESSAGE) when the bytes do not add up. A record's arrays are bounded by its own size."""
+
+
+@readable
 def decode_key(data: bytes) -> Key:
     """Raises ApiError(CORRUPT_MESSAGE) when the bytes do not add up."""
     reader = Reader(data, flexible=False)
@@ -163,6 +177,7 @@ def decode_key(data: bytes) -> Key:
     return UnknownKey(kind)
 
 
+@readable
 def decode_offset(data: bytes) -> CommittedOffset:
     """Raises ApiError(CORRUPT_MESSAGE) when the bytes do not add up, or the version is newer than all we know."""
     reader, version = _value(data)
@@ -176,6 +191,7 @@ def decode_offset(data: bytes) -> CommittedOffset:
     )
 
 
+@readable
 def decode_group(data: bytes) -> GroupValue:
     """Decode a group. Raises what `decode_offset` raises."""
     reader, version = _value(data)
@@ -201,8 +217,8 @@ def _member(reader: Reader, version: int) -> MemberValue:
     client_id, client_host = reader.string(), reader.string()
     rebalance_timeout_ms = reader.int32() if version >= 1 else None
     session_timeout_ms = reader.int32()
-    subscription, assignment = reader.blob(), reader.blob()
-    reader.tags()
+    subscription, assignment = reader.bytes(), reader.bytes()
+    reader.skip_tags()
     return MemberValue(
         member_id=member_id,
         instance_id=instance_id,
@@ -216,9 +232,9 @@ def _member(reader: Reader, version: int) -> MemberValue:
 
 
 def _value(data: bytes) -> tuple[Reader, int]:
-    version = Reader(data, flexible=False).int16()
+    (version,) = INT16.unpack_from(data)
     if not 0 <= version <= FLEXIBLE_VERSION:
-        raise corrupt(f"value version {version}: 0 to {FLEXIBLE_VERSION} are known")
+        raise ProtocolViolation(f"value version {version}: 0 to {FLEXIBLE_VERSION} are known")
     reader = Reader(data, flexible=version >= FLEXIBLE_VERSION)
     reader.int16()
     return reader, version

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kraftlite.client.errors import ClientError
 from kraftlite.local import cluster as local
 from kraftlite.local import process
 from kraftlite.local.client import client_config, fetch_quorum
@@ -70,7 +71,7 @@ class Chaos(threading.Thread):
             self._kill_leader()
             self._kill_controller()
             self._restart()
-        except LocalError as error:
+        except (LocalError, ClientError) as error:
             self.error = str(error)
         finally:
             self._streamer.pace.limit = None

@@ -1,35 +1,43 @@
-"""Talking to a cluster as any client does: librdkafka's settings, and single requests for what librdkafka lacks."""
+"""The clients by which the command line and the demonstration reach a cluster: librdkafka, and our own for what that lacks."""
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
-from io import BytesIO
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from kraftlite.local.state import LocalError
+from kraftlite.client.errors import ClientError
+from kraftlite.client.properties import settings_from
+from kraftlite.client.settings import ClientSettings
+from kraftlite.model.errors import ErrorCode
+from kraftlite.protocol.api_keys import API_VERSIONS, DESCRIBE_QUORUM
 
-T = TypeVar("T")
-_CONNECT_TIMEOUT_S = 3.0
-_PROBE_TIMEOUT_S = 5.0
+if TYPE_CHECKING:  # the client loads kio, which takes longer than most commands
+    from kraftlite.client.cluster import ClusterClient
+
+CLIENT_ID: Final = "kraftlite-cli"
+_PROBE_TIMEOUT_S: Final = 5.0
 """For an answer to ApiVersions: long enough for a broker on a busy machine, short enough to be told of a port that is silent."""
-_UNREACHABLE_S = 5.0
+_UNREACHABLE_S: Final = 5.0
 """For how long addresses that take no connection are tried again: as long as a broker may take to start."""
-_MAX_RESPONSE = 64 << 20
-_QUORUM_TRIES = 40
-_QUORUM_PAUSE_S = 0.25
-
-
-class ClientError(LocalError):
-    """No broker answered, or it refused; the message is one line."""
+_DEFAULTS: Final = {
+    "client.id": CLIENT_ID,
+    "default.api.timeout.ms": "30000",
+    "request.timeout.ms": "60000",
+    "retry.backoff.ms": "250",
+    "socket.connection.setup.timeout.ms": f"{_PROBE_TIMEOUT_S * 1000:.0f}",
+}
+_QUORUM_TRIES: Final = 40
+_QUORUM_PAUSE_S: Final = 0.25
+_QUORUM_TIMEOUT_MS: Final = 15_000
 
 
 def client_config(bootstrap: str) -> dict[str, Any]:
-    """What every librdkafka client of ours has in common: quiet, and quick to try again."""
+    """Return the settings that every librdkafka client of ours has in common: quiet, and quick to try again."""
     return {
         "bootstrap.servers": bootstrap,
-        "client.id": "kraftlite-cli",
+        "client.id": CLIENT_ID,
         "log_level": 0,
         "error_cb": lambda error: None,
         "socket.connection.setup.timeout.ms": 5000,
@@ -38,159 +46,53 @@ def client_config(bootstrap: str) -> dict[str, Any]:
     }
 
 
+def admin_settings(options: Mapping[str, str]) -> ClientSettings:
+    """Return the settings of our own client, from Kafka's names for the properties of an admin client. Raises ValueError, as
+    `settings_from` does."""
+    return replace(settings_from({**_DEFAULTS, **options}), unreachable_timeout_ms=round(_UNREACHABLE_S * 1000))
+
+
+def cluster_at(bootstrap: str) -> ClusterClient:
+    """A client for requests that librdkafka's Python client lacks. `bootstrap`: host:port, several separated by commas."""
+    from kraftlite.client.cluster import ClusterClient
+
+    return ClusterClient(admin_settings({"bootstrap.servers": bootstrap}))
+
+
 def reach(bootstrap: str, timeout_s: float = _UNREACHABLE_S, probe_s: float = _PROBE_TIMEOUT_S) -> None:
     """Wait until one of the brokers answers as a Kafka broker; raises ClientError when none does, with each one's reason.
 
     One that takes the connection has `probe_s` for its answer.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        reasons = {}
-        for address in bootstrap.split(","):
-            try:
-                _exchange(address.strip(), _PROBE, time.monotonic() + probe_s)
-            except (OSError, ValueError) as error:
-                reasons[address.strip()] = _reason(error)
-            else:
-                return
-        if time.monotonic() >= deadline:
-            raise ClientError(_nobody(reasons))
-        time.sleep(0.25)
+    from kraftlite.client.cluster import ClusterClient
 
-
-_PROBE = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-"""ApiVersions v0 without a client id: what every broker answers."""
-
-
-def _reason(error: OSError | ValueError) -> str:
-    if isinstance(error, TimeoutError):
-        return "it takes connections and answers nothing" if isinstance(error, _Silent) else "the connection timed out"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-class _Unreachable(OSError):
-    """The address takes no connection. `strerror` says why."""
-
-
-class _Silent(TimeoutError):
-    """The connection stands, and no answer came."""
-
-
-def _nobody(reasons: dict[str, str]) -> str:
-    return f"no broker answered ({'; '.join(f'{address}: {reason}' for address, reason in reasons.items())})"
-
-
-def ask(bootstrap: str, request: Any, response_type: type[T], timeout_s: float = 15.0) -> T:
-    """Send one request (a kio message) to the first broker that answers; raises ClientError when none does."""
-    from kio.serial import entity_reader, entity_writer
-
-    payload = _frame(request, entity_writer)
-    began = time.monotonic()
-    deadline = began + timeout_s
-    reasons: dict[str, str] = {}
-    while True:
-        unreachable = True
-        for address in bootstrap.split(","):
-            try:
-                raw = _exchange(address.strip(), payload, deadline)
-            except (OSError, ValueError) as error:
-                reasons[address.strip()] = _reason(error)
-                unreachable = unreachable and isinstance(error, _Unreachable)
-                continue
-            header_type = response_type.__header_schema__  # type: ignore[attr-defined]
-            header, size = entity_reader(header_type)(raw, 0)
-            message, _ = entity_reader(response_type)(raw, size)  # type: ignore[type-var]
-            assert header.correlation_id == 1
-            return message
-        if time.monotonic() >= min(deadline - 1, began + _UNREACHABLE_S if unreachable else deadline):
-            raise ClientError(_nobody(reasons))
-        time.sleep(0.25)
-
-
-def _frame(request: Any, entity_writer: Any) -> bytes:
-    header_type = request.__header_schema__
-    header = header_type(
-        request_api_key=request.__api_key__,
-        request_api_version=request.__version__,
-        correlation_id=1,
-        client_id="kraftlite-cli",
-    )
-    buffer = BytesIO()
-    entity_writer(header_type)(buffer, header)
-    entity_writer(type(request))(buffer, request)
-    body = buffer.getvalue()
-    return struct.pack(">i", len(body)) + body
-
-
-def _exchange(address: str, payload: bytes, deadline: float) -> bytes:
-    """One request and its answer. Raises OSError or ValueError, whose text says what is wrong with the address."""
-    host, _, port = address.rpartition(":")
-    left = max(0.2, min(_CONNECT_TIMEOUT_S, deadline - time.monotonic()))
-    try:
-        connection = socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=left)
-    except OSError as error:
-        raise _Unreachable(
-            error.errno, "the connection timed out" if isinstance(error, TimeoutError) else error.strerror
-        ) from None
-    with connection:
-        connection.sendall(payload)
-        head = _read(connection, 4, deadline)
-        (size,) = struct.unpack(">i", head)
-        if size < 4 or size > _MAX_RESPONSE:
-            raise ValueError(_no_kafka(head))
-        if size in _HTTP2_SETTINGS:  # a size that an answer could have, too: what comes next tells
-            rest = _read(connection, 4, deadline)
-            if rest == bytes(4):
-                raise ValueError(_GRPC)
-            return rest + _read(connection, size - 4, deadline)
-        return _read(connection, size, deadline)
-
-
-_HTTP2_SETTINGS = range(0x04, 0x10000, 0x100)
-"""The first four bytes of HTTP/2's first frame, its length and type, read as the size of an answer."""
-_GRPC = "it speaks gRPC, which nodes talk to one another; clients need a broker's Kafka listener"
-
-
-def _no_kafka(head: bytes) -> str:
-    """What speaks there, by its first four bytes."""
-    if head == b"HTTP":
-        return "it speaks HTTP, not Kafka's protocol"
-    if head[0] in (0x15, 0x16) and head[1] == 3:
-        return "it speaks TLS, which is not supported"
-    return f"it does not speak Kafka's protocol: its answer begins with 0x{head.hex()}"
-
-
-def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        connection.settimeout(max(0.5, deadline - time.monotonic()))
-        try:
-            data = connection.recv(min(size - len(parts), 1 << 20))
-        except TimeoutError:
-            raise _Silent from None
-        if not data:
-            raise ValueError("it closed the connection without an answer")
-        parts += data
-    return bytes(parts)
+    probe = {"bootstrap.servers": bootstrap, "socket.connection.setup.timeout.ms": f"{probe_s * 1000:.0f}"}
+    with ClusterClient(admin_settings(probe)) as cluster:
+        values = {"client_software_name": CLIENT_ID, "client_software_version": "1"}
+        cluster.call(API_VERSIONS, 3, values, timeout_ms=round(timeout_s * 1000))
 
 
 def fetch_quorum(bootstrap: str) -> dict[str, Any]:
-    """The quorum as its leader describes it. While an election runs it is asked again, for ten seconds."""
-    import kraftlite.wire.kio_import  # noqa: F401
+    """Do as `quorum_of`, by a client that is made for this call."""
+    with cluster_at(bootstrap) as cluster:
+        return quorum_of(cluster)
 
-    # isort: split
-    from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
-    from kio.schema.describe_quorum.v2.response import DescribeQuorumResponse
 
-    asked: Any = TopicData(topic_name="__cluster_metadata", partitions=(PartitionData(partition_index=0),))  # type: ignore[arg-type]
+def quorum_of(cluster: ClusterClient) -> dict[str, Any]:
+    """The quorum as its leader describes it. While an election runs it is asked again, for ten seconds. Raises ClientError."""
+    from kraftlite.client.connection import code_of
+
+    asked = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
     reason = ""
     for _ in range(_QUORUM_TRIES):
-        answer = ask(bootstrap, DescribeQuorumRequest(topics=(asked,)), DescribeQuorumResponse)
+        answer = cluster.call(DESCRIBE_QUORUM, 2, asked, timeout_ms=_QUORUM_TIMEOUT_MS)
         partition = answer.topics[0].partitions[0] if answer.topics and answer.topics[0].partitions else None
-        code = answer.error_code if answer.error_code != 0 or partition is None else partition.error_code
-        if code == 0 and partition is not None:
-            return _as_dict(partition, answer.nodes)
-        reason = answer.error_message or getattr(code, "name", str(code)).upper()
+        code = code_of(answer)
+        if code is ErrorCode.NONE and partition is not None:
+            code = code_of(partition)
+            if code is ErrorCode.NONE:
+                return _as_dict(partition, answer.nodes)
+        reason = answer.error_message or code.name
         time.sleep(_QUORUM_PAUSE_S)
     raise ClientError(f"the quorum did not answer: {reason}")
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from kraftlite.client.errors import ClientError
 from kraftlite.local import cluster as local
 from kraftlite.local.chaos import Chaos
 from kraftlite.local.client import client_config, fetch_quorum
@@ -182,7 +183,7 @@ def main() -> None:
     except click.ClickException as error:
         console.print(f"error: {error.format_message()}", style="red", markup=False)
         sys.exit(error.exit_code)
-    except LocalError as error:
+    except (LocalError, ClientError) as error:
         console.print(f"error: {error}", style="red", markup=False)
         sys.exit(1)
     except (KeyboardInterrupt, click.Abort):

@@ -18,6 +18,10 @@ from uuid import UUID
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId
+from kraftlite.model.limits import MAX_REQUEST_ITEMS
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import INT32, NO_TAGS, array, bounded, string
+from kraftlite.protocol.reader import Reader
 
 
 class ControlType(IntEnum):
@@ -89,7 +93,6 @@ ControlRecord = EndTxnMarker | LeaderChange | SnapshotHeader | SnapshotFooter | 
 
 _KEY: Final = struct.Struct(">hh")
 _MARKER: Final = struct.Struct(">hi")
-_NO_TAGS: Final = b"\x00"
 
 
 def control_type(key: bytes | None) -> int:
@@ -108,11 +111,11 @@ def encode_control(control: ControlRecord) -> Record:
         kind, value = ControlType.LEADER_CHANGE, _encode_leader_change(control)
     elif isinstance(control, SnapshotHeader):
         kind = ControlType.SNAPSHOT_HEADER
-        value = struct.pack(">hq", 0, control.last_contained_log_timestamp_ms) + _NO_TAGS
+        value = struct.pack(">hq", 0, control.last_contained_log_timestamp_ms) + NO_TAGS
     elif isinstance(control, SnapshotFooter):
-        kind, value = ControlType.SNAPSHOT_FOOTER, struct.pack(">h", 0) + _NO_TAGS
+        kind, value = ControlType.SNAPSHOT_FOOTER, struct.pack(">h", 0) + NO_TAGS
     elif isinstance(control, KRaftVersion):
-        kind, value = ControlType.KRAFT_VERSION, struct.pack(">hh", 0, control.kraft_version) + _NO_TAGS
+        kind, value = ControlType.KRAFT_VERSION, struct.pack(">hh", 0, control.kraft_version) + NO_TAGS
     else:
         kind, value = ControlType.KRAFT_VOTERS, _encode_voters(control)
     return Record(_KEY.pack(0, kind), value)
@@ -135,7 +138,7 @@ def decode_control(record: Record) -> ControlRecord | None:
             return KRaftVersion(kraft_version=struct.unpack_from(">hh", data)[1])
         if kind == ControlType.KRAFT_VOTERS:
             return _decode_voters(data)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, UnicodeDecodeError, ProtocolViolation) as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"control record of type {kind} does not parse") from error
     return None
 
@@ -164,131 +167,68 @@ def control_batch(
 
 def _encode_leader_change(control: LeaderChange) -> bytes:
     version = 1 if control.voter_directories else 0
-    out = bytearray(struct.pack(">hi", version, control.leader_id))
+    out = struct.pack(">hi", version, control.leader_id)
     for ids, directories in (
         (control.voters, control.voter_directories),
         (control.granting_voters, control.granting_directories),
     ):
-        out += _unsigned(len(ids) + 1)
+        voters = []
         for index, node_id in enumerate(ids):
-            out += struct.pack(">i", node_id)
-            if version:
-                out += (directories[index] if index < len(directories) else ZERO_UUID).bytes
-            out += _NO_TAGS
-    return bytes(out + _NO_TAGS)
+            directory = directories[index] if index < len(directories) else ZERO_UUID
+            voters.append(INT32.pack(node_id) + (directory.bytes if version else b"") + NO_TAGS)
+        out += array(voters, True)
+    return out + NO_TAGS
 
 
+@bounded("control record", MAX_REQUEST_ITEMS)
 def _decode_leader_change(data: bytes) -> LeaderChange:
-    version, leader_id = struct.unpack_from(">hi", data)
-    position = 6
-    lists: list[tuple[tuple[NodeId, ...], tuple[UUID, ...]]] = []
-    for _ in range(2):
-        count, position = _read_unsigned(data, position)
-        ids: list[NodeId] = []
-        directories: list[UUID] = []
-        for _ in range(max(0, count - 1)):
-            ids.append(NodeId(struct.unpack_from(">i", data, position)[0]))
-            position += 4
-            if version >= 1:
-                directories.append(_read_uuid(data, position))
-                position += 16
-            position = _skip_tags(data, position)
-        lists.append((tuple(ids), tuple(directories)))
-    (voters, voter_directories), (granting, granting_directories) = lists
+    reader = Reader(data, flexible=True)
+    version, leader_id = reader.int16(), reader.int32()
+
+    def voter() -> tuple[NodeId, UUID | None]:
+        found = NodeId(reader.int32()), reader.uuid() if version >= 1 else None
+        reader.skip_tags()
+        return found
+
+    voters, granting = reader.array(voter), reader.array(voter)
     return LeaderChange(
         leader_id=NodeId(leader_id),
-        voters=voters,
-        granting_voters=granting,
-        voter_directories=voter_directories,
-        granting_directories=granting_directories,
+        voters=tuple(node for node, _ in voters),
+        granting_voters=tuple(node for node, _ in granting),
+        voter_directories=tuple(directory for _, directory in voters if directory is not None),
+        granting_directories=tuple(directory for _, directory in granting if directory is not None),
     )
 
 
 def _encode_voters(control: KRaftVoters) -> bytes:
-    out = bytearray(struct.pack(">h", 0))
-    out += _unsigned(len(control.voters) + 1)
+    voters = []
     for voter in control.voters:
-        out += struct.pack(">i", voter.voter_id) + voter.directory_id.bytes
-        out += _unsigned(len(voter.endpoints) + 1)
-        for endpoint in voter.endpoints:
-            out += _compact_string(endpoint.name) + _compact_string(endpoint.host) + struct.pack(">H", endpoint.port) + _NO_TAGS
-        out += struct.pack(">hh", voter.min_kraft_version, voter.max_kraft_version) + _NO_TAGS + _NO_TAGS
-    return bytes(out + _NO_TAGS)
+        endpoints = [
+            string(endpoint.name, True) + string(endpoint.host, True) + struct.pack(">H", endpoint.port) + NO_TAGS
+            for endpoint in voter.endpoints
+        ]
+        versions = struct.pack(">hh", voter.min_kraft_version, voter.max_kraft_version) + NO_TAGS
+        voters.append(INT32.pack(voter.voter_id) + voter.directory_id.bytes + array(endpoints, True) + versions + NO_TAGS)
+    return struct.pack(">h", 0) + array(voters, True) + NO_TAGS
 
 
+@bounded("control record", MAX_REQUEST_ITEMS)
 def _decode_voters(data: bytes) -> KRaftVoters:
-    count, position = _read_unsigned(data, 2)
-    voters: list[VoterNode] = []
-    for _ in range(max(0, count - 1)):
-        (voter_id,) = struct.unpack_from(">i", data, position)
-        directory_id = _read_uuid(data, position + 4)
-        endpoint_count, position = _read_unsigned(data, position + 20)
-        endpoints: list[VoterEndpoint] = []
-        for _ in range(max(0, endpoint_count - 1)):
-            name, position = _read_string(data, position)
-            host, position = _read_string(data, position)
-            (port,) = struct.unpack_from(">H", data, position)
-            position = _skip_tags(data, position + 2)
-            endpoints.append(VoterEndpoint(name=name, host=host, port=port))
-        low, high = struct.unpack_from(">hh", data, position)
-        position = _skip_tags(data, _skip_tags(data, position + 4))
-        voters.append(
-            VoterNode(
-                voter_id=NodeId(voter_id),
-                directory_id=directory_id,
-                endpoints=tuple(endpoints),
-                min_kraft_version=low,
-                max_kraft_version=high,
-            )
+    reader = Reader(data, flexible=True)
+    reader.int16()
+
+    def endpoint() -> VoterEndpoint:
+        found = VoterEndpoint(name=reader.string(), host=reader.string(), port=reader.uint16())
+        reader.skip_tags()
+        return found
+
+    def voter() -> VoterNode:
+        voter_id, directory_id, endpoints = NodeId(reader.int32()), reader.uuid(), reader.array(endpoint)
+        low, high = reader.int16(), reader.int16()
+        reader.skip_tags()
+        reader.skip_tags()
+        return VoterNode(
+            voter_id=voter_id, directory_id=directory_id, endpoints=endpoints, min_kraft_version=low, max_kraft_version=high
         )
-    return KRaftVoters(voters=tuple(voters))
 
-
-def _unsigned(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _read_unsigned(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 28:
-            raise IndexError("varint is too long")
-
-
-def _compact_string(text: str) -> bytes:
-    raw = text.encode()
-    return _unsigned(len(raw) + 1) + raw
-
-
-def _read_string(data: bytes, position: int) -> tuple[str, int]:
-    size, position = _read_unsigned(data, position)
-    end = position + size - 1
-    if size < 1 or end > len(data):
-        raise IndexError("string runs beyond the record")
-    return data[position:end].decode(), end
-
-
-def _read_uuid(data: bytes, position: int) -> UUID:
-    if position + 16 > len(data):
-        raise IndexError("uuid runs beyond the record")
-    return UUID(bytes=data[position : position + 16])
-
-
-def _skip_tags(data: bytes, position: int) -> int:
-    count, position = _read_unsigned(data, position)
-    for _ in range(count):
-        _, position = _read_unsigned(data, position)
-        size, position = _read_unsigned(data, position)
-        position += size
-    return position
+    return KRaftVoters(voters=reader.array(voter))

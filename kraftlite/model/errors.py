@@ -197,6 +197,14 @@ _RETRIABLE = frozenset(
 )
 
 
+def error_code(number: int) -> ErrorCode:
+    """The code of this number. Codes that only newer software knows become UNKNOWN_SERVER_ERROR, as with Kafka's clients."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class ApiError(Exception):
     """An expected refusal. Raised before anything is mutated; becomes `code` (and `message`) in a response."""
 

@@ -10,6 +10,8 @@ from enum import Enum
 from typing import Final, NewType
 from uuid import UUID
 
+from kraftlite.model.limits import MAX_INT32
+
 NodeId = NewType("NodeId", int)
 """Identity of a controller or broker, unique over both roles, >= 0."""
 
@@ -29,6 +31,17 @@ MIGRATING_DIR = UUID(int=0)
 UNASSIGNED_DIR = UUID(int=1)
 LOST_DIR = UUID(int=2)
 RESERVED_UUID_COUNT = 100
+
+
+_ID_DIGITS: Final = 10
+
+
+def node_id_of(text: str) -> NodeId | None:
+    """The id that a text of digits names, leading zeros included; None when it is no number that a node can have."""
+    digits = text.lstrip("0") or text[-1:]
+    if not (text.isascii() and text.isdigit()) or len(digits) > _ID_DIGITS or int(digits) > MAX_INT32:
+        return None
+    return NodeId(int(digits))
 
 
 def is_reserved_uuid(value: UUID) -> bool:

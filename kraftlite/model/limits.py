@@ -58,6 +58,8 @@ MAX_STRING_BYTES: Final = 2**15 - 1
 MAX_REQUEST_ITEMS: Final = 100_000
 """Elements of all arrays of one request together, which bounds the memory that a decoded request takes, and how long the garbage
 collector, which nothing runs beside, looks at it."""
+MAX_RESPONSE_ITEMS: Final = 5_000_000
+"""The same for a response that a client of ours reads: one for all of a large cluster has seven elements for a partition."""
 MAX_PRODUCE_PARTITIONS: Final = 10_000
 """The most partitions of one produce request, which is read where it arrives: as many empty batches as a producer's
 `max.request.size` holds."""
@@ -75,6 +77,9 @@ RPC_MAX_REQUEST_BYTES: Final = 4 * MIB
 RPC_MAX_REQUEST_ITEMS: Final = 100_000
 """Elements of all the lists in one request: a microsecond each."""
 RPC_MAX_ANSWER_ITEMS: Final = 1_000_000
+RPC_LONG_BYTES: Final = 64 * KIB
+RPC_LONG_ITEMS: Final = 5_000
+"""A message with more bytes or elements is decoded or encoded on a thread: up to here it takes some 10 ms at most."""
 RPC_MAX_REQUESTS_PER_STREAM: Final = 2_048
 """Under way at the same time. A caller of ours stops at half of it."""
 RPC_MAX_UNREAD_BYTES_PER_STREAM: Final = 32 * MIB

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def import_client_side() -> None:
     """Everything that is imported late for the sake of nodes without clients."""
+    import kraftlite.protocol.kio_codec
     import kraftlite.wire.apis
-    import kraftlite.wire.kio_codec
     import kraftlite.wire.listener  # noqa: F401
 
 

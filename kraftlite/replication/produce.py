@@ -173,17 +173,22 @@ class _Request:
                 if not appending:
                     raise
                 raise HalfChanged(f"append to {tp}", error) from error
-            results.append(
-                ProduceResult(
-                    tp=tp,
-                    error=_NONE,
-                    base_offset=info.base_offset,
-                    append_time_ms=info.append_time_ms,
-                    log_start_offset=info.log_start_offset,
+            try:
+                results.append(
+                    ProduceResult(
+                        tp=tp,
+                        error=_NONE,
+                        base_offset=info.base_offset,
+                        append_time_ms=info.append_time_ms,
+                        log_start_offset=info.log_start_offset,
+                    )
                 )
-            )
-            if all_acks and partition.online_log().hw <= info.last_offset:
-                path.park(self, tp, info.last_offset + 1).wait_for(partition, info.last_offset + 1, len(results) - 1)
+                if all_acks and partition.online_log().hw <= info.last_offset:
+                    path.park(self, tp, info.last_offset + 1).wait_for(partition, info.last_offset + 1, len(results) - 1)
+            except Fault:
+                raise
+            except Exception as error:  # the records are appended: whoever asked must not be told otherwise
+                raise HalfChanged(f"wait for the high watermark of {tp}", error) from error
         if self.parked is None:
             self.on_done(results)
         else:

@@ -7,11 +7,12 @@ from collections import deque
 from typing import Any, Final, Generic, TypeAlias
 
 from kraftlite.metadata.pbmap import MalformedMessage
-from kraftlite.model.errors import ApiError
+from kraftlite.model.errors import ApiError, error_code
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.rpc import codec
+from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import CHANNEL_OPTIONS, ERROR_KEY, MAX_OUTSTANDING_CALLS
 from kraftlite.runtime.ports import Tracer, TransportError
 from kraftlite.runtime.trace.rpc import RpcStreamLost, RpcStreamOpened
@@ -30,8 +31,9 @@ _Unary: TypeAlias = tuple[Any, codec.MessageCodec[Req], codec.MessageCodec[Res]]
 class Peer:
     """Everything that goes to one endpoint. Connects on first use and again whenever it has to."""
 
-    def __init__(self, endpoint: Endpoint, tracer: Tracer) -> None:
+    def __init__(self, endpoint: Endpoint, tracer: Tracer, coding: Coding) -> None:
         self.endpoint = endpoint
+        self._coding = coding
         self._tracer = tracer
         self._channel: Any = aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
         self._unary: dict[AnyMethod, _Unary[Any, Any]] = {}
@@ -47,12 +49,17 @@ class Peer:
             self._unary[method] = found
         multi, requests, responses = found
         try:
-            data = await multi(requests.encode(request), timeout=max(1, timeout_ms) / 1000)
-            return responses.decode(data)
+            data = await self._coding.encode(requests, request, timeout_ms)
+            answer = await multi(data, timeout=max(1, timeout_ms) / 1000)
+            return await self._coding.decode(responses, answer, timeout_ms)
         except aio.AioRpcError as error:
             raise _refusal_or_failure(self.endpoint, method, error) from None
         except (MalformedMessage, OutOfRange) as error:
             raise TransportError(f"{method} to {self.endpoint}: {error}") from error
+        except TimeoutError:
+            raise TransportError(f"{method} to {self.endpoint}: not encoded or decoded within {timeout_ms} ms") from None
+        except aio.UsageError:
+            raise TransportError(f"{method} to {self.endpoint}: the channel was closed") from None
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
@@ -61,7 +68,7 @@ class Peer:
     def _stream(self, method: Method[Req, Res]) -> HotStream[Req, Res]:
         stream: HotStream[Req, Res] | None = self._streams.get(method)
         if stream is None or stream.ended:
-            stream = HotStream(self._channel, self.endpoint, method, self._tracer)
+            stream = HotStream(self._channel, self.endpoint, method, self._tracer, self._coding)
             self._streams[method] = stream
         return stream
 
@@ -78,8 +85,12 @@ class HotStream(Generic[Req, Res]):
     Two tasks own the gRPC call: one writes (a cancelled `write` would end the whole stream, so no caller does it), one reads.
     """
 
-    def __init__(self, channel: Any, endpoint: Endpoint, method: Method[Req, Res], tracer: Tracer) -> None:
+    def __init__(self, channel: Any, endpoint: Endpoint, method: Method[Req, Res], tracer: Tracer, coding: Coding) -> None:
         self.ended = False
+        self._coding = coding
+        self._encoding = asyncio.Lock()
+        self._encoders = 0
+        """Calls that encode or wait for their turn to: while a long request is encoded, those that come after it wait."""
         self._endpoint = endpoint
         self._method = method
         self._tracer = tracer
@@ -97,7 +108,10 @@ class HotStream(Generic[Req, Res]):
     async def call(self, request: Req, timeout_ms: int) -> Res:
         if len(self._waiting) >= MAX_OUTSTANDING_CALLS:
             raise TransportError(f"{self._method} to {self._endpoint}: {len(self._waiting)} calls are outstanding already")
-        head, payload = self._requests.split(request)
+        if self._encoders or self._requests.is_long(request):
+            head, payload = await self._encode_in_turn(request, timeout_ms), self._requests.payload(request)
+        else:
+            head, payload = self._requests.split(request)
         correlation_id = self._next_id
         self._next_id += 1
         answer: asyncio.Future[codec.Frame] = asyncio.get_running_loop().create_future()
@@ -116,9 +130,24 @@ class HotStream(Generic[Req, Res]):
         if frame.failure is not None or frame.head is None:
             raise TransportError(f"{self._method} to {self._endpoint}: {frame.failure}")
         try:
-            return self._responses.join(frame.head, frame.payload)
+            return await self._coding.join(self._responses, frame.head, frame.payload, timeout_ms)
         except (MalformedMessage, OutOfRange) as error:
             raise TransportError(f"{self._method} to {self._endpoint}: {error}") from error
+        except TimeoutError:
+            raise TransportError(f"{self._method} to {self._endpoint}: not decoded within {timeout_ms} ms") from None
+
+    async def _encode_in_turn(self, request: Req, timeout_ms: int) -> bytes:
+        self._encoders += 1
+        try:
+            async with asyncio.timeout(timeout_ms / 1000), self._encoding:
+                head = await self._coding.encode(self._requests, request)
+        except TimeoutError:
+            raise TransportError(f"{self._method} to {self._endpoint}: not encoded within {timeout_ms} ms") from None
+        finally:
+            self._encoders -= 1
+        if self.ended:
+            raise TransportError(f"{self._method} to {self._endpoint}: the stream was closed")
+        return head
 
     def _send(self, frame: bytes) -> None:
         self._outbox.append(frame)
@@ -184,7 +213,7 @@ def _refusal_or_failure(endpoint: Endpoint, method: AnyMethod, error: aio.AioRpc
     trailing: Any = error.trailing_metadata()
     for key, value in trailing or ():
         if key == ERROR_KEY and value.lstrip("-").isdecimal() and len(value) < 8:
-            return ApiError(codec.error_code(int(value)), error.details() or None)
+            return ApiError(error_code(int(value)), error.details() or None)
     return TransportError(f"{method} to {endpoint}: {_describe(error)}")
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import struct
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kraftlite.metadata.pbmap import MalformedMessage, Mapper, mapper
-from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.limits import RPC_MAX_ANSWER_ITEMS, RPC_MAX_REQUEST_ITEMS
+from kraftlite.model.errors import ApiError, error_code
+from kraftlite.model.ids import UNCHANGED
+from kraftlite.model.limits import RPC_LONG_ITEMS, RPC_MAX_ANSWER_ITEMS, RPC_MAX_REQUEST_ITEMS
 from kraftlite.model.messages.bounds import OutOfRange, checker, split_hint
 from kraftlite.model.method import AnyMethod
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="DataclassInstance")
 
 PAYLOAD: Final = "payload"
+_ITEMS_AT_ONCE: Final = 256
+"""Elements of a long list that protobuf takes over in one call, which nothing interrupts."""
 _MODULES: Final = {
     "Raft": "raft_pb2",
     "Controller": "controller_pb2",
@@ -70,19 +73,38 @@ class MessageCodec(Generic[M]):
         left_out = frozenset({PAYLOAD}) if self._with_payload else frozenset()
         self._mapper: Mapper[M] = mapper(cls, pb_class(method, cls), leave_out=left_out)
         self._count = _counter(cls)
+        self._items = _counter(cls, of_pb=False)
+        self._lists = _plain_lists(cls)
         self._max_items = RPC_MAX_REQUEST_ITEMS if cls is method.request else RPC_MAX_ANSWER_ITEMS
         self._check = checker(cls)
 
+    def is_long(self, message: M) -> bool:
+        """Return whether its lists have so many elements that it should not be encoded on the loop."""
+        return self._items is not None and self._items(message) > RPC_LONG_ITEMS
+
     def encode(self, message: M) -> bytes:
         return self._mapper.encode(message)
+
+    def encode_long(self, message: M) -> bytes:
+        """The same message in pieces, head only: protobuf joins lists that are serialized one behind the other."""
+        pieces: list[bytes] = []
+        for name in self._lists:
+            items = getattr(message, name)
+            for start in range(0, len(items), _ITEMS_AT_ONCE):
+                piece = {**dict.fromkeys(self._lists, ()), name: items[start : start + _ITEMS_AT_ONCE]}
+                pieces.append(self._mapper.encode(replace(message, **piece)))
+        return b"".join(pieces) if pieces else self._mapper.encode(message)
 
     def decode(self, data: bytes) -> M:
         """Raises MalformedMessage, OutOfRange."""
         return self._read(data)
 
     def split(self, message: M) -> tuple[bytes, bytes]:
-        """Split a message into head and payload."""
-        return self._mapper.encode(message), message.payload if self._with_payload else _NO_BYTES  # type: ignore[attr-defined]
+        """Head and payload."""
+        return self._mapper.encode(message), self.payload(message)
+
+    def payload(self, message: M) -> bytes:
+        return message.payload if self._with_payload else _NO_BYTES  # type: ignore[attr-defined]
 
     def join(self, head: bytes, payload: bytes | memoryview) -> M:
         """Raises MalformedMessage, OutOfRange."""
@@ -105,29 +127,47 @@ class MessageCodec(Generic[M]):
         return found
 
 
-def _counter(cls: type[Any]) -> Callable[[Any], int] | None:
-    """Count the elements that the lists of a protobuf message of `cls` have, at all depths; None when it has no lists. Long
-    lists are counted by their length, before anything is made of them."""
+def _counter(cls: type[Any], *, of_pb: bool = True) -> Callable[[Any], int] | None:
+    """Count the elements that the lists of a message of `cls` have, at all depths; None when it has no lists. With `of_pb` it
+    counts a protobuf message, and long lists by their length, before anything is made of them; else a dataclass, before it is
+    encoded."""
     hints = typing.get_type_hints(cls)
     terms: list[str] = []
-    names: dict[str, Any] = {"len": len, "sum": sum}
+    names: dict[str, Any] = {"len": len, "sum": sum, "ABSENT": (None, UNCHANGED)}
     for field in fields(cls):
         inner, optional, many = split_hint(hints[field.name])
-        nested = _counter(typing.cast("type[Any]", inner)) if is_dataclass(inner) else None
-        at = f"m.{field.name}.values" if many and optional else f"m.{field.name}"
+        nested = _counter(typing.cast("type[Any]", inner), of_pb=of_pb) if is_dataclass(inner) else None
+        at = f"m.{field.name}.values" if of_pb and many and optional else f"m.{field.name}"
+        term = ""
         if nested is not None:
             names[f"count_{field.name}"] = nested
         if many:
-            terms.append(f"len({at})")
+            term = f"len({at})"
             if nested is not None:
-                terms.append(f"(sum([count_{field.name}(e) for e in {at}]) if len({at}) < {RPC_MAX_ANSWER_ITEMS} else 0)")
+                term += f" + (sum([count_{field.name}(e) for e in {at}]) if len({at}) < {RPC_MAX_ANSWER_ITEMS} else 0)"
         elif nested is not None:
-            terms.append(f"count_{field.name}({at})")
+            term = f"count_{field.name}({at})"
+        if term:
+            terms.append(term if of_pb or not optional else f"(0 if {at} in ABSENT else {term})")
     if not terms:
         return None
     exec(compile(f"def count(m):\n    return {' + '.join(terms)}\n", f"<items {cls.__name__}>", "exec"), names)
     found: Callable[[Any], int] = names["count"]
     return found
+
+
+def _plain_lists(cls: type[Any]) -> tuple[str, ...]:
+    """The lists of a message whose other fields are plain values, so that it may be encoded in pieces; none when it has parts
+    that would be there twice."""
+    found: list[str] = []
+    hints = typing.get_type_hints(cls)
+    for field in fields(cls):
+        inner, optional, many = split_hint(hints[field.name])
+        if many and not optional:
+            found.append(field.name)
+        elif many or is_dataclass(inner):
+            return ()
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +254,6 @@ def _refusal(data: bytes) -> ApiError:
     except Exception as error:
         raise MalformedMessage("a frame has a refusal that is not one") from error
     return ApiError(error_code(message.error), message.message if message.HasField("message") else None)
-
-
-def error_code(number: int) -> ErrorCode:
-    """Codes that only newer software knows become UNKNOWN_SERVER_ERROR, as with Kafka's clients."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _length(tag: int, value: int) -> bytes:

@@ -22,6 +22,7 @@ from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.rpc import codec
 from kraftlite.rpc.addresses import resolve, why_not
+from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
 from kraftlite.runtime.ports import Handler, Handlers, Tracer
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
@@ -39,7 +40,8 @@ class RpcServer:
     and the caller gets a TransportError because nobody knows what the handler had done. Only a Fault is one of this node: who
     owns state raises it when an exception may have left that state half changed (ADR 5)."""
 
-    def __init__(self, handlers: Handlers, fault: FaultHandler, tracer: Tracer) -> None:
+    def __init__(self, handlers: Handlers, fault: FaultHandler, tracer: Tracer, coding: Coding) -> None:
+        self.coding = coding
         self._handlers = handlers
         self._fault = fault
         self._tracer = tracer
@@ -85,7 +87,8 @@ class RpcServer:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is shutting down")
             self._in_flight += 1
             try:
-                return responses.encode(await handler(requests.decode(data)))
+                request = await self.coding.decode(requests, data)
+                return await self.coding.encode(responses, await handler(request))
             except ApiError as error:
                 trailing = ((ERROR_KEY, str(error.code.value)),)
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message or "", trailing_metadata=trailing)
@@ -171,7 +174,7 @@ class _ServerStream(Generic[Req, Res]):
         writer = asyncio.create_task(self._write(), name=f"rpc-answers {self._method}")
         try:
             while (data := await self._context.read()) is not aio.EOF:  # type: ignore[attr-defined]
-                self._receive(data)
+                await self._receive(data)
         except MalformedMessage as error:
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except asyncio.CancelledError:
@@ -187,7 +190,8 @@ class _ServerStream(Generic[Req, Res]):
             self._server.unread_bytes -= self._unread_bytes
             self._unread_bytes = 0
 
-    def _receive(self, data: bytes) -> None:
+    async def _receive(self, data: bytes) -> None:
+        """Returns when the request has been decoded: the next one begins after it."""
         frame = codec.decode_frame(data)
         number = frame.correlation_id
         if frame.cancel:
@@ -200,7 +204,7 @@ class _ServerStream(Generic[Req, Res]):
             if len(self._tasks) >= RPC_MAX_REQUESTS_PER_STREAM:
                 raise MalformedMessage(f"{len(self._tasks)} requests are under way already")
             try:
-                request = self._requests.join(frame.head, frame.payload)
+                request = await self._server.coding.join(self._requests, frame.head, frame.payload)
             except OutOfRange as error:
                 if not self._has_room():
                     raise MalformedMessage(f"{error}, and no answer is read") from error
@@ -219,7 +223,8 @@ class _ServerStream(Generic[Req, Res]):
         elif isinstance(result, str):
             frame = codec.encode_failure_frame(correlation_id, result)
         else:
-            frame = codec.encode_head_frame(correlation_id, *self._responses.split(result))
+            head = await self._server.coding.encode(self._responses, result)
+            frame = codec.encode_head_frame(correlation_id, head, self._responses.payload(result))
         self._send(frame)
 
     def _has_room(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.method import Method, Req, Res
 from kraftlite.rpc.addresses import hold, resolve
+from kraftlite.rpc.coding import Coding
 from kraftlite.runtime.ports import Handlers, Tracer, Transport, TransportError
 from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.rpc import RpcListening
@@ -41,6 +42,7 @@ class GrpcTransport(Transport):
         self._servers: list[RpcServer] = []
         self._held: dict[Endpoint, socket.socket] = {}
         self._closed = False
+        self._coding = Coding()
 
     async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if not isinstance(request, method.request):
@@ -51,7 +53,7 @@ class GrpcTransport(Transport):
                 raise TransportError(f"{method} to {peer}: transport is closed")
             from kraftlite.rpc.client import Peer
 
-            found = self._peers[peer] = Peer(peer, self._tracer)
+            found = self._peers[peer] = Peer(peer, self._tracer, self._coding)
         return await found.call(method, request, timeout_ms)
 
     async def reserve(self, listen: Endpoint) -> None:
@@ -69,7 +71,7 @@ class GrpcTransport(Transport):
         """Raises OSError naming the endpoint when it can not be bound, or is bound by anybody else."""
         from kraftlite.rpc.server import RpcServer
 
-        server = RpcServer(handlers, self._fault, self._tracer)
+        server = RpcServer(handlers, self._fault, self._tracer, self._coding)
         if (held := self._held.pop(listen, None)) is not None:
             held.close()
         bound = await server.start(listen)
@@ -87,3 +89,4 @@ class GrpcTransport(Transport):
         servers, self._servers = self._servers, []
         peers, self._peers = self._peers, {}
         await asyncio.gather(*[server.close(grace_ms) for server in servers], *[peer.close() for peer in peers.values()])
+        self._coding.close()

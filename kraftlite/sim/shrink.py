@@ -24,7 +24,7 @@ class Shrunk:
 def shrink(
     failed: RunResult,
     *,
-    budget_s: float = 60,
+    budget_s: float | None = 60,
     max_runs: int = 200,
     runner: Runner = run,
     clock: Callable[[], float] = time.monotonic,
@@ -32,17 +32,17 @@ def shrink(
     """Leave out faults as long as the run fails in the same way (same outcome, same checker), then shorten the safety phase.
 
     Delta debugging: halves first, then smaller and smaller parts, then single faults. Ends when nothing can be left out, or with
-    the budget.
+    the budget: `budget_s` None leaves it to `max_runs`, so that the outcome is the same on every machine.
     """
     assert failed.outcome is not Outcome.OK
     best = failed
     plan = replace(failed.plan, shape=failed.shape, faults=failed.faults)
     runs = 0
-    deadline = clock() + budget_s
+    deadline = None if budget_s is None else clock() + budget_s
 
     def still_fails(candidate: RunPlan) -> RunResult | None:
         nonlocal runs
-        if runs >= max_runs or clock() >= deadline:
+        if runs >= max_runs or (deadline is not None and clock() >= deadline):
             return None
         runs += 1
         found = runner(candidate)

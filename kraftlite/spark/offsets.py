@@ -17,7 +17,9 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from kraftlite.model.topic_partition import TopicPartition
 
 log = logging.getLogger("kraftlite.spark")
 
@@ -27,24 +29,14 @@ SMALL_OFFSETS: Final = 2_000
 """What a stream's task reads at least, if there is so much: a task costs 15 to 30 ms, and reads about 20 offsets in one."""
 
 
-class TP(NamedTuple):
-    """A topic's partition. Sorts by topic, then by number."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-Offsets = dict[TP, int]
+Offsets = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """What one task reads: offsets [start, end) of a partition."""
 
-    tp: TP
+    tp: TopicPartition
     start: int
     end: int
 
@@ -67,12 +59,12 @@ def report_loss(what: str, fail: bool) -> None:
     log.warning("%s; the query goes on, since failOnDataLoss is false", what)
 
 
-def to_json(offsets: Mapping[TP, int]) -> str:
+def to_json(offsets: Mapping[TopicPartition, int]) -> str:
     """The canonical text."""
     return json.dumps(to_tree(offsets), separators=(",", ":"))
 
 
-def to_tree(offsets: Mapping[TP, int]) -> dict[str, dict[str, int]]:
+def to_tree(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """Nested dicts in canonical order, as Python data sources hand offsets to Spark."""
     tree: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
@@ -92,7 +84,7 @@ def from_tree(tree: Any, what: str = "offsets") -> Offsets:
         for partition, offset in partitions.items():
             if not str(partition).isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
                 raise ValueError(f"{what}: expected e.g. {example}, got {json.dumps(tree)}")
-            found[TP(topic, int(partition))] = offset
+            found[TopicPartition(topic, int(partition))] = offset
     return found
 
 
@@ -105,7 +97,7 @@ def from_json(text: str, what: str = "offsets") -> Offsets:
     return from_tree(tree, what)
 
 
-def limit(starts: Mapping[TP, int], ends: Mapping[TP, int], max_rows: int | None) -> Offsets:
+def limit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_rows: int | None) -> Offsets:
     """Ends with at most `max_rows` offsets before them, split in proportion to each backlog; every partition with a backlog gets
     at least one, as with `maxOffsetsPerTrigger` of Spark's Kafka source. None: no limit."""
     backlog = {tp: max(0, end - starts[tp]) for tp, end in ends.items()}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kraftlite.model.messages.controller import FeatureRange
-from kraftlite.wire.primitives import (
+from kraftlite.protocol.primitives import (
     INT16,
     NO_TAGS,
     array_length,

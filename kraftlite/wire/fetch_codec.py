@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kraftlite.log.stored import StoredRecords
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.hot_codec import Node, node_endpoints_tag
-from kraftlite.wire.primitives import (
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import (
     INT32,
     NO_TAGS,
     array_length,
@@ -28,6 +27,7 @@ from kraftlite.wire.primitives import (
     string,
     uvarint,
 )
+from kraftlite.wire.hot_codec import Node, node_endpoints_tag
 
 FETCH_MIN: Final = 4
 FETCH_MAX: Final = 18

@@ -16,8 +16,8 @@ from typing import Final, cast
 
 from kraftlite.log.stored import RecordsGone
 from kraftlite.model.limits import MIB
+from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.wire.budgets import SMALL_BUFFER_BYTES
-from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
 from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, write_all
 from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, Owned, RequestHandler, ResponseSlot

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kraftlite.model.limits import MAX_PRODUCE_PARTITIONS
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.primitives import (
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import (
     INT32,
     NO_TAGS,
     array_length,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.model.limits import KIB, MIB
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.primitives import INT32
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import INT32
 
 IDLE_BUFFER_BYTES: Final = 16 * KIB
 """The size of the buffer of a quiet connection."""

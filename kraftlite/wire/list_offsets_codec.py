@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kraftlite.wire.primitives import (
+from kraftlite.protocol.primitives import (
     INT32,
     NO_TAGS,
     array_length,

@@ -13,9 +13,8 @@ from uuid import UUID
 
 from kraftlite.broker.metadata_cache import BrokerEndpoint, PartitionMetadata, TopicMetadata
 from kraftlite.model.ids import ZERO_UUID
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.operations import OPERATIONS_NOT_ASKED
-from kraftlite.wire.primitives import (
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import (
     INT32,
     NO_TAGS,
     array_length,
@@ -29,6 +28,7 @@ from kraftlite.wire.primitives import (
     skip_tags,
     string,
 )
+from kraftlite.wire.operations import OPERATIONS_NOT_ASKED
 
 METADATA_MIN: Final = 0
 METADATA_MAX: Final = 13

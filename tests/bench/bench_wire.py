@@ -24,10 +24,10 @@ from kio.serial import entity_reader, entity_writer
 
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.model.errors import ErrorCode
+from kraftlite.protocol.kio_codec import build_entity
 from kraftlite.replication.api import ProduceResult
 from kraftlite.wire import fetch_codec, hot_codec, metadata_codec
 from kraftlite.wire.frames import Connection, ConnectionLimits
-from kraftlite.wire.kio_codec import build_entity
 from kraftlite.wire.turns import Turns
 from tests.harness.wire_fakes import LISTENER, Harness, batch, broker, encode_body, image, partition, request_bytes
 

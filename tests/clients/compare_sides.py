@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
+from kraftlite.protocol.kio_codec import build_entity
 from kraftlite.testing import SyncCluster
-from kraftlite.wire.kio_codec import build_entity
 from tests.clients.java import tools
 from tests.clients.java.apache import SMALL, apache_kafka
 from tests.clients.raw import Closed, Connection

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
-import kraftlite.wire.kio_import  # noqa: F401
+import kraftlite.protocol.kio_import  # noqa: F401
 from kraftlite.log.batch import BatchHeader, iter_batches
 from tests.harness.local import PATIENCE_S, Cluster
 

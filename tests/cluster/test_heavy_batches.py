@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.cli.wire import call
+from kraftlite.local.client import cluster_at
 from kraftlite.log import codecs
 from kraftlite.model.errors import ErrorCode
 from tests.clients.raw import Connection
@@ -28,7 +28,7 @@ def ask(address: str, topic: str, *batches: bytes) -> list[ErrorCode]:
         "timeout": 60_000,
         "topic_data": [{"name": topic, "partition_data": data}],
     }
-    (found,) = call(address, 0, 9, values).responses
+    (found,) = cluster_at(address).call(0, 9, values).responses
     return [ErrorCode(it.error_code.value) for it in found.partition_responses]
 
 
@@ -81,7 +81,7 @@ def test_heavy_batches_hold_nobody_up(tmp_path: Path) -> None:
 
 
 def _api_versions() -> Any:
-    from kraftlite.wire.kio_codec import build_entity
+    from kraftlite.protocol.kio_codec import build_entity
     from kio.index import load_request_schema  # isort: skip
 
     return build_entity(load_request_schema(18, 3), {"client_software_name": "x", "client_software_version": "1"})

@@ -222,7 +222,11 @@ def test_to_15_quotas(tool: Tools) -> None:
         "Quota configs for user-principal 'u', the default client-id are producer_byte_rate=1.048576E7, request_percentage=12.5\n"
     )
     wait_for("they are known", lambda: tool.good("kafka-configs", *both, "--describe") == line)
-    assert tool.own("quota", "describe", "--ip", "10.0.0.1") == "ip 10.0.0.1: connection_creation_rate=5\n"
+    assert tool.own("quota", "describe", "--ip", "10.0.0.1") == "ip 10.0.0.1: connection_creation_rate=5.0\n"
+    assert tool.good("kafka-configs", "--user", "big", "--alter", "--add-config", "producer_byte_rate=1000000")
+    line = "Quota configs for user-principal 'big' are producer_byte_rate=1000000.0\n"
+    wait_for("it is known", lambda: tool.good("kafka-configs", "--user", "big", "--describe") == line)
+    assert tool.own("quota", "describe", "--user", "big") == "user big: producer_byte_rate=1000000.0\n"
     tool.good("kafka-configs", *both, "--alter", "--delete-config", "producer_byte_rate,request_percentage")
     wait_for("they are gone", lambda: tool.good("kafka-configs", *both, "--describe") == "")
     assert "INVALID_REQUEST" in tool.bad("kafka-configs", "--user", "u", "--alter", "--add-config", "nonsense=1")

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import kraftlite.wire.kio_import  # noqa: F401
-
-# isort: split
-from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
-from kio.schema.describe_producers.v0.response import DescribeProducersResponse
-from kio.schema.types import TopicName
-from kio.static.primitive import i32
-
-from kraftlite.local.client import ask
+from kraftlite.local.client import cluster_at
 from kraftlite.testing import SyncCluster
 from tests.harness.embedded import produce
 
@@ -19,12 +11,12 @@ def test_cp_15_followers_know_the_producers_too() -> None:
     with SyncCluster(controllers=1, brokers=3) as cluster:
         cluster.create_topic("t", replication_factor=2)
         produce(cluster, "t", ["a", "b"], **{"enable.idempotence": True})
-        asked = DescribeProducersRequest(topics=(TopicRequest(name=TopicName("t"), partition_indexes=(i32(0),)),))
+        asked = {"topics": [{"name": "t", "partition_indexes": [0]}]}
         found = {}
         for broker in cluster.brokers:
             address = cluster.nodes[broker].kafka
             assert address is not None
-            (topic,) = ask(address, asked, DescribeProducersResponse, timeout_s=5).topics
+            (topic,) = cluster_at(address).call(61, 0, asked).topics
             (answer,) = topic.partitions
             found[broker] = (answer.error_code.name, [int(it.last_sequence) for it in answer.active_producers])
         replicas = cluster.partition("t").replicas

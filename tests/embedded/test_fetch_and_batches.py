@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from kraftlite.cli.admin_calls import list_offsets
-from kraftlite.cli.wire import ClusterClient, call, code_of
+from kraftlite.client.connection import code_of
+from kraftlite.local.client import cluster_at
 from kraftlite.log import codecs
 from kraftlite.log.batch import Record, build_batch, iter_records, parse_header
 from kraftlite.model.errors import ErrorCode
@@ -44,14 +45,14 @@ def made(*values: bytes, timestamp_ms: int | None = None, codec: int = codecs.NO
 
 def produce(cluster: Cluster, topic: str, records: bytes, *, version: int = 9) -> Any:
     """The partition's answer, from the leader of partition 0."""
-    client = ClusterClient(cluster.bootstrap)
+    client = cluster_at(cluster.bootstrap)
     values = {
         "transactional_id": None,
         "acks": -1,
         "timeout": 10_000,
         "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": records}]}],
     }
-    answer = call(client.broker(cluster.leader(topic)).address, 0, version, values)
+    answer = client.call(0, version, values, broker=cluster.leader(topic))
     return answer.responses[0].partition_responses[0]
 
 
@@ -66,7 +67,7 @@ def fetch(
     partition_bytes: int = 1 << 20,
     version: int = 11,
 ) -> Any:
-    client = ClusterClient(cluster.bootstrap)
+    client = cluster_at(cluster.bootstrap)
     partition = {
         "partition": 0,
         "current_leader_epoch": -1,
@@ -88,11 +89,11 @@ def fetch(
         "rack_id": rack,
     }
     node = cluster.leader(topic) if broker is None else broker
-    return call(client.broker(node).address, 1, version, values).responses[0].partitions[0]
+    return client.call(1, version, values, broker=node).responses[0].partitions[0]
 
 
 def offsets_at(cluster: Cluster, topic: str, timestamp: int) -> tuple[ErrorCode, int, int]:
-    client = ClusterClient(cluster.bootstrap)
+    client = cluster_at(cluster.bootstrap)
     return list_offsets(client, {(topic, 0): timestamp}, client.leaders([topic]))[topic, 0]
 
 

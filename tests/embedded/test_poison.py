@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftlite.cli.admin_calls import list_offsets
-from kraftlite.cli.wire import ClusterClient, call
+from kraftlite.local.client import cluster_at
 from kraftlite.log.batch import parse_header
 from kraftlite.model.errors import ErrorCode
 from tests.harness.local import Cluster
@@ -23,16 +23,16 @@ def ask(address: str, topic: str, records: bytes | None, *, acks: int = -1) -> A
         "timeout": 10_000,
         "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": records}]}],
     }
-    return call(address, 0, 9, values).responses[0].partition_responses[0]
+    return cluster_at(address).call(0, 9, values).responses[0].partition_responses[0]
 
 
 def leader_of(cluster: Cluster, topic: str) -> str:
     cluster.wait_leader(topic)
-    return ClusterClient(cluster.bootstrap).broker(cluster.leader(topic)).address
+    return cluster_at(cluster.bootstrap).broker(cluster.leader(topic)).address
 
 
 def end_of(cluster: Cluster, topic: str) -> int:
-    client = ClusterClient(cluster.bootstrap)
+    client = cluster_at(cluster.bootstrap)
     return list_offsets(client, {(topic, 0): -1}, client.leaders([topic]))[topic, 0][1]
 
 
@@ -74,6 +74,6 @@ def test_retention_and_offsets_of_times_do_not_follow_the_header(cluster: Cluste
     address = leader_of(cluster, topic)
     for codec in CODECS:
         assert ask(address, topic, bytes(batch_of(record(fields(0)), 1, codec=codec, max_timestamp=2**62))).error_code.value == 0
-    client = ClusterClient(cluster.bootstrap)
+    client = cluster_at(cluster.bootstrap)
     found = list_offsets(client, {(topic, 0): 2**61}, client.leaders([topic]))[topic, 0]
     assert found[1] == -1, "there is no record of that time"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kraftlite.cli.admin_calls import alter_reassignments, list_reassignments
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.local.client import cluster_at
 from kraftlite.model.errors import ErrorCode
 from tests.harness.embedded import embedded
 from tests.harness.local import Cluster, wait_for
@@ -23,12 +23,12 @@ def six() -> Iterator[Cluster]:
 
 
 def move(cluster: Cluster, topic: str, replicas: list[int]) -> None:
-    ((code, message),) = alter_reassignments(ClusterClient(cluster.bootstrap), {(topic, 0): replicas}).values()
+    ((code, message),) = alter_reassignments(cluster_at(cluster.bootstrap), {(topic, 0): replicas}).values()
     assert code is ErrorCode.NONE, message
 
 
 def wait_moved(cluster: Cluster, topic: str) -> None:
-    client = ClusterClient(cluster.bootstrap)
+    client = cluster_at(cluster.bootstrap)
     wait_for(f"{topic} has moved", lambda: not list_reassignments(client, [(topic, 0)]))
 
 

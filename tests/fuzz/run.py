@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.protocol.errors import ProtocolViolation
 from tests.fuzz.cases import Case, Step, filled, template
 from tests.fuzz.client import PATIENCE_S, Canary, Conn, Gone, Silent
 from tests.fuzz.elsewhere import elsewhere

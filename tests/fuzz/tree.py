@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final
 from uuid import UUID
 
-import kraftlite.wire.kio_import  # noqa: F401  # before kio
+import kraftlite.protocol.kio_import  # noqa: F401  # before kio
 from tests.fuzz import values
 from tests.fuzz.values import Known, pack, uvarint
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from kio.index import load_request_schema
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_field_tag, is_optional
 
-from kraftlite.wire.primitives import uvarint
+from kraftlite.protocol.primitives import uvarint
 
 LAYOUTS = {
     "int8": ">b",

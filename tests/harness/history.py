@@ -18,7 +18,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftlite.local.client import ClientError, ask
+from kraftlite.client.errors import ClientError
+from kraftlite.client.routing import metadata_values
+from kraftlite.local.client import cluster_at
+from kraftlite.protocol.api_keys import METADATA
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -295,11 +298,7 @@ class MetadataWatcher(Background):
 
     def __init__(self, addresses: dict[int, str], incarnation: Any) -> None:
         super().__init__("metadata watcher")
-        from kio.schema.metadata.v12.request import MetadataRequest
-        from kio.schema.metadata.v12.response import MetadataResponse
-
         self._addresses, self._incarnation = addresses, incarnation
-        self._request, self._response = MetadataRequest(topics=None, include_topic_authorized_operations=False), MetadataResponse
         self._leaders: dict[tuple[Any, int, int], int] = {}
         self._epochs: dict[tuple[int, Any, Any, int], int] = {}
         self.views = 0
@@ -308,7 +307,8 @@ class MetadataWatcher(Background):
         for node, address in self._addresses.items():
             incarnation = self._incarnation(node)
             try:
-                answer = ask(address, self._request, self._response, timeout_s=1.0)
+                with cluster_at(address) as cluster:
+                    answer = cluster.call(METADATA, 12, metadata_values(None), timeout_ms=1_000)
             except (ClientError, OSError):
                 continue
             self.views += 1

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kraftlite.client.errors import ClientError
+from kraftlite.client.routing import metadata_values
 from kraftlite.local import cluster as local
-from kraftlite.local.client import ClientError, ask
+from kraftlite.local.client import cluster_at
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode, load
+from kraftlite.protocol.api_keys import METADATA
 
 FAST = {
     "broker.heartbeat.interval.ms": "200",
@@ -76,16 +79,9 @@ def described_by(address: str, *topics: str) -> BrokerView | None:
 
     librdkafka's `list_topics` is no help here: it asks any broker that it has heard of, a paused one included.
     """
-    import kraftlite.wire.kio_import  # noqa: F401
-
-    # isort: split
-    from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
-    from kio.schema.metadata.v12.response import MetadataResponse
-
-    wanted: Any = tuple(MetadataRequestTopic(topic_id=None, name=name) for name in topics) or None  # type: ignore[arg-type]
-    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     try:
-        answer = ask(address, request, MetadataResponse, timeout_s=2.0)
+        with cluster_at(address) as cluster:
+            answer = cluster.call(METADATA, 12, metadata_values(topics or None), timeout_ms=2_000)
     except ClientError:
         return None
     return BrokerView(

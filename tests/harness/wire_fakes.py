@@ -42,6 +42,7 @@ from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.kio_codec import build_entity
 from kraftlite.replication.api import (
     DeleteRecordsResult,
     FetchEntry,
@@ -56,7 +57,6 @@ from kraftlite.runtime.ports import DiskSpace, Ports
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.wire.apis import KafkaApis
-from kraftlite.wire.kio_codec import build_entity
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
 from tests.harness.clock import FakeClock
 from tests.harness.disk import MemDisk

@@ -14,15 +14,17 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from kraftlite.client.errors import UnknownTopic  # noqa: E402
+from kraftlite.client.kafka_client import KafkaClient, client_for  # noqa: E402
+from kraftlite.client.settings import ClientSettings  # noqa: E402
 from kraftlite.log.batch import iter_records  # noqa: E402
-from kraftlite.spark.client import TP, KafkaClient, UnknownTopic, client_for  # noqa: E402
-from kraftlite.spark.settings import ClientSettings  # noqa: E402
+from kraftlite.model.topic_partition import TopicPartition  # noqa: E402
 from kraftlite.spark.sink import producing  # noqa: E402
 from kraftlite.spark.sink.producing import BATCH_HEADER, KraftliteWriter, SinkError, SinkSettings, Written  # noqa: E402
 from kraftlite.testing import SyncCluster, other_than  # noqa: E402
+from tests.embedded.test_raw_client import batches_of  # noqa: E402
 from tests.harness import embedded  # noqa: E402
 from tests.harness.spark_runs import run_all_again  # noqa: E402
-from tests.spark.test_client import batches_of  # noqa: E402
 
 pytestmark = [pytest.mark.clients]
 
@@ -66,7 +68,7 @@ def write(settings: SinkSettings, *batches: Any, turn: int = 0, stamp: str | Non
         return writer.finish()
 
 
-def read(client: KafkaClient, tp: TP) -> list[Row]:
+def read(client: KafkaClient, tp: TopicPartition) -> list[Row]:
     end = client.list_offsets({tp: -1})[tp].offset
     found: list[Row] = []
     at = 0
@@ -80,7 +82,7 @@ def read(client: KafkaClient, tp: TP) -> list[Row]:
 
 def read_topic(cluster: SyncCluster, topic: str) -> list[list[Row]]:
     client = client_for(settings_of(cluster).client)
-    return [read(client, TP(topic, it)) for it in client.partitions_for(topic)]
+    return [read(client, TopicPartition(topic, it)) for it in client.partitions_for(topic)]
 
 
 # --- columns
@@ -202,7 +204,7 @@ def test_every_codec_and_batches_up_to_the_limit(cluster: SyncCluster, topic: st
     assert embedded.consume(cluster, topic, 1)[:1] == [found[0][0][1].decode()]
     sizes = []
     client = client_for(settings.client)
-    for tp in (TP(topic, 0), TP(topic, 1)):
+    for tp in (TopicPartition(topic, 0), TopicPartition(topic, 1)):
         at = 0
         while len(data := client.fetch(tp, at, max_wait_ms=0).records):
             for header, _raw in batches_of(data):
@@ -244,7 +246,7 @@ def test_without_idempotence_batches_have_no_producer(cluster: SyncCluster, topi
     cluster.create_topic(topic, 1)
     write(settings_of(cluster, topic, idempotent=False, acks=1), rows_of(value=["a"]))
     client = client_for(settings_of(cluster).client)
-    (header, _raw), *_ = batches_of(client.fetch(TP(topic, 0), 0).records)
+    (header, _raw), *_ = batches_of(client.fetch(TopicPartition(topic, 0), 0).records)
     assert (header.producer_id, header.base_sequence) == (-1, -1)
 
 
@@ -284,7 +286,7 @@ def test_rows_are_cut_to_what_may_be_gathered(cluster: SyncCluster, topic: str, 
     settings = settings_of(cluster, topic)
     write(settings, rows_of(key=["k"] * 200, value=values))
     assert [value for _, value, _ in read_topic(cluster, topic)[0]] == [it.encode() for it in values]
-    headers = [header for header, _ in batches_of(client_for(settings.client).fetch(TP(topic, 0), 0).records)]
+    headers = [header for header, _ in batches_of(client_for(settings.client).fetch(TopicPartition(topic, 0), 0).records)]
     assert len(headers) > 5
     assert all(it.size_bytes <= 11_000 or it.count == 1 for it in headers)
     assert [it.base_sequence for it in headers] == [it.base_offset for it in headers]
@@ -295,7 +297,7 @@ def test_an_error_of_the_sender_is_the_writers(cluster: SyncCluster, topic: str)
     cluster.create_topic(topic, 1)
     settings = settings_of(cluster, topic, delivery_timeout_ms=500)
     with pytest.raises(UnknownTopic, match=r"-9"), KraftliteWriter(client_for(settings.client), settings) as writer:
-        writer._targets, writer._index = [TP(topic, 9)], {TP(topic, 0): 0}
+        writer._targets, writer._index = [TopicPartition(topic, 9)], {TopicPartition(topic, 0): 0}
         writer.add(rows_of(value=["a"]))
         writer.finish()
     assert read_topic(cluster, topic) == [[]]

@@ -14,7 +14,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kraftlite.spark.client import TP, client_for
+from kraftlite.client.kafka_client import client_for
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.spark.session import register
 from kraftlite.spark.sink.producing import BATCH_HEADER
 from kraftlite.testing import SyncCluster, other_than
@@ -30,7 +31,7 @@ BIG = 160_000
 
 def read_all(cluster: SyncCluster, topic: str) -> list[list[Row]]:
     client = client_for(settings_of(cluster).client)
-    return [read(client, TP(topic, it)) for it in client.partitions_for(topic)]
+    return [read(client, TopicPartition(topic, it)) for it in client.partitions_for(topic)]
 
 
 def values_of(cluster: SyncCluster, topic: str) -> list[bytes | None]:

@@ -17,7 +17,19 @@ MODULE_LINES = 500
 FUNCTION_LINES = 70
 
 # Packages whose code also runs under virtual time: everything that touches the machine comes through a port.
-SIMULATED = ("model", "runtime", "timeline", "log", "raft", "metadata", "controller", "replication", "coordinator", "broker")
+SIMULATED = (
+    "model",
+    "runtime",
+    "protocol",
+    "timeline",
+    "log",
+    "raft",
+    "metadata",
+    "controller",
+    "replication",
+    "coordinator",
+    "broker",
+)
 # What waits, reads the machine's clock or talks to it. A module of the simulated packages that decides may import none of it.
 WAITING_IMPORTS = {"asyncio", "time", "threading", "socket", "structlog", "logging", "grpc", "concurrent"}
 # The modules of the simulated packages that may wait. All others decide: rule 1 of docs/ARCHITECTURE.md.
@@ -38,6 +50,7 @@ WAITS = {
     "log/segment.py": "sync is awaited, off the loop; nothing else is",
     "metadata/loader.py": "driver: replays the log in turns, awaits publishers",
     "metadata/snapshotter.py": "driver: writes a snapshot in turns",
+    "protocol/primitives.py": "threading.local: what a request may still have is counted by the thread that reads it",
     "raft/client.py": "the interface of the driver to its listener",
     "raft/snapshots.py": "syncs a snapshot off the loop",
     "replication/alter_partition.py": "driver: sends what leaders propose",

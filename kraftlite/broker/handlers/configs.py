@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
-from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_synonyms, topic_defaults
 from kraftlite.model.configdef import ConfigKey, ConfigSource
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
-from kraftlite.model.limits import MAX_INT32
+from kraftlite.model.ids import node_id_of
 from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 from kraftlite.model.topic_name import validate_topic_name
-
-MAX_ID_DIGITS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +128,10 @@ def _entries(ctx: BrokerContext, query: ConfigQuery) -> Iterator[ConfigEntry]:
 
 def _own_id(ctx: BrokerContext, name: str, otherwise: str) -> None:
     """Check the id of a broker: only a broker itself knows its static values (CP-13)."""
-    if not (name.isascii() and name.isdigit()) or len(name.lstrip("0")) > MAX_ID_DIGITS or int(name) > MAX_INT32:
+    broker_id = node_id_of(name)
+    if broker_id is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != ctx.node_id:
+    if broker_id != ctx.node_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {ctx.node_id}{otherwise} but received {name}")
 
 

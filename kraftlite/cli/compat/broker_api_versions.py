@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, bootstrap
-from kraftlite.cli.wire import ClusterClient, check
+from kraftlite.cli.compat.tool import Parser, cluster_of
+from kraftlite.client.cluster import check
 
-from kio.schema.index import api_key_map, schema_name_map  # isort: skip  # after kraftlite.cli.wire, which hides what kio need not load
+from kio.schema.index import api_key_map, schema_name_map  # isort: skip  # after the client, which hides what kio need not load
 
 _CONTROLLER_ONLY = frozenset({4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
 
@@ -18,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = Parser("kafka-broker-api-versions", "This tool helps to retrieve broker version information.")
     parser.connection()
     options = parser.read(arguments)
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     values = {"client_software_name": "kraftlite", "client_software_version": "1"}
     for node in cluster.brokers().values():
         found = check(cluster.call(18, 3, values, broker=node.id))

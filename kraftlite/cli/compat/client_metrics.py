@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import click
 
 from kraftlite.cli.admin_calls import alter_configs, describe_configs, list_resources
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap, exactly_one
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.read(arguments)
     message = "Command must include exactly one action: --alter, --delete, --describe or --list."
     action = exactly_one(options, ("alter", "delete", "describe", "list"), message)
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     if action == "list":
         click.echo("\n".join(list_resources(cluster, KIND)))
     elif action == "describe":

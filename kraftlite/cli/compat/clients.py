@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import click
 
-from kraftlite.cli.compat.tool import UsageError, check_properties, key_values
+from kraftlite.cli.compat.tool import UsageError, is_security, key_values, read_properties
+from kraftlite.client.properties import KNOWN, settings_from
+from kraftlite.client.security import in_lines
 from kraftlite.local.client import client_config
 
 _RENAMED: Final = {
@@ -48,8 +50,12 @@ _ASSIGNORS: Final = {
 
 
 def translated(values: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    """librdkafka's properties for those of a Java client. UsageError for what cannot be had, TLS and SASL above all."""
+    secured = _secured(values) if any(name in values for name in _JAVAS_SECURITY) else {}
+    found: dict[str, Any] = {**secured}
     for key, value in values.items():
+        if secured and is_security(key) and key in KNOWN:
+            continue  # there already, as librdkafka calls it
         if key == "partition.assignment.strategy":
             found[key] = ",".join(assignor(one) for one in value.split(","))
             continue
@@ -57,6 +63,41 @@ def translated(values: Mapping[str, str]) -> dict[str, Any]:
         if name is not None:
             found[name] = value
     return found
+
+
+_JAVAS_SECURITY: Final = (
+    "sasl.jaas.config",
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+    "ssl.truststore.type",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.type",
+)
+"""Names that librdkafka does not know, or calls something else; all other names of security are its own, too."""
+
+
+def _secured(values: Mapping[str, str]) -> dict[str, str | None]:
+    """TLS and SASL as librdkafka calls them."""
+    theirs = {name: value for name, value in values.items() if is_security(name) and name in KNOWN}
+    try:
+        settings = settings_from({**theirs, "bootstrap.servers": "localhost:9092"})
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    found: dict[str, str | None] = {"security.protocol": settings.security_protocol}
+    if settings.sasl is not None:
+        found["sasl.mechanism"] = settings.sasl.mechanism
+        found["sasl.username"], found["sasl.password"] = settings.sasl.username, settings.sasl.password
+    tls = settings.tls
+    if tls is not None:
+        found["ssl.endpoint.identification.algorithm"] = "https" if tls.check_host else "none"
+        found["ssl.ca.location"] = tls.trust_location
+        found["ssl.ca.pem"] = None if tls.trust_certificates is None else in_lines(tls.trust_certificates)
+        found["ssl.certificate.location"] = found["ssl.key.location"] = tls.key_location
+        found["ssl.certificate.pem"] = None if tls.key_chain is None else in_lines(tls.key_chain)
+        found["ssl.key.pem"] = None if tls.key is None else in_lines(tls.key)
+        found["ssl.key.password"] = tls.key_password
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def assignor(name: str) -> str:
@@ -71,7 +112,7 @@ def properties(files: Sequence[tuple[str | None, str]], items: Sequence[tuple[Se
     """The properties of files, then those given one by one, as librdkafka's. (value, option) each."""
     found: dict[str, str] = {}
     for path, option in files:
-        found.update(check_properties(path, option))
+        found.update({} if path is None else read_properties(path, option))
     for given, option in items:
         found.update(key_values(given, option))
     found.pop("bootstrap.servers", None)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, check_properties
-from kraftlite.cli.wire import ClusterClient, RequestRefused, check
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
+from kraftlite.client.cluster import ClusterClient, check
+from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
 
 
@@ -26,8 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.read(arguments)
     if options.command is None:
         raise UsageError("too few arguments: one of cluster-id, unregister, list-endpoints")
-    check_properties(options.config, "--config")
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options, options.config, "--config")
     if options.command == "cluster-id":
         cluster.brokers()
         click.echo(f"Cluster ID: {cluster.cluster_id}")

@@ -19,8 +19,10 @@ from kraftlite.cli.admin_calls import (
     describe_scram,
     list_resources,
 )
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, exactly_one, java_double, read_properties
-from kraftlite.cli.wire import ClusterClient, RequestRefused
+from kraftlite.cli.common import java_double
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, read_properties
+from kraftlite.client.cluster import ClusterClient
+from kraftlite.client.errors import RequestRefused
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
 KINDS = {
@@ -108,7 +110,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().read(arguments)
     action = exactly_one(options, ("alter", "describe"), "Command must include exactly one action: --describe, --alter")
     entities = _entities(options)
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     try:
         if action == "describe":
             _describe(cluster, entities, everything=options.all)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap, key_values, read_properties
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses, key_values, read_properties
 
 _FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 _FORMATTERS = (_FORMATTER, "kafka.tools.DefaultMessageFormatter", "org.apache.kafka.tools.consumer.NoOpMessageFormatter")
@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     begin = _begin(options)
     show = Formatter(options)
-    brokers = bootstrap(options)
+    brokers = addresses(options)
     consumer = clients.consumer(brokers, _config(options))
     if options.partition is not None:
         from confluent_kafka import TopicPartition

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, key_values
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, addresses, key_values
 
 _NUMBERS = {
     "batch-size": "batch.size",
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError('Missing required argument "[topic]"')
     if options.line_reader != _LINE_READER:
         raise UsageError(f"--line-reader {options.line_reader} is not supported; allowed is {_LINE_READER}")
-    brokers = bootstrap(options)
+    brokers = addresses(options)
     reader = Reader(_reader_properties(options))
     producer = clients.producer(brokers, _config(options))
     failures = _produce(producer, options.topic, reader, sync=options.sync)

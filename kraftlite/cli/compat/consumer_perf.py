@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses
 
 _HEADER = (
     "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, "
@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
         **({"socket.receive.buffer.bytes": options.socket_buffer_size} if options.socket_buffer_size else {}),
         **clients.properties(files, [(options.consumer_property, "--consumer-property")]),
     }
-    consumer = clients.consumer(bootstrap(options), config)
+    consumer = clients.consumer(addresses(options), config)
     if not options.hide_header:
         click.echo(_HEADER)
     click.echo(_measure(consumer, options.topic, messages, options.timeout))

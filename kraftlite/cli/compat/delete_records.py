@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 
 from kraftlite.cli.admin_calls import Partition, by_topic
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, java_exception
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception
 from kraftlite.cli.files import read_text
-from kraftlite.cli.wire import ClusterClient, code_of
+from kraftlite.client.connection import code_of
 from kraftlite.model.errors import ErrorCode
 
 
@@ -22,31 +22,29 @@ def run(arguments: Sequence[str]) -> int:
     if not options.offset_json_file:
         raise UsageError('Missing required argument "[offset-json-file]"')
     wanted = _read(options.offset_json_file)
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     leaders = cluster.leaders(sorted({topic for topic, _index in wanted}))
     click.echo("Executing records delete operation")
-    lines: dict[Partition, str] = {}
-    by_leader: dict[int, list[Partition]] = {}
-    for partition in wanted:
-        leader = leaders.get(partition)
-        if leader is None:
-            code = ErrorCode.LEADER_NOT_AVAILABLE if partition in leaders else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            lines[partition] = f"error: {java_exception(code)}"
-        else:
-            by_leader.setdefault(leader, []).append(partition)
-    for leader, partitions in by_leader.items():
+
+    def ask(leader: int, partitions: list[Partition]) -> dict[Partition, tuple[ErrorCode, int]]:
         topics = [
             {"name": topic, "partitions": [{"partition_index": at, "offset": wanted[topic, at]} for at in indexes]}
             for topic, indexes in by_topic(partitions).items()
         ]
-        for topic in cluster.call(21, 2, {"topics": topics, "timeout": 30_000}, broker=leader).topics:
-            for part in topic.partitions:
-                code = code_of(part)
-                said = f"low_watermark: {part.low_watermark}" if code is ErrorCode.NONE else f"error: {java_exception(code)}"
-                lines[str(topic.name), int(part.partition_index)] = said
+        answer = cluster.call(21, 2, {"topics": topics, "timeout": 30_000}, broker=leader)
+        return {
+            (str(topic.name), int(part.partition_index)): (code_of(part), int(part.low_watermark))
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+
+    found = cluster.at_leaders({partition: leaders.get(partition) for partition in wanted}, ask, lambda it: it[0])
     click.echo("Records delete operation completed:")
-    for topic_name, index in wanted:
-        click.echo(f"partition: {topic_name}-{index}\t{lines[topic_name, index]}")
+    for partition in wanted:
+        missing = ErrorCode.LEADER_NOT_AVAILABLE if partition in leaders else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code, low_watermark = found.get(partition, (missing, -1))
+        said = f"low_watermark: {low_watermark}" if code is ErrorCode.NONE else f"error: {java_exception(code)}"
+        click.echo(f"partition: {partition[0]}-{partition[1]}\t{said}")
     return 0
 
 

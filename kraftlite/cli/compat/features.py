@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
 from kraftlite.cli.features import Update, feature_lines, fetch_features, level_of, level_text, update_features
-from kraftlite.cli.wire import ClusterClient
 from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSIONS, SUPPORTED_FEATURES
 from kraftlite.model.messages.controller import FeatureUpgradeType
 
@@ -43,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
         return version_mapping(options.release_version)
     if options.command == "feature-dependencies":
         return feature_dependencies(options.feature)
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     if options.command == "describe":
         for line in feature_lines(*fetch_features(cluster)):
             click.echo(line)

@@ -10,8 +10,7 @@ import click
 
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
 from kraftlite.cli.admin_calls import list_offsets
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
 from kraftlite.model.errors import ErrorCode
 
 _TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
@@ -30,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("--topic-partitions cannot be used with --topic or --partitions")
     timestamp = _time(options.time)
     chosen = _filter(options)
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     leaders = {
         (topic, index): leader
         for (topic, index), leader in cluster.leaders().items()

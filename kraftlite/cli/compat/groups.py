@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap
-from kraftlite.cli.wire import ClusterClient, check
+from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of
+from kraftlite.client.cluster import check
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -22,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("Command must include exactly one action: --list.")
     if options.consumer + options.share + options.streams + bool(options.group_type) > 1:
         raise UsageError("Only one of --consumer, --share, --streams and --group-type may be given")
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     rows = []
     for node in cluster.brokers():
         answer = check(cluster.call(16, 5, {"states_filter": [], "types_filter": []}, broker=node))

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 
 from kraftlite.cli.admin_calls import Partition, elect_leaders
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, check_properties, java_exception
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception
 from kraftlite.cli.files import read_text
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import ElectionType
 
@@ -25,7 +25,6 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--all-topic-partitions", action="store_true")
     parser.add_argument("--path-to-json-file", metavar="FILE")
     options = parser.read(arguments)
-    check_properties(options.admin_config, "--admin.config")
     kind = str(options.election_type or "").upper()
     if not kind:
         raise UsageError('Missing required option(s): "election-type"')
@@ -43,7 +42,9 @@ def run(arguments: Sequence[str]) -> int:
         wanted = read_partitions(options.path_to_json_file)
     elif options.topic is not None:
         wanted = [(options.topic, options.partition)]
-    return _elect(ClusterClient(bootstrap(options)), kind, wanted)
+    old = options.command_config is None and options.admin_config is not None  # the name before KIP-1147
+    cluster = cluster_of(options, options.admin_config, "--admin.config") if old else cluster_of(options)
+    return _elect(cluster, kind, wanted)
 
 
 def read_partitions(path: str) -> list[Partition]:

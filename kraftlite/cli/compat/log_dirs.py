@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import click
 
 from kraftlite.cli.admin_calls import Partition, describe_log_dirs
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -21,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.read(arguments)
     if not options.describe:
         raise UsageError('Missing required argument "[describe]"')
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     live = cluster.brokers()
     try:
         brokers = [int(one) for one in (options.broker_list or "").split(",") if one.strip()] or list(live)

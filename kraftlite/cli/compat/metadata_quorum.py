@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
 from kraftlite.cli.quorum import replication_lines, status_lines
-from kraftlite.cli.wire import ClusterClient
-from kraftlite.local.client import fetch_quorum
+from kraftlite.local.client import quorum_of
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,8 +35,8 @@ def run(arguments: Sequence[str]) -> int:
         raise ToolError("--human-readable is only valid with --replication")
     if not (options.status or options.replication):
         raise ToolError("One of --status or --replication must be specified with describe sub-command")
-    cluster = ClusterClient(bootstrap(options))
-    quorum = fetch_quorum(cluster.bootstrap)
+    cluster = cluster_of(options)
+    quorum = quorum_of(cluster)
     if options.status:
         cluster.brokers()
         lines = status_lines(quorum, cluster.cluster_id)

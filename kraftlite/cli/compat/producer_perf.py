@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, check_properties, key_values
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, addresses, key_values, read_properties
 from kraftlite.cli.files import read_text
 
 _WINDOW_S = 5.0
@@ -43,12 +43,12 @@ def run(arguments: Sequence[str]) -> int:
     for name in ("print_metrics", "transactional_id", "transaction_duration_ms", "warmup_records"):
         if getattr(options, name):
             raise UsageError(f"--{name.replace('_', '-')} is not supported")
-    values = check_properties(options.producer_config, "--producer.config")
-    values.update(check_properties(options.command_config, "--command-config"))
+    values: dict[str, str] = {}
+    for path, option in ((options.producer_config, "--producer.config"), (options.command_config, "--command-config")):
+        values.update({} if path is None else read_properties(path, option))
     values.update(key_values(options.producer_props, "--producer-props"))
     options.bootstrap_server = options.bootstrap_server or values.get("bootstrap.servers")
-    options.command_config = None
-    brokers = bootstrap(options)
+    brokers = addresses(options)
     values.pop("bootstrap.servers", None)
     Run(clients.producer(brokers, clients.translated(values)), options).go()
     return 0

@@ -20,9 +20,9 @@ from kraftlite.cli.admin_calls import (
     describe_configs,
     list_reassignments,
 )
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, exactly_one
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
 from kraftlite.cli.files import read_text
-from kraftlite.cli.wire import ClusterClient
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.controller.placement import StripedPlacer, UsableBroker
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     for name in needed.get(action, ()):
         if not getattr(options, name.replace("-", "_")):
             raise UsageError(f'Missing required argument "[{name}]"')
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     _RUN[action](cluster, options)
     return 0
 

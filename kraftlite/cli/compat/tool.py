@@ -11,7 +11,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -19,6 +19,9 @@ from kraftlite import __version__
 from kraftlite.cli.common import bootstrap_of
 from kraftlite.cli.files import read_text
 from kraftlite.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient
 
 
 class UsageError(Exception):
@@ -64,10 +67,16 @@ def kafka_version() -> str:
 
 
 def bootstrap(options: argparse.Namespace, *, name: str = "--bootstrap-server") -> str:
+    """The brokers to ask, for a tool whose client is librdkafka's admin client: that is made without TLS and SASL, so a
+    `--command-config` that wants them is refused."""
+    refuse_security(getattr(options, "command_config", None), "--command-config")
+    return addresses(options, name)
+
+
+def addresses(options: argparse.Namespace, name: str = "--bootstrap-server") -> str:
     """The brokers to ask. Unlike Kafka's tools this takes the local cluster when nothing is named."""
     if getattr(options, "bootstrap_controller", None):
         raise UsageError("--bootstrap-controller: controllers speak gRPC here and have no Kafka port; give --bootstrap-server")
-    check_properties(getattr(options, "command_config", None), "--command-config")
     given = getattr(options, "bootstrap_server", None)
     try:
         return bootstrap_of(given)
@@ -77,15 +86,49 @@ def bootstrap(options: argparse.Namespace, *, name: str = "--bootstrap-server") 
         raise UsageError(f'Missing required argument "[{name.lstrip("-")}]" ({error.message})') from None
 
 
-def check_properties(path: str | None, option: str) -> dict[str, str]:
-    """The properties of a client's file. What the connection cannot do is refused, the rest is the caller's."""
-    if path is None:
-        return {}
-    values = read_properties(path, option)
-    protocol = values.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise UsageError(f"{option} {path}: security.protocol={protocol} is not supported; allowed is PLAINTEXT")
-    return values
+def cluster_of(options: argparse.Namespace, path: str | None = None, option: str = "--command-config") -> ClusterClient:
+    """The client of a tool, with the properties of `--command-config` or of another file (`path` with its `option`): addresses,
+    time limits, TLS and SASL. What protects and cannot be honoured is refused, anything else without effect is warned about."""
+    from kraftlite.client.cluster import ClusterClient
+    from kraftlite.local.client import admin_settings
+
+    servers = addresses(options)
+    path = path or getattr(options, "command_config", None)
+    given = {} if path is None else read_properties(path, option)
+    given.pop("bootstrap.servers", None)
+    effective = {name: value for name, value in given.items() if name in _ADMIN or is_security(name)}
+    for name in given:
+        if name not in effective:
+            click.echo(f"WARN {option} {path}: {name} has no effect here", err=True)
+    try:
+        return ClusterClient(admin_settings({**effective, "bootstrap.servers": servers}))
+    except ValueError as error:
+        raise UsageError(f"{option} {path}: {error}") from None
+
+
+_ADMIN: Final = (
+    "client.id",
+    "default.api.timeout.ms",
+    "reconnect.backoff.ms",
+    "request.timeout.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "socket.connection.setup.timeout.ms",
+)
+"""Properties of Kafka's admin client that mean the same for ours, besides those that protect."""
+
+
+def is_security(name: str) -> bool:
+    return name.startswith(("security.", "sasl.", "ssl."))
+
+
+def refuse_security(path: str | None, option: str) -> None:
+    """UsageError when the properties of this file ask for protection that a tool's client cannot give."""
+    for name, value in ({} if path is None else read_properties(path, option)).items():
+        if name == "security.protocol" and value.upper() != "PLAINTEXT":
+            raise UsageError(f"{option} {path}: {name}={value} is not supported by this tool; allowed is PLAINTEXT")
+        if name != "security.protocol" and is_security(name):
+            raise UsageError(f"{option} {path}: {name} is not supported by this tool")
 
 
 def read_properties(path: str, option: str) -> dict[str, str]:
@@ -120,13 +163,14 @@ def exactly_one(options: argparse.Namespace, names: Sequence[str], message: str)
 
 def finish(tool: str, run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
     """Run a tool; its errors become Kafka's lines and status 1."""
+    from kraftlite.client.errors import ClientError
     from kraftlite.local.state import LocalError
 
     try:
         return run(arguments)
     except UsageError as error:
         click.echo(f"{error}\n(see {tool} --help)", err=True)
-    except (ToolError, LocalError) as error:
+    except (ToolError, LocalError, ClientError) as error:
         click.echo(f"Error: {error}", err=True)
     except click.ClickException as error:
         click.echo(f"Error: {error.format_message()}", err=True)
@@ -196,18 +240,3 @@ def java_exception(code: ErrorCode, message: str | None = None) -> str:
         words = "".join(part.capitalize() for part in code.name.split("_"))
         name = words if words.endswith("Exception") else f"{words}Exception"
     return f"org.apache.kafka.common.errors.{name}: {message or _TEXTS.get(code, code.name)}"
-
-
-def java_double(value: float) -> str:
-    """A double as Java prints it: 1024.0, 1.048576E7."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(float(value))
-    text = repr(float(value))
-    if text in ("inf", "-inf", "nan"):
-        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[text]
-    mantissa, exponent = f"{value:.17e}".split("e")
-    for digits in range(1, 18):
-        mantissa, exponent = f"{value:.{digits}e}".split("e")
-        if float(f"{mantissa}e{exponent}") == value:
-            break
-    return f"{mantissa}E{int(exponent)}"

@@ -11,9 +11,10 @@ import click
 
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
 from kraftlite.cli.admin_calls import describe_configs, list_reassignments
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, bootstrap, exactly_one
-from kraftlite.cli.wire import ClusterClient, RequestRefused, check, code_of
-from kraftlite.local.client import ClientError
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
+from kraftlite.client.cluster import ClusterClient, check
+from kraftlite.client.connection import code_of
+from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import uuid_to_str
 from kraftlite.model.messages.controller import ConfigResourceType
@@ -76,7 +77,7 @@ def _read(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(arguments: Sequence[str]) -> int:
     options = _read(arguments)
-    cluster = ClusterClient(bootstrap(options))
+    cluster = cluster_of(options)
     try:
         _ACTIONS[options.action](cluster, options)
     except RequestRefused as error:
@@ -207,7 +208,7 @@ def _describe(cluster: ClusterClient, options: argparse.Namespace) -> None:
         names = _chosen(cluster, options)
     from kraftlite.cli.topics import fetch_topics
 
-    described = {str(topic.name): parts for topic, parts in (fetch_topics(cluster.bootstrap, names) if names else ())}
+    described = {str(topic.name): parts for topic, parts in (fetch_topics(cluster, names) if names else ())}
     moving = list_reassignments(cluster) if names else {}
     for name in names:
         if name not in described:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap, told_to_stop
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop
 from kraftlite.cli.compat.verifiable_producer import say
 
 
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
             config["partition.assignment.strategy"] = clients.assignor(options.assignment_strategy)
     if options.group_instance_id:
         config["group.instance.id"] = options.group_instance_id
-    Reader(clients.consumer(bootstrap(options), config), options).go()
+    Reader(clients.consumer(addresses(options), config), options).go()
     return 0
 
 

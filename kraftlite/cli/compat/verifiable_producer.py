@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap, told_to_stop
+from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop
 
 
 def say(name: str, **facts: Any) -> None:
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("argument --topic is required")
     files = [(options.command_config, "--command-config"), (options.producer_config, "--producer.config")]
     config = {"acks": options.acks, "retries": 0, "enable.idempotence": False, "linger.ms": 0, **clients.properties(files, [])}
-    Writer(clients.producer(bootstrap(options), config), options).go()
+    Writer(clients.producer(addresses(options), config), options).go()
     return 0
 
 

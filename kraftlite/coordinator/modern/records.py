@@ -13,19 +13,11 @@ from uuid import UUID
 
 from kraftlite.coordinator.api import Protocol
 from kraftlite.coordinator.modern.member import ClassicMetadata, Member, MemberState, Parts, parts_of
-from kraftlite.coordinator.primitives import (
-    INT16,
-    INT32,
-    INT64,
-    Reader,
-    compact_array,
-    compact_bytes,
-    compact_string,
-    corrupt,
-    string,
-    tagged,
-)
-from kraftlite.coordinator.records import CoordinatorRecord
+from kraftlite.coordinator.records import CoordinatorRecord, readable
+from kraftlite.protocol import primitives as p
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import INT16, INT32, INT64, NO_TAGS, tagged
+from kraftlite.protocol.reader import Reader
 
 EPOCH_KEY: Final = 3
 PARTITION_METADATA_KEY: Final = 4
@@ -35,7 +27,6 @@ TARGET_KEY: Final = 7
 CURRENT_KEY: Final = 8
 REGEX_KEY: Final = 16
 
-_NO_TAGS: Final = b"\x00"
 _ABSENT: Final = b"\xff"
 _PRESENT: Final = b"\x01"
 _VERSION: Final = INT16.pack(0)
@@ -199,7 +190,7 @@ def encode_key(key: ConsumerKey) -> bytes:
         parts.append(key.member_id)
     elif isinstance(key, RegexKey):
         parts.append(key.regex)
-    return INT16.pack(_KINDS[type(key)]) + b"".join(string(part) for part in parts)
+    return INT16.pack(_KINDS[type(key)]) + b"".join(p.string(part, False) for part in parts)
 
 
 def encode_value(value: ConsumerValue) -> bytes:
@@ -211,21 +202,22 @@ def encode_value(value: ConsumerValue) -> bytes:
     if isinstance(value, TargetEpochValue):
         return _VERSION + INT32.pack(value.epoch) + tagged([(0, INT64.pack(value.made_ms))] if value.made_ms else [])
     if isinstance(value, TargetValue):
-        return _VERSION + _parts(value.partitions) + _NO_TAGS
+        return _VERSION + _parts(value.partitions) + NO_TAGS
     if isinstance(value, CurrentValue):
         head = INT32.pack(value.epoch) + INT32.pack(value.previous_epoch) + bytes((value.state,))
-        return _VERSION + head + _parts(value.assigned) + _parts(value.revoking) + _NO_TAGS
+        return _VERSION + head + _parts(value.assigned) + _parts(value.revoking) + NO_TAGS
     assert isinstance(value, RegexValue), "what is ignored is not written"
-    topics = compact_array([compact_string(topic) for topic in value.topics])
-    return _VERSION + topics + INT64.pack(value.version) + INT64.pack(value.timestamp_ms) + _NO_TAGS
+    topics = p.array([p.nullable_string(topic, True) for topic in value.topics], True)
+    return _VERSION + topics + INT64.pack(value.version) + INT64.pack(value.timestamp_ms) + NO_TAGS
 
 
 def _parts(parts: Parts) -> bytes:
-    return compact_array(
+    return p.array(
         [
-            topic_id.bytes + compact_array([INT32.pack(index) for index in sorted(indexes)]) + _NO_TAGS
+            topic_id.bytes + p.array([INT32.pack(index) for index in sorted(indexes)], True) + NO_TAGS
             for topic_id, indexes in sorted(parts.items())
-        ]
+        ],
+        True,
     )
 
 
@@ -234,19 +226,19 @@ def _member(value: MemberValue) -> bytes:
     tags = []
     if classic is not None:
         protocols = [
-            compact_string(protocol.name) + compact_bytes(protocol.metadata) + _NO_TAGS for protocol in classic.protocols
+            p.nullable_string(protocol.name, True) + p.data(protocol.metadata, True) + NO_TAGS for protocol in classic.protocols
         ]
-        tags = [(0, _PRESENT + INT32.pack(classic.session_timeout_ms) + compact_array(protocols) + _NO_TAGS)]
+        tags = [(0, _PRESENT + INT32.pack(classic.session_timeout_ms) + p.array(protocols, True) + NO_TAGS)]
     return b"".join(
         (
-            compact_string(value.instance_id),
-            compact_string(value.rack_id),
-            compact_string(value.client_id),
-            compact_string(value.client_host),
-            compact_array([compact_string(topic) for topic in value.topics]),
-            compact_string(value.regex),
+            p.nullable_string(value.instance_id, True),
+            p.nullable_string(value.rack_id, True),
+            p.nullable_string(value.client_id, True),
+            p.nullable_string(value.client_host, True),
+            p.array([p.nullable_string(topic, True) for topic in value.topics], True),
+            p.nullable_string(value.regex, True),
             INT32.pack(value.rebalance_timeout_ms),
-            compact_string(value.server_assignor),
+            p.nullable_string(value.server_assignor, True),
             tagged(tags),
         )
     )
@@ -255,6 +247,7 @@ def _member(value: MemberValue) -> bytes:
 # --- reading -------------------------------------------------------------------------------------------------------------
 
 
+@readable
 def decode_key(data: bytes) -> ConsumerKey | None:
     """None for a key of another kind. ApiError(CORRUPT_MESSAGE) when the bytes do not add up."""
     reader = Reader(data, flexible=False)
@@ -276,11 +269,12 @@ def decode_key(data: bytes) -> ConsumerKey | None:
     return None
 
 
+@readable
 def decode_value(key: ConsumerKey, data: bytes) -> ConsumerValue:
     """Raises ApiError(CORRUPT_MESSAGE) when the bytes do not add up, or the version is newer than all we know."""
     version = Reader(data, flexible=False).int16()
     if version != 0:
-        raise corrupt(f"value version {version}: 0 is known")
+        raise ProtocolViolation(f"value version {version}: 0 is known")
     reader = Reader(data, flexible=True)
     reader.int16()
     return _DECODERS[type(key)](reader)
@@ -313,13 +307,13 @@ def _read_member(reader: Reader) -> MemberValue:
 
 
 def _read_classic(reader: Reader) -> ClassicMetadata | None:
-    if reader.int8() == _ABSENT[0]:
+    if reader.uint8() == _ABSENT[0]:
         return None
     session_timeout_ms = reader.int32()
 
     def protocol() -> Protocol:
-        found = Protocol(reader.string(), reader.blob())
-        reader.tags()
+        found = Protocol(reader.string(), reader.bytes())
+        reader.skip_tags()
         return found
 
     return ClassicMetadata(session_timeout_ms=session_timeout_ms, protocols=reader.array(protocol))
@@ -328,14 +322,14 @@ def _read_classic(reader: Reader) -> ClassicMetadata | None:
 def _read_parts(reader: Reader) -> Parts:
     def topic() -> tuple[UUID, tuple[int, ...]]:
         found = (reader.uuid(), reader.array(reader.int32))
-        reader.tags()
+        reader.skip_tags()
         return found
 
     return parts_of(reader.array(topic))
 
 
 def _read_current(reader: Reader) -> CurrentValue:
-    epoch, previous_epoch, number = reader.int32(), reader.int32(), reader.int8()
+    epoch, previous_epoch, number = reader.int32(), reader.int32(), reader.uint8()
     known = number in (state.value for state in MemberState)
     state = MemberState(number) if known else MemberState.UNKNOWN
     return CurrentValue(epoch, previous_epoch, state, _read_parts(reader), _read_parts(reader))

@@ -43,6 +43,10 @@ def image_difference(
         return found
     if not same("configs", "configs") and (found := _mapping("configs of", image.configs.resources, state.configs)):
         return found
+    if not same("client_quotas", "quotas") and (found := _mapping("quotas of", image.client_quotas.entities, state.quotas)):
+        return found
+    if not same("scram", "credentials") and (found := _mapping("credential of", image.scram.credentials, state.credentials)):
+        return found
     if image.producer_ids.next_producer_id != state.next_producer_id:
         return f"next producer id {image.producer_ids.next_producer_id} instead of {state.next_producer_id}"
     return None
@@ -105,6 +109,8 @@ def controller_difference(core: ControllerCore, state: MetadataState, epoch: int
             None,
         )
         or _mapping("configs of", dict(found.configs.configs.items(epoch)), state.configs)
+        or _mapping("quotas of", dict(found.quotas.quotas.items(epoch)), state.quotas)
+        or _mapping("credential of", dict(found.scram.credentials.items(epoch)), state.credentials)
         or _number("next producer id", found.producer_ids.next_producer_id.get(epoch), state.next_producer_id)
     )
 

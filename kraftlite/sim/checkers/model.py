@@ -9,17 +9,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kraftlite.metadata import records as r
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 from kraftlite.model.ids import UNCHANGED, NodeId
 from kraftlite.model.messages.controller import ConfigResourceType
+from kraftlite.model.messages.security import QuotaEntityPart
 
 TOPIC: Final = int(ConfigResourceType.TOPIC)
 BROKER: Final = int(ConfigResourceType.BROKER)
 _INERT: Final = "kraft.version"
+
+
+Entity: TypeAlias = tuple[QuotaEntityPart, ...]
 
 
 class Misfit(Exception):
@@ -43,6 +47,9 @@ class MetadataState:
     controllers: Mapping[NodeId, ControllerRegistration] = field(default_factory=dict)
     topics: Mapping[UUID, TopicState] = field(default_factory=dict)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    quotas: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict)
+    credentials: Mapping[tuple[str, int], r.UserScramCredentialRecord] = field(default_factory=dict)
+    """The credentials by user and mechanism."""
     next_producer_id: int = 0
 
     def partition(self, topic_id: UUID, index: int) -> PartitionRegistration | None:
@@ -83,7 +90,7 @@ def changed_partition(before: PartitionRegistration, change: r.PartitionChangeRe
 
 def apply(state: MetadataState, record: r.MetadataRecord, offset: int) -> MetadataState:
     """The state after `record`. Raises Misfit when it names what is not there, or makes what is there already."""
-    handler = _HANDLERS.get(type(record))
+    handler = HANDLERS.get(type(record))
     if handler is None:
         raise Misfit(f"{type(record).__name__} is no record of this log")
     return handler(state, record, offset)
@@ -218,6 +225,24 @@ def _config(state: MetadataState, record: r.ConfigRecord, offset: int) -> Metada
     return replace(state, configs=_with(state.configs, resource, values or None))
 
 
+def _quota(state: MetadataState, record: r.ClientQuotaRecord, offset: int) -> MetadataState:
+    """CM-61. A value that is gone is removed again without harm: Kafka's record of a removal does not say that there was one."""
+    values = _with(state.quotas.get(record.entity, {}), record.key, record.value)
+    return replace(state, quotas=_with(state.quotas, record.entity, values or None))
+
+
+def _credential(state: MetadataState, record: r.UserScramCredentialRecord, offset: int) -> MetadataState:
+    return replace(state, credentials=_with(state.credentials, (record.name, record.mechanism), record))
+
+
+def _remove_credential(state: MetadataState, record: r.RemoveUserScramCredentialRecord, offset: int) -> MetadataState:
+    """CM-59."""
+    key = (record.name, record.mechanism)
+    if key not in state.credentials:
+        raise Misfit(f"{record.name} has no SCRAM credential of mechanism {record.mechanism}")
+    return replace(state, credentials=_with(state.credentials, key, None))
+
+
 def _producer_ids(state: MetadataState, record: r.ProducerIdsRecord, offset: int) -> MetadataState:
     return replace(state, next_producer_id=record.next_producer_id)
 
@@ -226,7 +251,7 @@ def _nothing(state: MetadataState, record: r.NoOpRecord, offset: int) -> Metadat
     return state
 
 
-_HANDLERS: Final[Mapping[type[Any], Callable[[MetadataState, Any, int], MetadataState]]] = {
+HANDLERS: Final[Mapping[type[Any], Callable[[MetadataState, Any, int], MetadataState]]] = {
     r.FeatureLevelRecord: _feature,
     r.RegisterBrokerRecord: _register_broker,
     r.UnregisterBrokerRecord: _unregister_broker,
@@ -237,6 +262,9 @@ _HANDLERS: Final[Mapping[type[Any], Callable[[MetadataState, Any, int], Metadata
     r.PartitionRecord: _partition,
     r.PartitionChangeRecord: _change_partition,
     r.ConfigRecord: _config,
+    r.ClientQuotaRecord: _quota,
+    r.UserScramCredentialRecord: _credential,
+    r.RemoveUserScramCredentialRecord: _remove_credential,
     r.ProducerIdsRecord: _producer_ids,
     r.NoOpRecord: _nothing,
 }

@@ -21,6 +21,7 @@ from kraftlite.columns.scan import next_offsets
 from kraftlite.log.batch import CONTROL_BIT, iter_records, parse_header, record_timestamp
 from kraftlite.log.checkpoints import HW_CHECKPOINT
 from kraftlite.model.limits import MAX_INT64, MIB
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.segments.directories import (
     COMPACTED_ALWAYS,
     METADATA_TOPIC,
@@ -30,7 +31,7 @@ from kraftlite.segments.directories import (
     list_again,
 )
 from kraftlite.segments.files import Buffer, Stretch, boundaries, last_boundary, newest_ms, open_log, walk
-from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Range
+from kraftlite.spark.offsets import EARLIEST, LATEST, Range
 from kraftlite.spark.segments.options import Files
 
 TASK_BYTES: Final = 64 * MIB
@@ -73,11 +74,11 @@ class FileCluster:
             for checkpoint in log_dir.checkpoints
             if checkpoint.problem is not None and Path(checkpoint.path).name == HW_CHECKPOINT
         }
-        self.replicas: dict[TP, list[Replica]] = {}
+        self.replicas: dict[TopicPartition, list[Replica]] = {}
         """In order of the brokers' names; those without a segment are left out."""
         for replica in (it for log_dir in found for it in log_dir.replicas if it.segments):
-            self.replicas.setdefault(TP(replica.topic, replica.partition), []).append(replica)
-        self._chosen: dict[TP, Replica] = {}
+            self.replicas.setdefault(TopicPartition(replica.topic, replica.partition), []).append(replica)
+        self._chosen: dict[TopicPartition, Replica] = {}
         self._buffer = Buffer()
 
     def topics(self) -> Mapping[str, FoundTopic]:
@@ -90,16 +91,18 @@ class FileCluster:
         every = self.topics()
         return {name: every[name] for name in names if name in every}
 
-    def list_offsets(self, wanted: Mapping[TP, int], *, read_committed: bool = False) -> Mapping[TP, FoundOffset]:
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> Mapping[TopicPartition, FoundOffset]:
         """`read_committed` is refused by the options."""
         return {tp: FoundOffset(self._offset(tp, at)) for tp, at in wanted.items()}
 
-    def _offset(self, tp: TP, at: int) -> int:
+    def _offset(self, tp: TopicPartition, at: int) -> int:
         if at == EARLIEST:
             return self._start(self.replica(tp))
         return self._end(tp) if at == LATEST else self._at_time(tp, at)
 
-    def replica(self, tp: TP) -> Replica:
+    def replica(self, tp: TopicPartition) -> Replica:
         """The one that is read."""
         if tp not in self._chosen:
             every = self.replicas[tp]
@@ -111,7 +114,7 @@ class FileCluster:
     def _start(self, replica: Replica) -> int:
         return max(replica.segments[0].base_offset, replica.log_start or 0)
 
-    def _end(self, tp: TP) -> int:
+    def _end(self, tp: TopicPartition) -> int:
         replica = self.replica(tp)
         if self._log_end:
             return self._leo(replica)
@@ -134,7 +137,7 @@ class FileCluster:
 
         return self._looked(replica, look)
 
-    def _at_time(self, tp: TP, time_ms: int) -> int:
+    def _at_time(self, tp: TopicPartition, time_ms: int) -> int:
         """The first record that is as late, of those that can be read."""
         chosen = self.replica(tp)
         start, end = self._start(chosen), self._end(tp)

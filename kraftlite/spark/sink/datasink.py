@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, Literal, overload
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kraftlite.spark.client import client_for
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.client.kafka_client import client_for
+from kraftlite.spark.kafka_options import client_settings
 from kraftlite.spark.sink.producing import KraftliteWriter, SinkSettings, Written, check_columns
 from kraftlite.spark.workers import settle
 
@@ -122,7 +122,7 @@ def sink_settings(options: Mapping[str, str]) -> SinkSettings:
     if topic is not None and not topic.strip():
         raise ValueError(f"topic={topic!r}: allowed is the name of a topic")
     kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
-    settings = ClientSettings.from_kafka_options(kafka)
+    settings = client_settings(kafka)
     return SinkSettings(client=settings, topic=None if topic is None else topic.strip(), stamped=stamped == "true")
 
 

@@ -26,15 +26,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraftlite.client.kafka_client import KafkaClient
+from kraftlite.client.settings import ClientSettings
 from kraftlite.columns.encode import EncodedBatch, encode_records
 from kraftlite.log import codecs
 from kraftlite.log.batch import MAX_SEQUENCE, NO_SEQUENCE
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode, error_code
 from kraftlite.model.limits import MIB
-from kraftlite.spark.client import KafkaClient
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.protocol import error_code
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.spark.sink.partitioner import murmur2_partition
 
 GATHERED_BYTES: Final = 8 * MIB
@@ -127,14 +126,14 @@ class KraftliteWriter:
         self._codec = codecs.CODECS_BY_NAME[settings.client.compression]
         self._counts: dict[str, int] = {}
         self._turns: dict[str, int] = {}
-        self._targets: list[TP] = []
-        self._index: dict[TP, int] = {}
+        self._targets: list[TopicPartition] = []
+        self._index: dict[TopicPartition, int] = {}
         self._gathered: list[_Rows] = []
         self._gathered_bytes = 0
         self._rows = 0
         self._bytes = 0
         self._producer: tuple[int, int] | None = None
-        self._sequences: dict[TP, int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="kraftlite-sink")
         self._sending: Future[None] | None = None
 
@@ -204,7 +203,7 @@ class KraftliteWriter:
     def _places(self, topic: str, numbers: Indexes, count: int) -> Indexes:
         known: Indexes = np.full(count, -1, np.int64)
         for number in np.unique(numbers).tolist():
-            tp = TP(topic, number)
+            tp = TopicPartition(topic, number)
             if tp not in self._index:
                 self._index[tp] = len(self._targets)
                 self._targets.append(tp)
@@ -237,7 +236,7 @@ class KraftliteWriter:
         if sending is not None:
             sending.result()
 
-    def _encode(self) -> dict[TP, list[EncodedBatch]]:
+    def _encode(self) -> dict[TopicPartition, list[EncodedBatch]]:
         table = pa.concat_batches([it.batch for it in self._gathered]) if len(self._gathered) > 1 else self._gathered[0].batch
         places = np.concatenate([it.places for it in self._gathered])
         numbers = np.arange(self._gathered[0].first, self._gathered[0].first + places.size, dtype=np.int64)
@@ -253,7 +252,7 @@ class KraftliteWriter:
             for low, high in pairwise(edges)
         }
 
-    def _encode_one(self, tp: TP, rows: Any, numbers: Indexes, now_ms: int) -> list[EncodedBatch]:
+    def _encode_one(self, tp: TopicPartition, rows: Any, numbers: Indexes, now_ms: int) -> list[EncodedBatch]:
         stamp = None
         if self._stamp is not None:
             stamp = (BATCH_HEADER, pc.binary_join_element_wise(self._stamp, pa.array(numbers).cast(pa.string()), "/"))
@@ -277,7 +276,7 @@ class KraftliteWriter:
             self._sequences[tp] = (sequence + rows.num_rows) & MAX_SEQUENCE
         return found
 
-    def _send(self, encoded: Mapping[TP, list[EncodedBatch]]) -> None:
+    def _send(self, encoded: Mapping[TopicPartition, list[EncodedBatch]]) -> None:
         """In the writer's thread. One batch of each partition at a time: that is what keeps their order."""
         acks = self._settings.client.acks
         for turn in range(max(map(len, encoded.values()))):

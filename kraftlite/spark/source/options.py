@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Offsets, from_json
+from kraftlite.client.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.kafka_options import client_settings
+from kraftlite.spark.offsets import EARLIEST, LATEST, Offsets, from_json
 from kraftlite.spark.segments import options as segment_options
 from kraftlite.spark.segments.options import Files
-from kraftlite.spark.settings import ClientSettings
 
 STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
 NAMES: Final = {
@@ -66,7 +68,7 @@ class SourceOptions:
     """What is read instead of asking brokers; then nobody is to connect with `settings`."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    assigned: tuple[TP, ...] = ()
+    assigned: tuple[TopicPartition, ...] = ()
     starting: At
     ending: At
     no_match_is_latest: bool = False
@@ -127,7 +129,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     if patience is not None:
         kafka.setdefault("default.api.timeout.ms", str(patience))
     return SourceOptions(
-        settings=ClientSettings.from_kafka_options({name: it for name, it in kafka.items() if name != "group.id"}),
+        settings=client_settings({name: it for name, it in kafka.items() if name != "group.id"}),
         files=files,
         **_subscription(options),  # type: ignore[arg-type]
         starting=starting,
@@ -191,7 +193,7 @@ def _subscription(options: Mapping[str, str]) -> dict[str, object]:
     return {"assigned": assigned, "topics": tuple(dict.fromkeys(tp.topic for tp in assigned))}
 
 
-def _assigned(value: str) -> tuple[TP, ...]:
+def _assigned(value: str) -> tuple[TopicPartition, ...]:
     wrong = ValueError(
         f"No topicpartitions to assign: the value of option 'assign' is {value!r}; "
         'expected e.g. {"topicA":[0,1],"topicB":[0,1]}'
@@ -204,7 +206,7 @@ def _assigned(value: str) -> tuple[TP, ...]:
         raise wrong
     if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for it in tree.values() for number in it):
         raise wrong
-    found = tuple(sorted({TP(topic, number) for topic, numbers in tree.items() for number in numbers}))
+    found = tuple(sorted({TopicPartition(topic, number) for topic, numbers in tree.items() for number in numbers}))
     if not found:
         raise wrong
     return found

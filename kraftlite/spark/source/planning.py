@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 from uuid import UUID
 
-from kraftlite.spark.offsets import EARLIEST, LATEST, TP, Offsets, Range, limit, report_loss, split
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.offsets import EARLIEST, LATEST, Offsets, Range, limit, report_loss, split
 from kraftlite.spark.source.options import At, SourceOptions
 
 
@@ -39,7 +40,9 @@ class Cluster(Protocol):
 
     def topics(self) -> Mapping[str, Topic]: ...
     def describe(self, names: Iterable[str]) -> Mapping[str, Topic]: ...
-    def list_offsets(self, wanted: Mapping[TP, int], *, read_committed: bool = False) -> Mapping[TP, Found]: ...
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> Mapping[TopicPartition, Found]: ...
 
 
 class Planner:
@@ -62,7 +65,7 @@ class Planner:
 
     # what there is
 
-    def partitions(self) -> tuple[TP, ...]:
+    def partitions(self) -> tuple[TopicPartition, ...]:
         """Of the topics that exist, sorted."""
         options = self._options
         if options.pattern is not None:
@@ -70,10 +73,10 @@ class Planner:
         else:
             found = dict(self._cluster.describe(options.topics))
         self._found = {name: topic.topic_id for name, topic in found.items()}
-        every = sorted(TP(name, number) for name, topic in found.items() for number in topic.partitions)
+        every = sorted(TopicPartition(name, number) for name, topic in found.items() for number in topic.partitions)
         return tuple(tp for tp in every if not options.assigned or tp in options.assigned)
 
-    def demanded(self) -> tuple[TP, ...]:
+    def demanded(self) -> tuple[TopicPartition, ...]:
         """As `partitions`, and every topic or partition that was named is there."""
         found = self.partitions()
         topics = {tp.topic for tp in found}
@@ -83,11 +86,11 @@ class Planner:
             raise ValueError(f"there is no {', '.join(missing)} in the cluster")
         return found
 
-    def heads(self, tps: Iterable[TP]) -> Offsets:
+    def heads(self, tps: Iterable[TopicPartition]) -> Offsets:
         """Where each partition ends for this query: the high watermark, or with read_committed the last stable offset."""
         return self._offsets(dict.fromkeys(tps, LATEST))
 
-    def _offsets(self, wanted: Mapping[TP, int]) -> Offsets:
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         if not wanted:
             return {}
         found = self._cluster.list_offsets(wanted, read_committed=self._options.settings.read_committed)
@@ -105,7 +108,7 @@ class Planner:
         """From now on nothing behind what is there now is planned."""
         self._target = self.heads(self.partitions())
 
-    def latest(self, start: Mapping[TP, int]) -> Offsets:
+    def latest(self, start: Mapping[TopicPartition, int]) -> Offsets:
         """The end of the next batch; `start` itself when it is to wait (minOffsetsPerTrigger)."""
         tps = self.partitions()
         again = self._made_again(start)
@@ -126,7 +129,7 @@ class Planner:
         shortened = limit(starts, {tp: end for tp, end in ends.items() if end >= starts[tp]}, self._options.max_offsets)
         return {tp: shortened.get(tp, ends[tp]) for tp in tps}
 
-    def _made_again(self, start: Mapping[TP, int]) -> tuple[str, ...]:
+    def _made_again(self, start: Mapping[TopicPartition, int]) -> tuple[str, ...]:
         """Topics that were deleted and made again since they were first seen, which is a loss: another topic has their name.
 
         One end leaves them out. From then on they are partitions that come into being, which are read from their beginning: so
@@ -144,7 +147,7 @@ class Planner:
             self._loss(f"{', '.join(again)} was deleted and made again, and records that were not read are gone")
         return tuple(again)
 
-    def _heads_not_behind(self, tps: Iterable[TP], start: Mapping[TP, int]) -> Offsets:
+    def _heads_not_behind(self, tps: Iterable[TopicPartition], start: Mapping[TopicPartition, int]) -> Offsets:
         """A leader may be behind what was read already, for a moment: it is asked again (`fetchOffset.numRetries`)."""
         heads = self.heads(tps)
         for _ in range(self._options.offset_retries):
@@ -155,18 +158,18 @@ class Planner:
             heads.update(self.heads(behind))
         return heads
 
-    def _resolve(self, starts: Mapping[TP, int], heads: Mapping[TP, int]) -> Offsets:
+    def _resolve(self, starts: Mapping[TopicPartition, int], heads: Mapping[TopicPartition, int]) -> Offsets:
         earliest = self._offsets({tp: EARLIEST for tp, offset in starts.items() if offset == EARLIEST})
         return {tp: heads[tp] if offset == LATEST else earliest.get(tp, offset) for tp, offset in starts.items()}
 
-    def _waits(self, starts: Mapping[TP, int], ends: Mapping[TP, int]) -> bool:
+    def _waits(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
         minimum, last = self._options.min_offsets, self._last_trigger_ms
         if minimum is None or self._target is not None or last is None:
             return False
         backlog = sum(max(0, end - starts[tp]) for tp, end in ends.items())
         return backlog < minimum and self._now_ms() - last < self._options.max_trigger_delay_ms
 
-    def plan(self, start: Mapping[TP, int], end: Mapping[TP, int]) -> list[Range]:
+    def plan(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:
         """The tasks of a batch. The same for the same offsets, but for a start that is `EARLIEST`."""
         unsure = {tp: EARLIEST for tp in end if start.get(tp, EARLIEST) == EARLIEST}
         earliest = self._offsets(unsure)
@@ -203,7 +206,7 @@ class Planner:
 
     # where
 
-    def _where(self, tps: tuple[TP, ...], at: At, which: str) -> Offsets:
+    def _where(self, tps: tuple[TopicPartition, ...], at: At, which: str) -> Offsets:
         """As it was said, symbols included."""
         if at.symbol is not None:
             return dict.fromkeys(tps, at.symbol)
@@ -226,14 +229,14 @@ class Planner:
             )
         return {tp: LATEST if offset < 0 else offset for tp, offset in found.items()}
 
-    def _check_all_named(self, tps: tuple[TP, ...], named: Mapping[TP, int], option: str) -> None:
+    def _check_all_named(self, tps: tuple[TopicPartition, ...], named: Mapping[TopicPartition, int], option: str) -> None:
         if set(named) != set(tps):
             raise ValueError(
                 f"{option} must name all partitions that are read (-1 is latest, -2 earliest). "
                 f"Named: {', '.join(map(str, sorted(named)))}. Read: {', '.join(map(str, tps))}"
             )
 
-    def _within(self, offsets: Mapping[TP, int], option: str) -> Offsets:
+    def _within(self, offsets: Mapping[TopicPartition, int], option: str) -> Offsets:
         """Of these, the ones that are numbers, as the partitions have them; others are a loss."""
         explicit = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         earliest, heads = self._offsets(dict.fromkeys(explicit, EARLIEST)), self.heads(explicit)

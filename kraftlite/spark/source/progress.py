@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kraftlite.spark.client import ClientError, client_for
-from kraftlite.spark.offsets import TP, Offsets, log
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.client.errors import ClientError
+from kraftlite.client.kafka_client import client_for
+from kraftlite.client.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.offsets import Offsets, log
 
 PATIENCE_MS: Final = 2_000
 """For one commit. Without a coordinator the query goes on all the same, and the next batch tries again."""
@@ -27,13 +29,13 @@ PAUSE_S: Final = 5.0
 class Progress:
     """What the batches before this one have done."""
 
-    offsets: Mapping[TP, int]
+    offsets: Mapping[TopicPartition, int]
     group: str
     """The prefix to which the query's id is appended."""
     token: str
 
 
-def publish(settings: ClientSettings, group: str, offsets: Mapping[TP, int], token: str) -> bool:
+def publish(settings: ClientSettings, group: str, offsets: Mapping[TopicPartition, int], token: str) -> bool:
     """Commit a group's offsets; whether it worked. The query's own progress is in its checkpoint, so a failure is told and not
     fatal."""
     known = {tp: offset for tp, offset in offsets.items() if offset >= 0}

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kraftlite.spark.offsets import TP, Range
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.offsets import Range
 from kraftlite.spark.source.planning import Cluster
 
 CLAIMS_S: Final = 7 * 86_400
@@ -98,7 +99,7 @@ def _forget_old(directory: Path) -> None:
                 path.unlink()
 
 
-def _may_hold(condition: Condition, tp: TP) -> bool:
+def _may_hold(condition: Condition, tp: TopicPartition) -> bool:
     if condition.column not in ("topic", "partition"):
         return True
     actual = tp.topic if condition.column == "topic" else tp.partition

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kraftlite.spark.client import client_for
+from kraftlite.client.kafka_client import client_for
 from kraftlite.spark.offsets import EARLIEST, Offsets, Range, from_tree, log, split, to_tree, together
 from kraftlite.spark.source.options import SourceOptions
 from kraftlite.spark.source.planning import Cluster, Planner

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kraftlite.spark.client import ClientError, KafkaClient, OffsetOutOfRange, UnknownTopic, client_for
+from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
+from kraftlite.client.kafka_client import KafkaClient, client_for
+from kraftlite.client.settings import ClientSettings
 from kraftlite.spark.offsets import EARLIEST, Range, report_loss
-from kraftlite.spark.settings import ClientSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,6 +10,8 @@ from typing import Final
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import skip_tags
 from kraftlite.wire.api_versions_codec import (
     API_VERSIONS_FLEXIBLE,
     API_VERSIONS_MAX,
@@ -49,9 +51,7 @@ from kraftlite.wire.apis.security import (
     RENEW_DELEGATION_TOKEN,
 )
 from kraftlite.wire.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.frames import Connection
-from kraftlite.wire.primitives import skip_tags
 
 API_VERSIONS_KEY: Final = 18
 PRODUCE_ADVERTISED_MIN: Final = 0

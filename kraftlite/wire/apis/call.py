@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol, TypeVar
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.errors import Fault
 from kraftlite.model.limits import KIB
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import response_head
 from kraftlite.runtime.trace.wire import RequestFailed
-from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.frames import Connection, Part, ResponseSlot
-from kraftlite.wire.primitives import response_head
 
 T = TypeVar("T")
 
@@ -171,7 +171,7 @@ class Call:
 
 def refusal(key: int, version: int) -> bytes | None:
     """The body of a response that says UNKNOWN_SERVER_ERROR and nothing else; None where one has no such place."""
-    from kraftlite.wire.kio_codec import refused_response
+    from kraftlite.protocol.kio_codec import refused_response
 
     return refused_response(key, version)
 
@@ -189,7 +189,7 @@ def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, 
     """
 
     def parse(frame: memoryview, pos: int, version: int) -> Any:
-        from kraftlite.wire.kio_codec import decode_request
+        from kraftlite.protocol.kio_codec import decode_request
 
         return decode_request(key, version, frame, pos)
 
@@ -210,7 +210,7 @@ def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, 
 
 
 async def _answer(call: Call, request: Any, adapt: Adapter) -> None:
-    from kraftlite.wire.kio_codec import encode_response, entries_in
+    from kraftlite.protocol.kio_codec import encode_response, entries_in
 
     values = await adapt(call, request)
     entries = entries_in(values, OFF_LOOP_ITEMS)

@@ -20,8 +20,8 @@ from kraftlite.model.messages.controller import (
     UpdateFeaturesRequest,
 )
 from kraftlite.model.messages.raft import DescribeQuorumResponse, QuorumReplica
+from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
-from kraftlite.wire.primitives import milliseconds
 
 
 async def _elect_leaders(call: Call, request: Any) -> Mapping[str, Any]:

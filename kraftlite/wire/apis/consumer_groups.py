@@ -9,9 +9,9 @@ from kraftlite.broker.handlers.coordinators import consumer_groups, consumer_hea
 from kraftlite.coordinator.api import AssignedTopic, ConsumerGroupDescription, ConsumerHeartbeatRequest
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
+from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
 from kraftlite.wire.apis.group_admin import with_operations
-from kraftlite.wire.primitives import milliseconds
 
 _CLASSIC, _CONSUMER = 0, 1
 """Types of members in ConsumerGroupDescribe."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from kraftlite.broker.handlers.delete_records import delete_records
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
-from kraftlite.wire.primitives import milliseconds
 
 
 async def _delete(call: Call, request: Any) -> Mapping[str, Any]:

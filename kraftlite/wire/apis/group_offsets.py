@@ -18,8 +18,8 @@ from kraftlite.coordinator.api import CommitRequest, FetchedOffset
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
-from kraftlite.wire.primitives import milliseconds
 
 TOPIC_IDS_FROM: Final = 10
 """The first version of both OffsetCommit and OffsetFetch that has topic ids."""

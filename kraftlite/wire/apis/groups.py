@@ -18,8 +18,8 @@ from kraftlite.coordinator.api import (
 )
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NO_NODE
+from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
-from kraftlite.wire.primitives import milliseconds
 
 BATCHED_FROM: Final = 4
 """FindCoordinator asks for several keys at once from this version on."""

@@ -11,6 +11,7 @@ from kraftlite.broker.handlers.list_offsets import OffsetQuery, list_offset, off
 from kraftlite.broker.handlers.producer_ids import init_producer_id
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Api, Call, cold
 from kraftlite.wire.list_offsets_codec import (
     LIST_OFFSETS_FLEXIBLE,
@@ -22,7 +23,6 @@ from kraftlite.wire.list_offsets_codec import (
     encode_list_offsets,
     parse_list_offsets,
 )
-from kraftlite.wire.primitives import milliseconds
 
 LISTED_AT_ONCE: Final = 16
 """Partitions: to find an offset by its time reads from files."""

@@ -9,6 +9,7 @@ from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.produce import ProduceCall, ProduceItem, produce
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NO_NODE
+from kraftlite.protocol.primitives import string
 from kraftlite.replication.api import LeaderHint, ProduceResult
 from kraftlite.wire.apis.call import Api, Call
 from kraftlite.wire.hot_codec import (
@@ -23,7 +24,6 @@ from kraftlite.wire.hot_codec import (
     encode_produced,
     parse_produce,
 )
-from kraftlite.wire.primitives import string
 
 ZSTD_FROM = 7
 

@@ -15,8 +15,8 @@ from kraftlite.model.messages.controller import (
     PartitionName,
     ReassignablePartition,
 )
+from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
-from kraftlite.wire.primitives import milliseconds
 
 
 async def _alter(call: Call, request: Any) -> Mapping[str, Any]:

@@ -20,8 +20,8 @@ from kraftlite.model.messages.controller import (
     ReplicaAssignment,
     TopicSelector,
 )
+from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
-from kraftlite.wire.primitives import milliseconds
 
 
 def _nodes(ids: Any) -> tuple[NodeId, ...]:

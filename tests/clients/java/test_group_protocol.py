@@ -16,8 +16,8 @@ from uuid import UUID
 import pytest
 
 from kraftlite.coordinator.consumer_protocol import Subscription, build_assignment, build_subscription, parse_assignment
+from kraftlite.protocol.kio_codec import build_entity
 from kraftlite.testing import SyncCluster
-from kraftlite.wire.kio_codec import build_entity
 from tests.clients.java.apache import apache_kafka
 from tests.clients.raw import Connection
 from tests.harness.local import PATIENCE_S

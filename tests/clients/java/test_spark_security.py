@@ -1,4 +1,4 @@
-"""The client of Spark's tasks (`kraftlite.spark.client`) reads from and writes to a real Apache Kafka that wants TLS and SASL.
+"""The Kafka client (`kraftlite.client`) reads from and writes to a real Apache Kafka that wants TLS and SASL.
 
 Source: KIP-43, KIP-84, KIP-651; `docs/SPARK.md`, The connection.
 """
@@ -14,15 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from kraftlite.spark.kafka_options import client_settings
+
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from kraftlite.client.errors import ClientError
+from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.columns.encode import encode_records
 from kraftlite.columns.records import parse_records
-from kraftlite.spark.client import ClientError, KafkaClient
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
 from tests.clients.java.apache import ApacheKafka, apache_kafka
 
 pytestmark = [pytest.mark.clients, pytest.mark.jvm, pytest.mark.slow, pytest.mark.xdist_group("clients")]
@@ -106,8 +108,8 @@ def round_trip(kafka: ApacheKafka, options: Mapping[str, str], host: str = "127.
     """Values that were written and read again through the listener of `security.protocol`."""
     address = kafka.listeners[options["security.protocol"]].replace("127.0.0.1", host)
     given = {"bootstrap.servers": address, "default.api.timeout.ms": "20000", **options}
-    client = KafkaClient(ClientSettings.from_kafka_options(given))
-    tp = TP(f"secure-{next(_NUMBERS)}", 0)
+    client = KafkaClient(client_settings(given))
+    tp = TopicPartition(f"secure-{next(_NUMBERS)}", 0)
     try:
         client.partitions_for(tp.topic, create=True)
         values = [f"v{it}" for it in range(5)]
@@ -165,8 +167,8 @@ def test_sasl_over_tls(kafka: ApacheKafka, pem: Path, mechanism: str) -> None:
 def test_a_connection_whose_time_is_over(kafka: ApacheKafka, pem: Path) -> None:
     """The broker closes it when the next request comes; every record is written once all the same."""
     options = {**by_name("SCRAM-SHA-256", protocol="SASL_SSL"), "ssl.truststore.location": str(pem / "authority.pem")}
-    client = KafkaClient(ClientSettings.from_kafka_options({"bootstrap.servers": kafka.listeners["SASL_SSL"], **options}))
-    tp = TP(f"secure-{next(_NUMBERS)}", 0)
+    client = KafkaClient(client_settings({"bootstrap.servers": kafka.listeners["SASL_SSL"], **options}))
+    tp = TopicPartition(f"secure-{next(_NUMBERS)}", 0)
     try:
         client.partitions_for(tp.topic, create=True)
         producer_id, epoch = client.init_producer_id()
@@ -225,9 +227,9 @@ def test_tls_with_an_authority_that_did_not_sign_it(kafka: ApacheKafka, pem: Pat
 def test_plain_text_to_a_listener_with_tls(kafka: ApacheKafka) -> None:
     """And the other way round: an error in time, whatever it says."""
     address = kafka.listeners["SSL"]
-    client = KafkaClient(ClientSettings.from_kafka_options({"bootstrap.servers": address, "default.api.timeout.ms": "1000"}))
+    client = KafkaClient(client_settings({"bootstrap.servers": address, "default.api.timeout.ms": "1000"}))
     with pytest.raises(ClientError, match="no broker answered"):
         client.topics()
     tls = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL", "default.api.timeout.ms": "1000"}
     with pytest.raises(ClientError):
-        KafkaClient(ClientSettings.from_kafka_options(tls)).topics()
+        KafkaClient(client_settings(tls)).topics()

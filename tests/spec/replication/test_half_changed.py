@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kraftlite.model.errors import ErrorCode, HalfChanged
+from kraftlite.model.errors import ApiError, ErrorCode, HalfChanged
 from kraftlite.replication.api import DeleteRecordsResult
 from tests.harness.replication_cluster import TP, StepCluster, run_now
 
@@ -65,3 +65,20 @@ def test_a_log_directory_that_fails_under_a_produce(c: StepCluster) -> None:
     c[1].disk.inject("pwritev", path="orders-0")
     with pytest.raises(HalfChanged, match=r"taking orders-0 and its log directory offline: KeyError"):
         c[1].produce(["a"])
+
+
+def test_records_whose_request_cannot_wait_for_the_high_watermark(c: StepCluster) -> None:
+    """As it was, it cost the produce: a client that was told so appended its records again."""
+    c[1].partition().park = broken
+    with pytest.raises(HalfChanged, match=r"wait for the high watermark of orders-0: KeyError: 'a bug'"):
+        c[1].produce(["a"], acks=-1)
+    assert c[1].log().leo == 1
+
+
+def test_a_refusal_behind_an_append_is_no_refusal_of_the_records(c: StepCluster) -> None:
+    def refused(*_args: Any) -> Any:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "a test")
+
+    c[1].partition().park = refused
+    with pytest.raises(HalfChanged, match=r"wait for the high watermark of orders-0"):
+        c[1].produce(["a"], acks=-1)

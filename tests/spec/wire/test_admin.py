@@ -494,6 +494,14 @@ async def describe(h: Harness, kind: int, name: str, version: int = 4, **more: A
     return (await (await h.client()).call(32, version, values)).results[0]
 
 
+@pytest.mark.parametrize("name", ["9" * 5_000, "0" * 5_000, "x", "2147483648", "2"])
+async def test_a_broker_that_does_not_exist_is_refused_however_long_its_name_is(name: str) -> None:
+    """Python refuses to read more than 4,300 digits."""
+    async with Harness() as h:
+        assert (await describe(h, 4, name)).error_code.value == E.INVALID_REQUEST
+        assert (await describe(h, 4, "0" * 5_000 + "1")).error_code.value == E.NONE
+
+
 def by_name(result: Any) -> dict[str, Any]:
     return {entry.name: entry for entry in result.configs}
 

@@ -20,8 +20,8 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MAX_REQUEST_ITEMS
 from kraftlite.model.messages.controller import DeleteTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kraftlite.model.messages.methods import DELETE_TOPICS
+from kraftlite.protocol.primitives import uvarint
 from kraftlite.runtime.turns import OffLoop, Turns
-from kraftlite.wire.primitives import uvarint
 from tests.harness.extreme import KNOWN, NONE, Extreme, arrays, extreme_request
 from tests.harness.offsets_log import GroupHarness
 from tests.harness.turns import LongestTurn

@@ -141,3 +141,13 @@ def test_cut_values_are_refused(value: GroupValue, data: st.DataObject) -> None:
 def test_versions_to_come_are_refused() -> None:
     with pytest.raises(ApiError, match="value version 5"):
         decode_offset(b"\x00\x05" + b"\x00" * 40)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\x00\x02\x00\x01\xff", b"\x00\x02\x00\x03\xed\xa0\x80", b"\x00\x02\xff\xff", b"\x00\x02\x00\x09grp", b"\x00"],
+    ids=["no UTF-8", "half a surrogate pair", "null", "cut off", "no kind"],
+)
+def test_keys_that_cannot_be_read_are_corrupt(raw: bytes) -> None:
+    with pytest.raises(ApiError, match=r"CORRUPT_MESSAGE.*a record of __consumer_offsets"):
+        decode_key(raw)

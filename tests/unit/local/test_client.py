@@ -9,7 +9,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from kraftlite.client.errors import ClientError
 from kraftlite.local import client
+from kraftlite.protocol.kio_codec import encode_response
 
 
 @contextmanager
@@ -44,6 +46,16 @@ def server(answer: bytes | None, *, speaks_first: bool = False) -> Iterator[str]
         thread.join(5)
 
 
+def answer(size: int = 0) -> bytes:
+    """A broker's answers to the first two requests of a connection, both ApiVersions; filled up to `size` by a tagged field."""
+    entry = {"api_key": 18, "min_version": 0, "max_version": 4}
+    body = encode_response(18, 3, {"error_code": 0, "api_keys": [entry], "throttle_time": 0})
+    if size:
+        value = size - 4 - len(body) - 3  # a tag and two bytes of length
+        body = body[:-1] + b"\x01\x63" + bytes((value & 0x7F | 0x80, value >> 7)) + bytes(value)
+    return b"".join((4 + len(body)).to_bytes(4, "big") + number.to_bytes(4, "big") + body for number in (1, 2))
+
+
 SETTINGS = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)
 
 
@@ -59,25 +71,24 @@ SETTINGS = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)
     ids=["gRPC", "HTTP", "TLS", "SSH", "closed"],
 )
 def test_what_is_no_broker_is_named(answer: bytes, first: bool, words: str) -> None:
-    with server(answer, speaks_first=first) as address, pytest.raises(client.ClientError) as refused:
+    with server(answer, speaks_first=first) as address, pytest.raises(ClientError) as refused:
         client.reach(address, timeout_s=0)
     assert str(refused.value).startswith(f"no broker answered ({address}: ") and words in str(refused.value)
 
 
 def test_a_port_that_is_silent_is_named() -> None:
-    with server(None) as address, pytest.raises(client.ClientError, match="it takes connections and answers nothing"):
+    with server(None) as address, pytest.raises(ClientError, match="it takes connections and answers nothing"):
         client.reach(address, timeout_s=0, probe_s=0.2)
 
 
 def test_a_broker_is_found_among_others() -> None:
-    answer = (10).to_bytes(4, "big") + bytes(10)
-    with server(SETTINGS, speaks_first=True) as wrong, server(answer) as right:
+    with server(SETTINGS, speaks_first=True) as wrong, server(answer()) as right:
         client.reach(f"{wrong},{right}", timeout_s=0)
 
 
 def test_a_small_answer_is_not_taken_for_grpc() -> None:
     """An answer of 18 · 256 + 4 bytes begins with the bytes of HTTP/2's first frame."""
-    size = 0x1204
-    answer = size.to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes(size - 4)
-    with server(answer) as address:
+    padded = answer(0x1204)
+    assert padded[:4] == (0x1204).to_bytes(4, "big")
+    with server(padded) as address:
         client.reach(address, timeout_s=0)

@@ -248,3 +248,15 @@ def test_trace_tells_what_happened_to_the_log() -> None:
     ):
         assert name in names
     assert names.count("log.epoch_assigned") == 2, "never per batch"
+
+
+def test_control_records_that_announce_more_than_they_hold_are_corrupt() -> None:
+    """Five bytes announce four billion voters."""
+    key = b"\x00\x00" + b"\x00\x02"
+    for value in (
+        b"\x00\x01" + bytes(4) + b"\xff\xff\xff\xff\x0f",
+        b"\x00\x01" + bytes(4) + b"\x03" + bytes(4),
+        b"\x00\x00" + bytes(4) + b"\x00\x00\x00",
+    ):
+        with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
+            decode_control(Record(key, value))

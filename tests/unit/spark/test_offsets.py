@@ -10,14 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kraftlite.spark.offsets import TP, Offsets, Range, from_json, from_tree, limit, split, to_json, to_tree, together
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.offsets import Offsets, Range, from_json, from_tree, limit, split, to_json, to_tree, together
 
-TPS = st.builds(TP, st.sampled_from(["a", "b", "ä-1", "z.9"]), st.integers(0, 12))
+TPS = st.builds(TopicPartition, st.sampled_from(["a", "b", "ä-1", "z.9"]), st.integers(0, 12))
 OFFSETS = st.dictionaries(TPS, st.integers(-2, 2**62))
 
 
 def test_the_text_is_canonical() -> None:
-    offsets = {TP("b", 10): 1, TP("b", 9): 2, TP("a", 0): 2**62}
+    offsets = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 2**62}
     assert to_json(offsets) == f'{{"a":{{"0":{2**62}}},"b":{{"9":2,"10":1}}}}'
     assert to_json({}) == "{}"
 
@@ -44,7 +45,7 @@ BACKLOGS = st.dictionaries(TPS, st.tuples(st.integers(0, 10**6), st.integers(-5,
 
 
 @given(BACKLOGS, st.integers(1, 10**6))
-def test_a_limited_batch(backlogs: dict[TP, tuple[int, int]], most: int) -> None:
+def test_a_limited_batch(backlogs: dict[TopicPartition, tuple[int, int]], most: int) -> None:
     starts = {tp: start for tp, (start, _) in backlogs.items()}
     ends = {tp: start + size for tp, (start, size) in backlogs.items()}
     found = limit(starts, ends, most)
@@ -63,7 +64,7 @@ def test_a_limited_batch(backlogs: dict[TP, tuple[int, int]], most: int) -> None
 
 
 @given(BACKLOGS, st.integers(1, 10**6))
-def test_limited_batches_reach_the_end(backlogs: dict[TP, tuple[int, int]], most: int) -> None:
+def test_limited_batches_reach_the_end(backlogs: dict[TopicPartition, tuple[int, int]], most: int) -> None:
     at = {tp: start for tp, (start, _) in backlogs.items()}
     ends = {tp: start + max(0, size) for tp, (start, size) in backlogs.items()}
     most = max(most, sum(ends[tp] - at[tp] for tp in at) // 40)
@@ -77,7 +78,7 @@ def test_limited_batches_reach_the_end(backlogs: dict[TP, tuple[int, int]], most
 
 
 def test_no_limit() -> None:
-    assert limit({TP("t", 0): 5}, {TP("t", 0): 9}, None) == {TP("t", 0): 9}
+    assert limit({TopicPartition("t", 0): 5}, {TopicPartition("t", 0): 9}, None) == {TopicPartition("t", 0): 9}
 
 
 RANGES = st.dictionaries(TPS, st.tuples(st.integers(0, 1000), st.integers(-3, 500)), max_size=8).map(
@@ -142,7 +143,7 @@ def spark_min_partitions(sizes: list[int], least: int) -> list[list[int]]:
 @example([100, 1, 1], 4)  # what is left whole does not count among the others
 @example([10, 14], 2)
 def test_min_partitions_as_spark(sizes: list[int], least: int) -> None:
-    ranges = [Range(TP("t", index), 100, 100 + size) for index, size in enumerate(sizes)]
+    ranges = [Range(TopicPartition("t", index), 100, 100 + size) for index, size in enumerate(sizes)]
     if len(sizes) >= least:
         return
     wanted = spark_min_partitions(sizes, least)
@@ -161,11 +162,11 @@ def test_small_ranges_share_a_task_in_their_order(ranges: list[Range], most: int
 
 
 def test_max_records_as_spark() -> None:
-    found = split([Range(TP("t", 0), 0, 10)], None, 4)
+    found = split([Range(TopicPartition("t", 0), 0, 10)], None, 4)
     assert [it.size for it in found] == [3, 3, 4]
-    assert [it.size for it in split([Range(TP("t", 0), 0, 14)], None, 4)] == [3, 3, 4, 4]
+    assert [it.size for it in split([Range(TopicPartition("t", 0), 0, 14)], None, 4)] == [3, 3, 4, 4]
 
 
 def test_max_records_first_and_then_min_partitions() -> None:
-    found = split([Range(TP("t", 0), 0, 100), Range(TP("t", 1), 0, 10)], 7, 50)
+    found = split([Range(TopicPartition("t", 0), 0, 100), Range(TopicPartition("t", 1), 0, 10)], 7, 50)
     assert [it.size for it in found] == [16, 17, 17, 16, 17, 17, 10]

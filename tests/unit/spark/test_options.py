@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraftlite.spark.offsets import EARLIEST, LATEST, TP
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.offsets import EARLIEST, LATEST
 from kraftlite.spark.segments import options as segment_options
 from kraftlite.spark.source import options as opts
 from kraftlite.spark.source.options import At, SourceOptions, parse
@@ -17,14 +18,14 @@ VALUES: dict[str, tuple[str, str, Any]] = {
     # option: value, field, what it becomes
     "subscribe": ("a, b,a", "topics", ("a", "b")),
     "subscribePattern": ("t.*", "pattern", "t.*"),
-    "assign": ('{"b":[1,0],"a":[2]}', "assigned", (TP("a", 2), TP("b", 0), TP("b", 1))),
-    "startingOffsets": ('{"t":{"0":3}}', "starting", At(offsets={TP("t", 0): 3})),
+    "assign": ('{"b":[1,0],"a":[2]}', "assigned", (TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1))),
+    "startingOffsets": ('{"t":{"0":3}}', "starting", At(offsets={TopicPartition("t", 0): 3})),
     "startingTimestamp": ("17", "starting", At(timestamp_ms=17)),
-    "startingOffsetsByTimestamp": ('{"t":{"0":5}}', "starting", At(timestamps_ms={TP("t", 0): 5})),
+    "startingOffsetsByTimestamp": ('{"t":{"0":5}}', "starting", At(timestamps_ms={TopicPartition("t", 0): 5})),
     "startingOffsetsByTimestampStrategy": ("Latest", "no_match_is_latest", True),
-    "endingOffsets": ('{"t":{"0":5}}', "ending", At(offsets={TP("t", 0): 5})),
+    "endingOffsets": ('{"t":{"0":5}}', "ending", At(offsets={TopicPartition("t", 0): 5})),
     "endingTimestamp": ("0", "ending", At(timestamp_ms=0)),
-    "endingOffsetsByTimestamp": ('{"t":{"0":5}}', "ending", At(timestamps_ms={TP("t", 0): 5})),
+    "endingOffsetsByTimestamp": ('{"t":{"0":5}}', "ending", At(timestamps_ms={TopicPartition("t", 0): 5})),
     "failOnDataLoss": ("FALSE", "fail_on_data_loss", False),
     "minPartitions": ("7", "min_partitions", 7),
     "maxRecordsPerPartition": ("8", "max_records", 8),
@@ -85,7 +86,7 @@ def test_a_time_for_all_goes_before_times_for_each_and_these_before_offsets(whic
     each = {**offsets, f"{which}OffsetsByTimestamp": '{"t":{"0":2}}'}
     every = {**each, f"{which}Timestamp": "3"}
     found = [getattr(given(**it), which) for it in (offsets, each, every)]
-    assert found == [At(offsets={TP("t", 0): 1}), At(timestamps_ms={TP("t", 0): 2}), At(timestamp_ms=3)]
+    assert found == [At(offsets={TopicPartition("t", 0): 1}), At(timestamps_ms={TopicPartition("t", 0): 2}), At(timestamp_ms=3)]
 
 
 @pytest.mark.parametrize("name", sorted(opts.NAMES[it] for it in opts.STREAM_ONLY))
@@ -225,16 +226,16 @@ def test_symbols_in_any_case(text: str, symbol: int) -> None:
 
 def test_offsets_of_a_stream_may_be_symbols() -> None:
     found = given(streaming=True, startingOffsets='{"t":{"0":-1,"1":-2,"2":7}}').starting.offsets
-    assert found == {TP("t", 0): LATEST, TP("t", 1): EARLIEST, TP("t", 2): 7}
+    assert found == {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): EARLIEST, TopicPartition("t", 2): 7}
 
 
 def test_starting_and_ending_may_differ_in_kind() -> None:
     found = given(startingTimestamp="5", endingOffsets='{"t":{"0":4}}')
-    assert (found.starting.timestamp_ms, found.ending.offsets) == (5, {TP("t", 0): 4})
+    assert (found.starting.timestamp_ms, found.ending.offsets) == (5, {TopicPartition("t", 0): 4})
 
 
 def test_latest_as_the_end_of_one_partition_is_behind_any_start() -> None:
-    assert given(startingOffsets=SPECIFIC, endingOffsets='{"t":{"0":-1}}').ending.offsets == {TP("t", 0): LATEST}
+    assert given(startingOffsets=SPECIFIC, endingOffsets='{"t":{"0":-1}}').ending.offsets == {TopicPartition("t", 0): LATEST}
 
 
 def test_a_pattern_is_looked_for_in_the_name() -> None:

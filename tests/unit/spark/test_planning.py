@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlite.spark.offsets import EARLIEST, LATEST, TP, DataLoss, Offsets, Range, to_json
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.offsets import EARLIEST, LATEST, DataLoss, Offsets, Range, to_json
 from kraftlite.spark.source.options import parse
 from kraftlite.spark.source.planning import Planner
 
-A0, A1, B0 = TP("a", 0), TP("a", 1), TP("b", 0)
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
 @dataclass
@@ -42,10 +43,10 @@ class Cluster:
     """`stale` are ends that are told, one per question, before the true one: what a leader says that is behind."""
 
     def __init__(self, **topics: list[Log]) -> None:
-        self.logs = {TP(name, number): log for name, logs in topics.items() for number, log in enumerate(logs)}
+        self.logs = {TopicPartition(name, number): log for name, logs in topics.items() for number, log in enumerate(logs)}
         self.internal: tuple[str, ...] = ()
-        self.stable: dict[TP, int] = {}
-        self.stale: dict[TP, list[int]] = {}
+        self.stable: dict[TopicPartition, int] = {}
+        self.stale: dict[TopicPartition, list[int]] = {}
         self.ids: dict[str, UUID | None] = {name: UUID(int=number) for number, name in enumerate(sorted(topics), start=1)}
 
     def topics(self) -> dict[str, Topic]:
@@ -57,11 +58,11 @@ class Cluster:
         wanted = list(names)
         return {name: topic for name, topic in self.topics().items() if name in wanted}
 
-    def list_offsets(self, wanted: Mapping[TP, int], *, read_committed: bool = False) -> dict[TP, Found]:
+    def list_offsets(self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False) -> dict[TopicPartition, Found]:
         assert wanted, "a request for nothing"
         return {tp: Found(self._offset(tp, at, read_committed)) for tp, at in wanted.items()}
 
-    def _offset(self, tp: TP, at: int, read_committed: bool) -> int:
+    def _offset(self, tp: TopicPartition, at: int, read_committed: bool) -> int:
         log = self.logs[tp]
         if at == LATEST:
             if self.stale.get(tp):
@@ -93,7 +94,7 @@ def planner(cluster: Cluster, *, streaming: bool = True, clock: Clock | None = N
     return Planner(parse(given, streaming=streaming), cluster, clock, clock.pause)
 
 
-def ranges(*found: tuple[TP, int, int]) -> list[Range]:
+def ranges(*found: tuple[TopicPartition, int, int]) -> list[Range]:
     return [Range(tp, start, end) for tp, start, end in found]
 
 
@@ -408,13 +409,13 @@ def test_available_now_reads_what_was_there_and_not_a_record_more() -> None:
     for _ in range(10):
         for log in cluster.logs.values():
             log.end += 13
-        cluster.logs[TP("a", 2)] = Log(0, 5)
+        cluster.logs[TopicPartition("a", 2)] = Log(0, 5)
         end = plans.latest(at)
         sizes.append(sum(it.size for it in plans.plan(at, end)))
         if end == at:
             break
         at = end
-    assert at == {A0: 100, A1: 20, TP("a", 2): 0}
+    assert at == {A0: 100, A1: 20, TopicPartition("a", 2): 0}
     assert sum(sizes) == 120
     assert len(sizes) == 4 and sizes[-1] == 0, "two batches of 50, one of 20, and nothing"
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import queue
 import threading
 
-from kraftlite.spark.offsets import TP, Offsets
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.client.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.offsets import Offsets
 from kraftlite.spark.source.progress import Publisher
 
 SETTINGS = ClientSettings(bootstrap=("localhost:9092",))
@@ -17,7 +18,7 @@ LIMIT_S = 10.0
 
 
 def at(offset: int) -> Offsets:
-    return {TP("t", 0): offset}
+    return {TopicPartition("t", 0): offset}
 
 
 class Coordinator:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kraftlite.spark.offsets import TP, Range
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.offsets import Range
 from kraftlite.spark.source.pushdown import Condition, narrow, understood
 
 UTC = datetime.UTC
@@ -43,11 +44,11 @@ class Cluster:
         self.rows = rows
         self.asked = 0
 
-    def list_offsets(self, wanted: Mapping[TP, int], *, read_committed: bool = False) -> dict[TP, Found]:
+    def list_offsets(self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False) -> dict[TopicPartition, Found]:
         self.asked += 1
         return {tp: Found(self._first(tp, since)) for tp, since in wanted.items()}
 
-    def _first(self, tp: TP, since: int) -> int:
+    def _first(self, tp: TopicPartition, since: int) -> int:
         found = [it.offset for it in self.rows if (it.topic, it.partition) == tp and it.timestamp >= since]
         return min(found, default=-1)
 
@@ -101,7 +102,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Range]]:
             start = draw(st.integers(0, 10))
             times = draw(st.lists(st.integers(-4_000, 35_000), max_size=12))
             rows += [Row(topic, partition, start + at, time) for at, time in enumerate(times)]
-            ranges.append(Range(TP(topic, partition), start, start + len(times)))
+            ranges.append(Range(TopicPartition(topic, partition), start, start + len(times)))
     return rows, ranges
 
 
@@ -109,7 +110,7 @@ def at(us: int) -> datetime.datetime:
     return EPOCH + datetime.timedelta(microseconds=us)
 
 
-ONE = ([Row("a", 0, 0, -1), Row("a", 0, 1, 5)], [Range(TP("a", 0), 0, 2)])
+ONE = ([Row("a", 0, 0, -1), Row("a", 0, 1, 5)], [Range(TopicPartition("a", 0), 0, 2)])
 
 
 @given(logs(), st.lists(filters(), max_size=4))
@@ -134,7 +135,7 @@ def test_a_row_that_the_filters_keep_is_in_a_range(
         assert whole.start <= it.start < it.end <= whole.end
 
 
-T = TP("t", 0)
+T = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pickle
 
 import pytest
 
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.client.settings import ClientSettings
 from kraftlite.spark.sink.producing import HEADERS_TYPE, check_columns
 
 pytest.importorskip("pyspark")
@@ -95,7 +95,7 @@ def test_the_first_of_two_columns_of_a_name_counts() -> None:
 def test_options() -> None:
     given = {**B, "Topic": " t ", "Kraftlite.Sink.Headers": "False", "kafka.compression.type": "zstd", "checkpointLocation": "/x"}
     found = sink_settings(given)
-    assert found.client == ClientSettings(bootstrap=("one:9092",), compression="zstd")
+    assert found.client == ClientSettings(bootstrap=("one:9092",), client_id="kraftlite-spark", compression="zstd")
     assert (found.topic, found.stamped) == ("t", False)
     assert sink_settings({**B, "kraftlite.sink.mode": "at_least_once"}).stamped
 

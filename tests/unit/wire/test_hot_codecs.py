@@ -29,10 +29,10 @@ from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId
 from kraftlite.model.messages.controller import FeatureRange
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import milliseconds, string
 from kraftlite.wire import api_versions_codec, fetch_codec, hot_codec, list_offsets_codec, metadata_codec
-from kraftlite.wire.errors import ProtocolViolation
 from kraftlite.wire.hot_codec import Node
-from kraftlite.wire.primitives import milliseconds, string
 from tests.harness.wire_fakes import encode_body
 
 PRODUCE_VERSIONS = range(hot_codec.PRODUCE_MIN, hot_codec.PRODUCE_MAX + 1)

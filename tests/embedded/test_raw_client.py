@@ -1,6 +1,6 @@
 """The client for raw batches against an embedded cluster that loses its leader, its controller, its topic.
 
-Source: the contract in kraftlite/spark/client.py; KIP-98, KIP-207, KIP-320.
+Source: the contract in kraftlite/client/kafka_client.py; KIP-98, KIP-207, KIP-320.
 """
 
 from __future__ import annotations
@@ -15,19 +15,14 @@ from typing import Any
 
 import pytest
 
+from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
+from kraftlite.client.kafka_client import KafkaClient, client_for
+from kraftlite.client.settings import ClientSettings
 from kraftlite.log import codecs
 from kraftlite.log.batch import Record, build_batch, iter_records, parse_header
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark.client import (
-    TP,
-    ClientError,
-    ClientSettings,
-    KafkaClient,
-    OffsetOutOfRange,
-    ProduceResult,
-    UnknownTopic,
-    client_for,
-)
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.record_requests import ProduceResult
 from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
 from tests.harness.spark_runs import run_all_again
@@ -102,7 +97,9 @@ def batches_of(data: memoryview | bytes) -> Iterator[tuple[Any, bytes]]:
         at += header.size_bytes
 
 
-def read_all(client: KafkaClient, tp: TP, start: int = 0, end: int | None = None, **limits: Any) -> list[tuple[int, str]]:
+def read_all(
+    client: KafkaClient, tp: TopicPartition, start: int = 0, end: int | None = None, **limits: Any
+) -> list[tuple[int, str]]:
     """(offset, value) from `start` to `end`, or the end of now."""
     if end is None:
         end = client.list_offsets({tp: -1})[tp].offset
@@ -140,9 +137,9 @@ def test_a_topic_that_is_not_there_is_said_to_be_unknown(cluster: SyncCluster, t
     cluster.create_topic(topic, 1)
     for call in (
         lambda: client.partitions_for("nobody-made-this"),
-        lambda: client.fetch(TP("nobody-made-this", 0), 0),
-        lambda: client.list_offsets({TP(topic, 0): -1, TP(topic, 7): -1}),
-        lambda: client.produce([(TP("nobody-made-this", 0), batch("x"))], timeout_ms=500),
+        lambda: client.fetch(TopicPartition("nobody-made-this", 0), 0),
+        lambda: client.list_offsets({TopicPartition(topic, 0): -1, TopicPartition(topic, 7): -1}),
+        lambda: client.produce([(TopicPartition("nobody-made-this", 0), batch("x"))], timeout_ms=500),
     ):
         with pytest.raises(UnknownTopic, match=r"the cluster has no (nobody-made-this|topic-\d+-7)") as caught:
             call()
@@ -178,7 +175,7 @@ def test_one_dead_bootstrap_server_is_passed_over(cluster: SyncCluster, topic: s
 
 def test_offsets_by_time_and_at_both_ends(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic, 2)
-    first, second = TP(topic, 0), TP(topic, 1)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     for at in (1_000, 2_000, 3_000):
         client.produce([(first, batch("a", "b", timestamp_ms=at))])
     found = client.list_offsets({first: -1, second: -1})
@@ -196,11 +193,12 @@ def test_offsets_by_time_and_at_both_ends(cluster: SyncCluster, client: KafkaCli
 
 
 def test_a_groups_offsets_are_seen_by_others_and_theirs_by_us(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as Partition
 
     cluster.create_topic(topic, 3)
     embedded.produce(cluster, topic, [str(it) for it in range(10)])
-    tps = [TP(topic, it) for it in range(3)]
+    tps = [TopicPartition(topic, it) for it in range(3)]
     assert client.committed_offsets("watched", tps) == dict.fromkeys(tps)
     client.commit_offsets("watched", {tps[0]: 7, tps[1]: 0}, metadata="from here")
     assert client.committed_offsets("watched", tps) == {tps[0]: 7, tps[1]: 0, tps[2]: None}
@@ -208,9 +206,9 @@ def test_a_groups_offsets_are_seen_by_others_and_theirs_by_us(cluster: SyncClust
     assert "watched" in client.list_groups()
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "watched", **embedded.QUICK})
     try:
-        found = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 2)], 20)
+        found = consumer.committed([Partition(topic, 0), Partition(topic, 2)], 20)
         assert [it.offset for it in found] == [7, -1001]
-        consumer.commit(offsets=[TopicPartition(topic, 2, 5)], asynchronous=False)
+        consumer.commit(offsets=[Partition(topic, 2, 5)], asynchronous=False)
     finally:
         consumer.close()
     assert client.committed_offsets("watched", tps[2:]) == {tps[2]: 5}
@@ -224,15 +222,15 @@ def test_every_codec_of_librdkafka_is_fetched(cluster: SyncCluster, client: Kafk
     cluster.create_topic(topic, 1)
     wanted = [f"{codec}-{it}-{'x' * 100}" for it in range(2_000)]
     embedded.produce(cluster, topic, wanted, **{"compression.type": codec, "linger.ms": 50, "batch.size": 20_000})
-    found = read_all(client, TP(topic, 0), max_bytes=30_000)
+    found = read_all(client, TopicPartition(topic, 0), max_bytes=30_000)
     assert found == list(enumerate(wanted))
-    (first, _raw), *_rest = batches_of(client.fetch(TP(topic, 0), 0).records)
+    (first, _raw), *_rest = batches_of(client.fetch(TopicPartition(topic, 0), 0).records)
     assert codecs.CODEC_NAMES[first.attributes & 7] == codec
 
 
 def test_a_fetch_begins_with_the_batch_that_holds_its_offset(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     client.produce([(tp, batch(*"abcd"))])
     client.produce([(tp, batch("e" * 5_000))])
     fetched = client.fetch(tp, 2)
@@ -244,7 +242,7 @@ def test_a_fetch_begins_with_the_batch_that_holds_its_offset(cluster: SyncCluste
 
 def test_records_are_received_into_the_same_memory(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     client.produce([(tp, batch("a" * 100))])
     client.produce([(tp, batch("b" * 100))])
     first = client.fetch(tp, 0).records
@@ -256,7 +254,7 @@ def test_records_are_received_into_the_same_memory(cluster: SyncCluster, client:
 
 def test_an_offset_that_is_not_there_is_out_of_range(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     client.produce([(tp, batch("a", "b"))])
     with pytest.raises(OffsetOutOfRange, match="OFFSET_OUT_OF_RANGE") as caught:
         client.fetch(tp, 99)
@@ -268,7 +266,7 @@ def test_a_topic_deleted_under_a_reader_is_unknown(cluster: SyncCluster, topic: 
 
     cluster.create_topic(topic, 1)
     client = KafkaClient(settings_of(cluster, retry_timeout_ms=1_000))
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     client.produce([(tp, batch("a"))])
     assert values_of(client.fetch(tp, 0).records, 0) == [(0, "a")]
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -284,7 +282,7 @@ def test_a_topic_deleted_under_a_reader_is_unknown(cluster: SyncCluster, topic: 
 
 def test_many_partitions_are_written_at_once(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic, 12)
-    tps = [TP(topic, it) for it in range(12)]
+    tps = [TopicPartition(topic, it) for it in range(12)]
     assert client.produce([(tp, batch(f"first of {tp}")) for tp in tps]) == dict.fromkeys(tps, ProduceResult(0, 0))
     assert client.produce([(tp, batch("a", "b")) for tp in tps]) == dict.fromkeys(tps, ProduceResult(0, 1))
     for tp in tps:
@@ -298,7 +296,7 @@ def test_a_batch_with_a_sequence_is_written_once_however_often_it_is_sent(
     cluster: SyncCluster, client: KafkaClient, topic: str
 ) -> None:
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     producer = client.init_producer_id()
     assert producer != client.init_producer_id()
     first = batch("a", "b", producer=producer, sequence=0)
@@ -313,7 +311,7 @@ def test_a_batch_with_a_sequence_is_written_once_however_often_it_is_sent(
 
 def test_what_cannot_be_retried_is_in_the_results(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic, 2, config={"max.message.bytes": 1_000})
-    small, large = TP(topic, 0), TP(topic, 1)
+    small, large = TopicPartition(topic, 0), TopicPartition(topic, 1)
     found = client.produce([(small, batch("a")), (large, batch("b" * 5_000))])
     assert found[small] == ProduceResult(0, 0)
     assert found[large][:2] == (ErrorCode.MESSAGE_TOO_LARGE, -1)
@@ -323,7 +321,7 @@ def test_what_cannot_be_retried_is_in_the_results(cluster: SyncCluster, client: 
 @pytest.mark.parametrize("acks", [0, 1])
 def test_fewer_acks(cluster: SyncCluster, client: KafkaClient, topic: str, acks: int) -> None:
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     assert client.produce([(tp, batch("a"))], acks=acks) == {tp: ProduceResult(0, -1 if acks == 0 else 0)}
     assert client.produce([(tp, batch("b"))], acks=acks)[tp].error_code == 0
     cluster.wait_for(topic=topic, hw=2)
@@ -333,7 +331,7 @@ def test_fewer_acks(cluster: SyncCluster, client: KafkaClient, topic: str, acks:
 # --- failures
 
 
-def write_until(client: KafkaClient, tp: TP, done: Callable[[int], bool], sent: list[str]) -> None:
+def write_until(client: KafkaClient, tp: TopicPartition, done: Callable[[int], bool], sent: list[str]) -> None:
     """Idempotent batches of three, one behind the other."""
     producer = client.init_producer_id()
     sequence = 0
@@ -349,7 +347,7 @@ def write_until(client: KafkaClient, tp: TP, done: Callable[[int], bool], sent: 
 def test_the_leader_goes_while_records_are_written(cluster: SyncCluster, client: KafkaClient, topic: str, how: str) -> None:
     """Nothing is lost, nothing is there twice, and the order is kept."""
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     old = cluster.leader(topic)
     assert old is not None
     sent: list[str] = []
@@ -373,7 +371,7 @@ def test_the_leader_goes_while_records_are_written(cluster: SyncCluster, client:
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_the_leader_goes_while_records_are_read(cluster: SyncCluster, client: KafkaClient, topic: str, how: str) -> None:
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     wanted = [str(it) for it in range(300)]
     for at in range(0, 300, 3):
         client.produce([(tp, batch(*wanted[at : at + 3]))])
@@ -390,7 +388,7 @@ def test_the_leader_goes_while_records_are_read(cluster: SyncCluster, client: Ka
 
 def test_without_its_controller_the_cluster_goes_on(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic, 3)
-    tps = [TP(topic, it) for it in range(3)]
+    tps = [TopicPartition(topic, it) for it in range(3)]
     client.produce([(tp, batch("a")) for tp in tps])
     active = cluster.controller()
     assert active is not None
@@ -404,7 +402,7 @@ def test_without_its_controller_the_cluster_goes_on(cluster: SyncCluster, client
 
 def test_the_groups_coordinator_goes(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     client.commit_offsets("survivor", {tp: 3})
     coordinator = client._coordinators["survivor"]
     node = next(it.id for it in cluster.nodes.values() if it.kafka == f"{coordinator[0]}:{coordinator[1]}")
@@ -421,7 +419,7 @@ def test_the_groups_coordinator_goes(cluster: SyncCluster, client: KafkaClient, 
 def test_a_fork_gets_connections_of_its_own(cluster: SyncCluster, topic: str) -> None:
     """The inherited client and `client_for` both begin anew, and the parent's connections go on."""
     cluster.create_topic(topic, 1)
-    tp = TP(topic, 0)
+    tp = TopicPartition(topic, 0)
     settings = settings_of(cluster)
     client = client_for(settings)
     assert client_for(settings) is client

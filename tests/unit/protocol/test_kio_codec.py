@@ -18,8 +18,8 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.kio_codec import decode_request
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.kio_codec import decode_request
 
 COLD = (19, 20, 22, 23, 32, 33, 35, 37, 43, 44, 55, 57, 60, 64, 75)
 CASES = [(key, version) for key in COLD for version in sorted(schema_name_map[api_key_map[key]])]
@@ -77,7 +77,7 @@ def test_garbage_is_a_violation_or_a_request(key: int, version: int) -> None:
 def test_kio_comes_without_its_hook_into_hypothesis() -> None:
     """It takes seconds of the node's loop where hypothesis is installed, and tens of megabytes."""
     script = (
-        "import sys, kraftlite.wire.kio_codec as c; c.load_request_schema(19, 7);"
+        "import sys, kraftlite.protocol.kio_codec as c; c.load_request_schema(19, 7);"
         "print(sorted(n for n in sys.modules if n.split('.')[0] == 'hypothesis'))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

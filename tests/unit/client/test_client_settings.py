@@ -9,11 +9,13 @@ import pickle
 
 import pytest
 
+from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
+from kraftlite.client.properties import parse_jaas
+from kraftlite.client.security import Plain, SaslError, Scram, exchange
+from kraftlite.client.settings import ClientSettings, SaslSettings, TlsSettings, split_address
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark.client import ClientError, ClientSettings, OffsetOutOfRange, UnknownTopic
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.security import Plain, SaslError, Scram, exchange
-from kraftlite.spark.settings import SaslSettings, TlsSettings, parse_jaas, split_address
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.spark.kafka_options import client_settings
 
 B = {"bootstrap.servers": "one:9092"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -23,12 +25,12 @@ SSL = {**B, "security.protocol": "SSL"}
 
 
 def settings(**given: str) -> ClientSettings:
-    return ClientSettings.from_kafka_options({**B, **{name.replace("_", "."): value for name, value in given.items()}})
+    return client_settings({**B, **{name.replace("_", "."): value for name, value in given.items()}})
 
 
 def test_defaults_are_kafkas() -> None:
-    found = ClientSettings.from_kafka_options(B)
-    assert found == ClientSettings(bootstrap=("one:9092",))
+    found = client_settings(B)
+    assert found == ClientSettings(bootstrap=("one:9092",), client_id="kraftlite-spark")
     assert (found.request_timeout_ms, found.retry_timeout_ms, found.delivery_timeout_ms) == (30_000, 120_000, 120_000)
     assert (found.acks, found.idempotent, found.compression, found.read_committed) == (-1, True, "none", False)
 
@@ -37,7 +39,7 @@ def test_bootstrap_servers() -> None:
     assert settings(bootstrap_servers=" a:1, [::1]:9092 ,").bootstrap == ("a:1", "[::1]:9092")
     assert split_address("[::1]:9092") == ("::1", 9092)
     with pytest.raises(ValueError, match=r"kafka.bootstrap.servers is missing: allowed is host:port"):
-        ClientSettings.from_kafka_options({})
+        client_settings({})
     for bad in ("", " , ", "a", "a:", ":1", "a:0", "a:65536", "a:x", "a:1,b"):
         with pytest.raises(ValueError, match=r"kafka.bootstrap.servers='.*': allowed is host:port"):
             settings(bootstrap_servers=bad)
@@ -66,8 +68,8 @@ def test_bootstrap_servers() -> None:
     ],
 )
 def test_what_can_be_honoured(name: str, value: str, field: str, wanted: object) -> None:
-    assert getattr(ClientSettings.from_kafka_options({**B, name: value}), field) == wanted
-    assert getattr(ClientSettings.from_kafka_options({**B, name.upper(): value}), field) == wanted
+    assert getattr(client_settings({**B, name: value}), field) == wanted
+    assert getattr(client_settings({**B, name.upper(): value}), field) == wanted
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_what_can_be_honoured(name: str, value: str, field: str, wanted: object)
 )
 def test_bad_values_name_the_option_the_value_and_what_is_allowed(name: str, value: str, allowed: str) -> None:
     with pytest.raises(ValueError, match=f"kafka.{name}='{value}': allowed is {allowed}"):
-        ClientSettings.from_kafka_options({**B, name: value})
+        client_settings({**B, name: value})
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_bad_values_name_the_option_the_value_and_what_is_allowed(name: str, val
 )
 def test_what_tunes_nothing_here_is_refused_with_the_reason(name: str) -> None:
     with pytest.raises(ValueError, match=f"kafka.{name}='5' cannot be honoured: ") as caught:
-        ClientSettings.from_kafka_options({**B, name: "5"})
+        client_settings({**B, name: "5"})
     assert "allowed are" not in str(caught.value)
 
 
@@ -105,7 +107,7 @@ def test_unknown_names_are_refused_with_those_that_are_known_and_secrets_are_not
         settings(requst_timeout_ms="1")
     for name in ("sasl.oauthbearer.client.secret", "ssl.truststore.password", "ssl.keystore.password", "my.password"):
         with pytest.raises(ValueError, match=name) as caught:
-            ClientSettings.from_kafka_options({**B, name: "hunter2"})
+            client_settings({**B, name: "hunter2"})
         assert "hunter2" not in str(caught.value)
 
 
@@ -125,9 +127,9 @@ def test_fewer_acks_turn_idempotence_off_and_exclude_it() -> None:
 
 
 def test_pem_from_files_and_from_text() -> None:
-    found = ClientSettings.from_kafka_options({**SSL, "ssl.truststore.location": "/ca.pem", "ssl.keystore.location": "/me.pem"})
+    found = client_settings({**SSL, "ssl.truststore.location": "/ca.pem", "ssl.keystore.location": "/me.pem"})
     assert found.tls == TlsSettings(trust_location="/ca.pem", key_location="/me.pem")
-    found = ClientSettings.from_kafka_options(
+    found = client_settings(
         {
             **SSL,
             "ssl.truststore.certificates": "CA",
@@ -140,9 +142,9 @@ def test_pem_from_files_and_from_text() -> None:
     wanted = TlsSettings(trust_certificates="CA", key_chain="CHAIN", key="KEY", key_password="hunter2", check_host=False)
     assert found.tls == wanted
     assert "hunter2" not in repr(found) and "KEY" not in repr(found)
-    assert ClientSettings.from_kafka_options({**SSL, "ssl.ca.location": "/x", "ssl.truststore.type": "PEM"}).tls is not None
-    assert ClientSettings.from_kafka_options(SSL).tls == TlsSettings()
-    assert ClientSettings.from_kafka_options(B).tls is None
+    assert client_settings({**SSL, "ssl.ca.location": "/x", "ssl.truststore.type": "PEM"}).tls is not None
+    assert client_settings(SSL).tls == TlsSettings()
+    assert client_settings(B).tls is None
 
 
 @pytest.mark.parametrize(
@@ -159,14 +161,14 @@ def test_pem_from_files_and_from_text() -> None:
 )
 def test_stores_that_cannot_be_read_are_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        ClientSettings.from_kafka_options({**SSL, **given})
+        client_settings({**SSL, **given})
 
 
 def test_security_options_without_the_protocol_for_them_are_refused() -> None:
     with pytest.raises(ValueError, match=r"kafka.ssl.ca.location is given, but kafka.security.protocol=PLAINTEXT"):
-        ClientSettings.from_kafka_options({**B, "ssl.ca.location": "/x"})
+        client_settings({**B, "ssl.ca.location": "/x"})
     with pytest.raises(ValueError, match=r"kafka.sasl.username is given, but kafka.security.protocol=SSL"):
-        ClientSettings.from_kafka_options({**SSL, "sasl.username": "x"})
+        client_settings({**SSL, "sasl.username": "x"})
 
 
 # --- SASL
@@ -176,10 +178,10 @@ def test_jaas_and_librdkafkas_names_mean_the_same() -> None:
     wanted = SaslSettings(mechanism="SCRAM-SHA-512", username="alice", password="secret")
     jaas = f'{SCRAM} required username="alice" password="secret";'
     given = {**SASL, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas}
-    assert ClientSettings.from_kafka_options(given).sasl == wanted
+    assert client_settings(given).sasl == wanted
     given = {**SASL, "sasl.mechanisms": "scram-sha-512", "sasl.username": "alice", "sasl.password": "secret"}
-    assert ClientSettings.from_kafka_options(given).sasl == wanted
-    assert "secret" not in repr(ClientSettings.from_kafka_options(given))
+    assert client_settings(given).sasl == wanted
+    assert "secret" not in repr(client_settings(given))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_jaas_texts(text: str, wanted: tuple[str, str]) -> None:
     ],
 )
 def test_jaas_texts_that_cannot_be_honoured(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=f"kafka.sasl.jaas.config.*{said}.*PlainLoginModule required username=") as caught:
+    with pytest.raises(ValueError, match=f"sasl.jaas.config.*{said}.*PlainLoginModule required username=") as caught:
         parse_jaas(text, "PLAIN")
     assert "hunter2" not in str(caught.value)
 
@@ -223,7 +225,7 @@ def test_jaas_texts_that_cannot_be_honoured(text: str, said: str) -> None:
 )
 def test_sasl_that_cannot_be_honoured(given: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        ClientSettings.from_kafka_options({**SASL, **given})
+        client_settings({**SASL, **given})
 
 
 def test_scram_sha_256_as_in_its_rfc() -> None:
@@ -276,11 +278,11 @@ def test_plain_is_one_message() -> None:
 
 
 def test_settings_and_errors_travel_between_processes() -> None:
-    found = ClientSettings.from_kafka_options({**SSL, "ssl.truststore.certificates": "CA"})
+    found = client_settings({**SSL, "ssl.truststore.certificates": "CA"})
     assert pickle.loads(pickle.dumps(found)) == found
     assert hash(found) == hash(pickle.loads(pickle.dumps(found)))
-    out = pickle.loads(pickle.dumps(OffsetOutOfRange("it is gone", TP("t", 1), 5)))
-    assert (str(out), out.tp, out.offset, out.code) == ("it is gone", TP("t", 1), 5, ErrorCode.OFFSET_OUT_OF_RANGE)
+    out = pickle.loads(pickle.dumps(OffsetOutOfRange("it is gone", TopicPartition("t", 1), 5)))
+    assert (str(out), out.tp, out.offset, out.code) == ("it is gone", TopicPartition("t", 1), 5, ErrorCode.OFFSET_OUT_OF_RANGE)
     for error in (ClientError("no", None), UnknownTopic("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.code) == (type(error), "no", error.code)

@@ -1,8 +1,8 @@
 """All other messages by kio's schemas, imported one (api, version) at a time on first use.
 
-Requests are read here, by walking kio's dataclasses, and not by its native reader: that one refuses unknown tagged fields
-(CP-05), and allocates what an array announces, so that five hostile bytes abort the process. Responses are plain dicts, written
-by kio: what a version does not have is left out, as Kafka's `ignorable` fields are.
+Requests and responses are read here, by walking kio's dataclasses, and not by its native reader: that one refuses unknown tagged
+fields (CP-05), and allocates what an array announces, so that five hostile bytes abort the process. What is sent is made of plain
+dicts and written by kio: what a version does not have is left out, as Kafka's `ignorable` fields are.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from dataclasses import MISSING, fields
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
-import kraftlite.wire.kio_import  # noqa: F401
+import kraftlite.protocol.kio_import  # noqa: F401
 from kraftlite.model.errors import ErrorCode
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.primitives import (
+from kraftlite.model.limits import MAX_RESPONSE_ITEMS
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.primitives import (
+    INT16,
+    bounded,
     guarded,
     read_array_length,
     read_nullable_bytes,
     read_nullable_string,
     read_tags,
     read_uuid,
+    skip_tags,
 )
 
 from kio.index import load_request_schema, load_response_schema  # isort: skip  # after kio_import
 from kio.schema.errors import ErrorCode as KioErrorCode  # isort: skip
+from kio.schema.index import api_key_map  # isort: skip
 from kio.serial import entity_writer  # isort: skip
 from kio.serial._implicit_defaults import get_tagged_field_default  # isort: skip
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_field_tag, is_optional  # isort: skip
@@ -51,15 +56,47 @@ def decode_request(api_key: int, version: int, frame: memoryview, pos: int) -> A
     return entity
 
 
+def encode_request(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
+    """The body of a request, without its header. Values as for `encode_response`."""
+    return _written(load_request_schema(api_key, version), values)
+
+
+@bounded("response", MAX_RESPONSE_ITEMS)
+def decode_response(api_key: int, version: int, frame: memoryview) -> Any:
+    """kio's response dataclass of that version, from a frame that begins with the correlation id. Raises ProtocolViolation.
+
+    Moments are ints (milliseconds): a datetime ends before an int64 does. An error code that nobody knows is
+    UNKNOWN_SERVER_ERROR.
+    """
+    schema = load_response_schema(api_key, version)
+    flexible_header = int(cast(Any, schema).__header_schema__.__version__) >= 1
+    entity, _pos = _read_entity(schema, frame, skip_tags(frame, 4) if flexible_header else 4)
+    return entity
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API, as `DescribeCluster`; a number that kio does not know stays one."""
+    name = api_key_map.get(api_key)
+    return f"API {api_key}" if name is None else "".join(part.capitalize() for part in str(name).split("_"))
+
+
+def is_flexible(api_key: int, version: int) -> bool:
+    """Return whether a request of this version, and its header, have tagged fields (KIP-482)."""
+    return bool(cast(Any, load_request_schema(api_key, version)).__flexible__)
+
+
 def encode_response(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
     """The body of a response, without its header. Arrays are lists of dicts, errors and times are ints (milliseconds)."""
-    schema = load_response_schema(api_key, version)
+    return _written(load_response_schema(api_key, version), values)
+
+
+def _written(schema: type[Any], values: Mapping[str, Any]) -> bytes:
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, build_entity(schema, values))
     return buffer.getvalue()
 
 
-# --- responses -----------------------------------------------------------------------------------------------------------
+# --- what is sent -----------------------------------------------------------------------------------------------------------
 
 
 def refused_response(api_key: int, version: int) -> bytes | None:
@@ -153,7 +190,7 @@ def build_entity(schema: type[Any], values: Mapping[str, Any]) -> Any:
     return schema(**found)
 
 
-# --- requests ------------------------------------------------------------------------------------------------------------
+# --- what is read ----------------------------------------------------------------------------------------------------------
 
 
 class _Field(NamedTuple):
@@ -246,13 +283,22 @@ _FIXED: Final = {
         ("bool", ">?"),
         ("timedelta_i32", ">i"),
         ("timedelta_i64", ">q"),
+        ("datetime_i64", ">q"),
     )
 }
+_KIO_CODES: Final = {int(code): code for code in KioErrorCode}
+
+
+def _read_error_code(frame: memoryview, pos: int) -> tuple[Any, int]:
+    (number,) = INT16.unpack_from(frame, pos)
+    return _KIO_CODES.get(number, KioErrorCode(-1)), pos + 2
 
 
 def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> Reader:
     if kafka_type == "uuid":
         return read_uuid
+    if kafka_type == "error_code":
+        return _read_error_code
     if kafka_type == "string":
 
         def read_text(frame: memoryview, pos: int) -> tuple[Any, int]:
@@ -262,7 +308,7 @@ def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> Reader:
             return value, pos
 
         return read_text
-    if kafka_type == "bytes":
+    if kafka_type in ("bytes", "records"):
 
         def read_data(frame: memoryview, pos: int) -> tuple[Any, int]:
             value, pos = read_nullable_bytes(frame, pos, flexible)

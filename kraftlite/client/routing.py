@@ -1,4 +1,4 @@
-"""Which broker to ask: connections, metadata, leaders and coordinators of a client, and how long it goes on trying.
+"""Finds the broker to ask: connections, metadata, leaders and coordinators of a client, and how long it goes on trying.
 
 Source: the Kafka protocol; KIP-207 (OFFSET_NOT_AVAILABLE), KIP-320 (leader epochs).
 """
@@ -10,30 +10,28 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from kraftlite.client.connection import QUIET_S, Buffer, Connection, Unreachable, code_of
+from kraftlite.client.errors import ClientError, UnknownTopic
+from kraftlite.client.settings import ClientSettings, split_address
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark import protocol
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.protocol import QUIET_S, Buffer, ClientError, Connection, code_of
-from kraftlite.spark.settings import ClientSettings, split_address
-from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol.api_keys import FIND_COORDINATOR, METADATA
+from kraftlite.protocol.errors import ProtocolViolation
 
 UNKNOWN_PATIENCE_S: Final = 5.0
-"""At least so long a topic that nobody knows is asked for again: brokers learn of a new one at different times."""
+"""The least time for which a topic that nobody knows is asked for again: brokers learn of a new one at different times."""
 FIRST_ANSWER_S: Final = QUIET_S
-"""How long the first round for metadata waits for each broker; every further round twice as long."""
+"""The time that the first round for metadata waits for each broker; every further round twice as long."""
 FAILURES: Final = (OSError, ProtocolViolation)
-"""What may go better with another broker, or later."""
+"""The errors that may not come again with another broker, or later."""
 
 E = ErrorCode
 Address = tuple[str, int]
 _UNKNOWN: Final = (E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID)
-
-
-class UnknownTopic(ClientError):
-    """No broker knows the topic, or that partition of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +44,21 @@ class TopicInfo:
     partitions: tuple[int, ...]
 
 
+class Round(NamedTuple):
+    """The result of asking brokers in turn: an answer, or why each gave none. `unreachable`: none took a connection."""
+
+    answer: Any
+    reasons: list[str]
+    unreachable: bool
+
+
 class _Leader(NamedTuple):
     address: Address
     epoch: int
 
 
 class RetryBudget:
-    """How long one call goes on trying."""
+    """The time for which one call goes on trying. `what`: the call, for errors; when empty, their text is the reason alone."""
 
     def __init__(self, settings: ClientSettings, what: str, timeout_ms: int | None = None) -> None:
         self._settings = settings
@@ -63,22 +69,24 @@ class RetryBudget:
         self._unknown_since: float | None = None
 
     def deadline(self, limit_s: float | None = None) -> float:
-        """Of one request: never beyond the call's own, but for the last one, which gets a second."""
+        """Return the deadline of one request: never beyond the call's own, but for the last one, which gets a second."""
         now = time.monotonic()
         request_s = self._settings.request_timeout_ms / 1000
         left = max(1.0, self._start + self._timeout_s - now)
         return now + min(request_s, left, request_s if limit_s is None else limit_s)
 
-    def pause(self, reason: str, code: ErrorCode | None = None) -> None:
-        """Before the next attempt; raises ClientError when there must be none."""
+    def pause(self, reason: str, code: ErrorCode | None = None, *, unreachable: bool = False) -> None:
+        """Wait before the next attempt; raises ClientError when there must be none. `unreachable`: no broker took a
+        connection."""
         waited = time.monotonic() - self._start
-        if waited + self._pause_s > self._timeout_s:
-            raise ClientError(f"{self._what}: {reason} (tried for {waited:.1f} s)", code)
+        limit_ms = self._settings.unreachable_timeout_ms if unreachable else None
+        if waited + self._pause_s > (self._timeout_s if limit_ms is None else min(self._timeout_s, limit_ms / 1000)):
+            raise ClientError(f"{self._what}: {reason} (tried for {waited:.1f} s)" if self._what else reason, code)
         time.sleep(self._pause_s)
         self._pause_s = min(max(self._pause_s, 0.001) * 2, self._settings.retry_backoff_max_ms / 1000)
 
-    def unknown(self, tp: TP | str) -> None:
-        """As `pause`, for what nobody knows; raises UnknownTopic."""
+    def unknown(self, tp: TopicPartition | str) -> None:
+        """Wait as `pause` does, for what nobody knows; raises UnknownTopic."""
         now = time.monotonic()
         if self._unknown_since is None:
             self._unknown_since = now
@@ -104,8 +112,8 @@ class Routing:
         self._connections: dict[Address, Connection] = {}
         self._brokers: dict[int, Address] = {}
         self._failed: dict[Address, float] = {}
-        self._leaders: dict[TP, _Leader] = {}
-        self._epochs: dict[TP, int] = {}
+        self._leaders: dict[TopicPartition, _Leader] = {}
+        self._epochs: dict[TopicPartition, int] = {}
         self._ids: dict[str, UUID | None] = {}
         self._past_ids: set[UUID | None] = set()
         self._answered: Address | None = None
@@ -156,20 +164,20 @@ class Routing:
 
     def _spread(
         self,
-        tps: list[TP],
-        send: Callable[[Connection, list[TP], float], None],
-        receive: Callable[[memoryview], dict[TP, tuple[ErrorCode, str]]] | None,
+        tps: list[TopicPartition],
+        send: Callable[[Connection, list[TopicPartition], float], None],
+        receive: Callable[[memoryview], dict[TopicPartition, tuple[ErrorCode, str]]] | None,
         budget: RetryBudget,
     ) -> None:
         """Send to every leader, then take every answer, then again for what may be repeated. `receive` None: no answers."""
         left = tps
         while left:
             leaders = self._locate(left, budget)
-            by_address: dict[Address, list[TP]] = {}
+            by_address: dict[Address, list[TopicPartition]] = {}
             for tp in left:
                 by_address.setdefault(leaders[tp].address, []).append(tp)
-            sent: list[tuple[Address, list[TP], Connection, float]] = []
-            outcome: dict[TP, tuple[ErrorCode, str]] = {}
+            sent: list[tuple[Address, list[TopicPartition], Connection, float]] = []
+            outcome: dict[TopicPartition, tuple[ErrorCode, str]] = {}
             for address, theirs in sorted(by_address.items()):
                 deadline = budget.deadline()
                 try:
@@ -192,11 +200,13 @@ class Routing:
             if left:
                 self._again({tp: outcome[tp] for tp in left}, budget)
 
-    def _broken(self, address: Address, tps: list[TP], error: Exception) -> dict[TP, tuple[ErrorCode, str]]:
+    def _broken(
+        self, address: Address, tps: list[TopicPartition], error: Exception
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         self._lost(address)
         return dict.fromkeys(tps, (E.NETWORK_EXCEPTION, told(address, error)))
 
-    def _again(self, outcome: Mapping[TP, tuple[ErrorCode, str]], budget: RetryBudget) -> None:
+    def _again(self, outcome: Mapping[TopicPartition, tuple[ErrorCode, str]], budget: RetryBudget) -> None:
         """Wait before these are repeated, with leaders asked for anew."""
         self._forget(outcome)
         unknown = [tp for tp, (code, _) in outcome.items() if code in _UNKNOWN]
@@ -206,11 +216,11 @@ class Routing:
         tp, (code, message) = next(iter(outcome.items()))
         budget.pause(f"{tp}: {code.name}{f', {message}' if message else ''}", code)
 
-    def _forget(self, tps: Iterable[TP]) -> None:
+    def _forget(self, tps: Iterable[TopicPartition]) -> None:
         for tp in tps:
             self._leaders.pop(tp, None)
 
-    def _locate(self, tps: Sequence[TP], budget: RetryBudget) -> dict[TP, _Leader]:
+    def _locate(self, tps: Sequence[TopicPartition], budget: RetryBudget) -> dict[TopicPartition, _Leader]:
         while True:
             found = {tp: self._leaders[tp] for tp in tps if tp in self._leaders}
             if len(found) == len(tps):
@@ -226,16 +236,17 @@ class Routing:
             if idle:
                 budget.pause(f"{idle[0]} has no leader", E.LEADER_NOT_AVAILABLE)
 
-    def _suspicion(self, address: Address, tps: Sequence[TP]) -> Callable[[], None]:
-        """For `Connection.receive`: do not wait for a broker that does not lead these partitions any more."""
+    def _suspicion(self, address: Address, tps: Sequence[TopicPartition]) -> Callable[[], None]:
+        """Make the check for `Connection.receive`: do not wait for a broker that does not lead these partitions any more."""
 
         def ask() -> None:
             self._failed[address] = time.monotonic()
             values = metadata_values(sorted({tp.topic for tp in tps}))
-            answer, _reasons = self._round(protocol.METADATA, values, time.monotonic() + FIRST_ANSWER_S, without=address)
-            if answer is None:
+            until = time.monotonic() + FIRST_ANSWER_S
+            found = self._round(METADATA, values, lambda: until, without=address)
+            if found.answer is None:
                 return
-            self._learn(answer)
+            self._learn(found.answer)
             gone = [tp for tp in tps if tp not in self._leaders or self._leaders[tp].address != address]
             if gone:
                 raise ConnectionError(f"it keeps quiet and does not lead {gone[0]} any more")
@@ -245,12 +256,13 @@ class Routing:
     # --- metadata
 
     def _refresh(self, names: list[str] | None, budget: RetryBudget, *, create: bool = False) -> Any:
-        answer = self._ask_anyone(protocol.METADATA, metadata_values(names, create=create), budget)
+        answer = self._ask_anyone(METADATA, metadata_values(names, create=create), budget)
         self._learn(answer)
         return answer
 
     def _learn(self, answer: Any) -> None:
-        """Who leads, unless it is known that somebody has led since: the highest epoch counts, while the topic is the same."""
+        """Learn who leads, unless it is known that somebody has led since: the highest epoch counts, while the topic is the
+        same."""
         if answer.brokers:
             self._brokers = {int(it.node_id): (str(it.host), int(it.port)) for it in answer.brokers}
         for topic in answer.topics:
@@ -259,7 +271,7 @@ class Routing:
                 self._suspect()
                 continue
             for part in topic.partitions:
-                self._learn_leader(TP(name, int(part.partition_index)), int(part.leader_id), int(part.leader_epoch))
+                self._learn_leader(TopicPartition(name, int(part.partition_index)), int(part.leader_id), int(part.leader_epoch))
 
     def _is_newest(self, name: str, topic_id: UUID | None) -> bool:
         """A topic that was made again has another id, and its leaders' epochs begin anew. No id: of a topic that is not there, or
@@ -277,7 +289,7 @@ class Routing:
         self._ids[name] = topic_id
         return True
 
-    def _learn_leader(self, tp: TP, leader_id: int, epoch: int) -> None:
+    def _learn_leader(self, tp: TopicPartition, leader_id: int, epoch: int) -> None:
         address = self._brokers.get(leader_id)
         if 0 <= epoch < self._epochs.get(tp, -1):
             self._suspect()
@@ -293,17 +305,27 @@ class Routing:
         if self._answered is not None:
             self._failed[self._answered] = time.monotonic()
 
-    def _ask_anyone(self, api_key: int, values: Mapping[str, Any], budget: RetryBudget) -> Any:
-        limit_s = FIRST_ANSWER_S
+    def _ask_anyone(
+        self,
+        api_key: int,
+        values: Mapping[str, Any],
+        budget: RetryBudget,
+        *,
+        version: int | None = None,
+        limit_s: float = FIRST_ANSWER_S,
+        among: Sequence[Address] = (),
+    ) -> Any:
+        """The answer of the first broker that gives one. `limit_s`: how long the first round waits for each. `among`: ask nobody
+        else."""
         while True:
-            answer, reasons = self._round(api_key, values, None, budget=budget, limit_s=limit_s)
-            if answer is not None:
-                return answer
-            budget.pause(f"no broker answered ({'; '.join(reasons)})")
+            found = self._round(api_key, values, partial(budget.deadline, limit_s), version=version, among=among)
+            if found.answer is not None:
+                return found.answer
+            budget.pause(f"no broker answered ({'; '.join(found.reasons)})", unreachable=found.unreachable)
             limit_s *= 2
 
     def _ask_all(self, api_key: int, values: Mapping[str, Any], budget: RetryBudget) -> list[Any]:
-        """What each live broker answers, but for those that do not."""
+        """Ask each live broker, and return what they answer, but for those that do not."""
         self._refresh([], budget)
         answers = []
         for _node, address in sorted(self._brokers.items()):
@@ -318,29 +340,30 @@ class Routing:
         self,
         api_key: int,
         values: Mapping[str, Any],
-        deadline: float | None,
+        deadline: Callable[[], float],
         *,
-        budget: RetryBudget | None = None,
-        limit_s: float = FIRST_ANSWER_S,
+        version: int | None = None,
         without: Address | None = None,
-    ) -> tuple[Any, list[str]]:
+        among: Sequence[Address] = (),
+    ) -> Round:
         """Ask each broker once, until one answers: those that have failed come last."""
         reasons: list[str] = []
-        for address in self._candidates():
+        unreachable = True
+        for address in among or self._candidates():
             if address == without:
                 continue
-            until = budget.deadline(limit_s) if budget is not None else deadline
-            assert until is not None
+            until = deadline()
             try:
-                answer = self._connect(address, until).ask(api_key, values, until)
+                answer = self._connect(address, until).ask(api_key, values, until, version=version)
             except FAILURES as error:
                 self._lost(address)
                 reasons.append(told(address, error))
+                unreachable = unreachable and isinstance(error, Unreachable)
             else:
                 self._failed.pop(address, None)
                 self._answered = address
-                return answer, reasons
-        return None, reasons
+                return Round(answer, reasons, False)
+        return Round(None, reasons, unreachable)
 
     def _candidates(self) -> list[Address]:
         known = list(dict.fromkeys((*(self._brokers[it] for it in sorted(self._brokers)), *self._bootstrap)))
@@ -348,18 +371,16 @@ class Routing:
 
     # --- coordinators
 
-    def _ask_coordinator(self, group: str, api_key: int, values: Mapping[str, Any], budget: RetryBudget) -> Any:
+    def _ask_coordinator(
+        self, group: str, api_key: int, values: Mapping[str, Any], budget: RetryBudget, *, version: int | None = None
+    ) -> Any:
+        """The answer of the group's coordinator, of which neither the whole nor a partition may be better elsewhere or later.
+        Raises ClientError for any other error in it."""
         while True:
-            address = self._coordinators.get(group) or self._find_coordinator(group, budget)
-            deadline = budget.deadline()
-            try:
-                answer = self._connect(address, deadline).ask(api_key, values, deadline)
-            except FAILURES as error:
-                self._lost(address)
-                self._coordinators.pop(group, None)
-                budget.pause(told(address, error), E.NETWORK_EXCEPTION)
+            answer = self._ask_where(group, api_key, values, budget, version)
+            if answer is None:
                 continue
-            codes = {TP(str(t.name), int(p.partition_index)): code_of(p) for t in answer.topics for p in t.partitions}
+            codes = {TopicPartition(str(t.name), int(p.partition_index)): code_of(p) for t in answer.topics for p in t.partitions}
             bad = {tp: code for tp, code in codes.items() if code is not E.NONE}
             whole = code_of(answer) if hasattr(answer, "error_code") else E.NONE
             if whole is E.NONE and not bad:
@@ -376,9 +397,21 @@ class Routing:
                 code = whole if whole is not E.NONE else next(iter(bad.values()))
                 budget.pause(code.name, code)
 
+    def _ask_where(self, group: str, api_key: int, values: Mapping[str, Any], budget: RetryBudget, version: int | None) -> Any:
+        """Return what the group's coordinator answers; None, after a pause, when it is not there."""
+        address = self._coordinators.get(group) or self._find_coordinator(group, budget)
+        deadline = budget.deadline()
+        try:
+            return self._connect(address, deadline).ask(api_key, values, deadline, version=version)
+        except FAILURES as error:
+            self._lost(address)
+            self._coordinators.pop(group, None)
+            budget.pause(told(address, error), E.NETWORK_EXCEPTION)
+            return None
+
     def _find_coordinator(self, group: str, budget: RetryBudget) -> Address:
         while True:
-            answer = self._ask_anyone(protocol.FIND_COORDINATOR, {"key": group, "key_type": 0}, budget)
+            answer = self._ask_anyone(FIND_COORDINATOR, {"key": group, "key_type": 0}, budget)
             code = code_of(answer)
             if code is E.NONE:
                 self._coordinators[group] = (str(answer.host), int(answer.port))
@@ -410,18 +443,19 @@ def metadata_values(names: Collection[str] | None, *, create: bool = False) -> d
     return {"topics": topics, "allow_auto_topic_creation": create, "include_topic_authorized_operations": False}
 
 
-def _has(known: Mapping[str, TopicInfo], tp: TP) -> bool:
+def _has(known: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
     topic = known.get(tp.topic)
     return topic is not None and tp.partition in topic.partitions
 
 
 def told(address: Address, error: Exception) -> str:
+    """Whom it was and what was wrong."""
     reason = error.reason if isinstance(error, ProtocolViolation) else getattr(error, "strerror", None) or str(error)
     return f"{address[0]}:{address[1]}: {reason or type(error).__name__}"
 
 
-def by_topic(tps: Iterable[TP]) -> dict[str, list[TP]]:
-    found: dict[str, list[TP]] = {}
+def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    found: dict[str, list[TopicPartition]] = {}
     for tp in sorted(tps):
         found.setdefault(tp.topic, []).append(tp)
     return found

@@ -12,13 +12,14 @@ from uuid import UUID
 
 import pytest
 
+from kraftlite.client.errors import ClientError
+from kraftlite.client.kafka_client import KafkaClient
+from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark.client import ClientError, KafkaClient
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.settings import ClientSettings
+from kraftlite.model.topic_partition import TopicPartition
 
 ONE, TWO = UUID(int=1), UUID(int=2)
-T0 = TP("t", 0)
+T0 = TopicPartition("t", 0)
 
 
 class Brokers(KafkaClient):
@@ -30,7 +31,7 @@ class Brokers(KafkaClient):
         self.says = says
 
     def _connect(self, address: tuple[str, int], deadline: float) -> Any:
-        return SimpleNamespace(ask=lambda _key, _values, _deadline: self._metadata(self.says[address[0]]), close=lambda: None)
+        return SimpleNamespace(ask=lambda *_given, version=None: self._metadata(self.says[address[0]]), close=lambda: None)
 
     @staticmethod
     def _metadata(said: tuple[UUID | None, int, int]) -> Any:

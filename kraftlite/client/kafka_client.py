@@ -1,4 +1,4 @@
-"""A synchronous, blocking Kafka client for raw record batches, for tasks in forked Spark workers.
+"""A synchronous, blocking Kafka client for raw record batches, as tasks in forked Spark workers need it.
 
 Every call finds leaders and coordinators by itself. It asks for metadata again and repeats what may go better, broken connections
 included, until the settings' time is over; then it raises. Speaks to kraftlite and to Apache Kafka from 3.0 on.
@@ -13,40 +13,17 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kraftlite.client.connection import Connection, code_of
+from kraftlite.client.errors import ClientError, OffsetOutOfRange
+from kraftlite.client.routing import FAILURES, Routing, TopicInfo, by_topic, told
+from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
-from kraftlite.spark import protocol
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.protocol import ClientError, Connection, Fetched, OffsetAt, ProduceResult, code_of
-from kraftlite.spark.routing import FAILURES, Routing, TopicInfo, UnknownTopic, by_topic, told
-from kraftlite.spark.settings import ClientSettings
-
-__all__ = [
-    "TP",
-    "ClientError",
-    "ClientSettings",
-    "Fetched",
-    "KafkaClient",
-    "OffsetAt",
-    "OffsetOutOfRange",
-    "ProduceResult",
-    "TopicInfo",
-    "UnknownTopic",
-    "client_for",
-]
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol import api_keys
+from kraftlite.protocol import record_requests as codec
+from kraftlite.protocol.record_requests import Fetched, OffsetAt, ProduceResult
 
 E = ErrorCode
-
-
-class OffsetOutOfRange(ClientError):
-    """The partition's log does not reach from its start to `offset`: that part is deleted, or was never there."""
-
-    def __init__(self, text: str, tp: TP, offset: int) -> None:
-        super().__init__(text, E.OFFSET_OUT_OF_RANGE)
-        self.tp = tp
-        self.offset = offset
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.text, self.tp, self.offset)
 
 
 class KafkaClient(Routing):
@@ -77,19 +54,21 @@ class KafkaClient(Routing):
 
     # --- offsets
 
-    def list_offsets(self, wanted: Mapping[TP, int], *, read_committed: bool | None = None) -> dict[TP, OffsetAt]:
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool | None = None
+    ) -> dict[TopicPartition, OffsetAt]:
         """The first offset at or after each timestamp (ms), -1: the end (of what is committed, if asked so), -2: the start."""
         committed = self.settings.read_committed if read_committed is None else read_committed
-        found: dict[TP, OffsetAt] = {}
+        found: dict[TopicPartition, OffsetAt] = {}
 
-        def send(connection: Connection, tps: list[TP], deadline: float) -> None:
+        def send(connection: Connection, tps: list[TopicPartition], deadline: float) -> None:
             epochs = {tp: (self._leaders[tp].epoch, wanted[tp]) for tp in tps}
-            body = protocol.encode_list_offsets(epochs, read_committed=committed)
-            connection.send(protocol.LIST_OFFSETS, [body], deadline)
+            body = codec.encode_list_offsets(epochs, read_committed=committed)
+            connection.send(api_keys.LIST_OFFSETS, [body], deadline)
 
-        def receive(frame: memoryview) -> dict[TP, tuple[ErrorCode, str]]:
+        def receive(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, str]]:
             codes = {}
-            for tp, (code, at) in protocol.decode_list_offsets(frame).items():
+            for tp, (code, at) in codec.decode_list_offsets(frame).items():
                 codes[tp] = (code, "")
                 if code is E.NONE:
                     found[tp] = at
@@ -100,10 +79,10 @@ class KafkaClient(Routing):
         self._spread(sorted(wanted), send, receive, self._budget("list offsets"))
         return {tp: found[tp] for tp in wanted}
 
-    def commit_offsets(self, group: str, offsets: Mapping[TP, int], metadata: str = "") -> None:
-        """As a consumer without membership: the group must have no members."""
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        """Commit as a consumer without membership: the group must have no members."""
 
-        def partition(tp: TP) -> dict[str, Any]:
+        def partition(tp: TopicPartition) -> dict[str, Any]:
             offset = {"committed_offset": offsets[tp], "committed_leader_epoch": -1, "committed_metadata": metadata}
             return {"partition_index": tp.partition, **offset}
 
@@ -116,9 +95,9 @@ class KafkaClient(Routing):
             "topics": topics,
         }
         if offsets:
-            self._ask_coordinator(group, protocol.OFFSET_COMMIT, values, self._budget(f"commit of group {group}"))
+            self._ask_coordinator(group, api_keys.OFFSET_COMMIT, values, self._budget(f"commit of group {group}"))
 
-    def committed_offsets(self, group: str, tps: Iterable[TP]) -> dict[TP, int | None]:
+    def committed_offsets(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """None: nothing is committed."""
         wanted = sorted({*tps})
         topics = [{"name": name, "partition_indexes": [tp.partition for tp in one]} for name, one in by_topic(wanted).items()]
@@ -126,31 +105,37 @@ class KafkaClient(Routing):
             return {}
         values = {"group_id": group, "topics": topics, "require_stable": True}
         budget = self._budget(f"committed offsets of group {group}")
-        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, budget)
-        found: dict[TP, int | None] = dict.fromkeys(wanted)
+        answer = self._ask_coordinator(group, api_keys.OFFSET_FETCH, values, budget)
+        found: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
         for topic in answer.topics:
             for part in topic.partitions:
                 if part.committed_offset >= 0:
-                    found[TP(str(topic.name), int(part.partition_index))] = int(part.committed_offset)
+                    found[TopicPartition(str(topic.name), int(part.partition_index))] = int(part.committed_offset)
         return found
 
     def committed_metadata(self, group: str) -> tuple[str, ...]:
         """The different texts that the group's offsets were committed with, in order."""
         values = {"group_id": group, "topics": None, "require_stable": True}
-        answer = self._ask_coordinator(group, protocol.OFFSET_FETCH, values, self._budget(f"metadata of group {group}"))
+        answer = self._ask_coordinator(group, api_keys.OFFSET_FETCH, values, self._budget(f"metadata of group {group}"))
         return tuple(sorted({str(part.metadata or "") for topic in answer.topics for part in topic.partitions}))
 
     def list_groups(self) -> tuple[str, ...]:
         """Every group of every live broker, in order. A broker that does not answer, or loads them yet, is left out."""
         found: set[str] = set()
-        for answer in self._ask_all(protocol.LIST_GROUPS, {"states_filter": []}, self._budget("list groups")):
+        for answer in self._ask_all(api_keys.LIST_GROUPS, {"states_filter": []}, self._budget("list groups")):
             found.update(str(it.group_id) for it in answer.groups)
         return tuple(sorted(found))
 
     # --- records
 
     def fetch(
-        self, tp: TP, offset: int, *, max_bytes: int | None = None, read_committed: bool | None = None, max_wait_ms: int = 500
+        self,
+        tp: TopicPartition,
+        offset: int,
+        *,
+        max_bytes: int | None = None,
+        read_committed: bool | None = None,
+        max_wait_ms: int = 500,
     ) -> Fetched:
         """Whole batches from the one that holds `offset` on (the last may be cut off): at least that one, however large. Empty
         when there is nothing yet. Raises OffsetOutOfRange. The records are overwritten by this client's next fetch."""
@@ -159,15 +144,15 @@ class KafkaClient(Routing):
         committed = self.settings.read_committed if read_committed is None else read_committed
         while True:
             leader = self._locate([tp], budget)[tp]
-            body = protocol.encode_fetch(
+            body = codec.encode_fetch(
                 tp, offset, leader_epoch=leader.epoch, max_bytes=size, max_wait_ms=max_wait_ms, read_committed=committed
             )
             try:
                 deadline = budget.deadline() + max_wait_ms / 1000
                 connection = self._connect(leader.address, deadline)
-                connection.send(protocol.FETCH, [body], deadline)
+                connection.send(api_keys.FETCH, [body], deadline)
                 frame = connection.receive(deadline, self._suspicion(leader.address, [tp]), self._buffer)
-                code, found = protocol.decode_fetch(frame, tp)
+                code, found = codec.decode_fetch(frame, tp)
             except FAILURES as error:
                 self._lost(leader.address)
                 self._forget([tp])
@@ -191,7 +176,7 @@ class KafkaClient(Routing):
         budget = self._budget("init producer id")
         values = {"transactional_id": None, "transaction_timeout": 0, "producer_id": -1, "producer_epoch": -1}
         while True:
-            answer = self._ask_anyone(protocol.INIT_PRODUCER_ID, values, budget)
+            answer = self._ask_anyone(api_keys.INIT_PRODUCER_ID, values, budget)
             code = code_of(answer)
             if code is E.NONE:
                 return int(answer.producer_id), int(answer.producer_epoch)
@@ -200,8 +185,8 @@ class KafkaClient(Routing):
             budget.pause(code.name, code)
 
     def produce(
-        self, batches: Sequence[tuple[TP, bytes]], *, acks: int = -1, timeout_ms: int | None = None
-    ) -> dict[TP, ProduceResult]:
+        self, batches: Sequence[tuple[TopicPartition, bytes]], *, acks: int = -1, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, ProduceResult]:
         """One encoded batch for each partition; one request for each leader, all on their way at once. `timeout_ms` is for the
         call, retries included; None: the settings' `delivery_timeout_ms`. What cannot be retried is in the results, not raised. A
         batch with a producer id and sequence is written once, however often it is sent; another may be written again by a retry.
@@ -209,19 +194,19 @@ class KafkaClient(Routing):
         data = dict(batches)
         if len(data) != len(batches):
             raise ValueError("produce: more than one batch for the same partition")
-        results: dict[TP, ProduceResult] = {}
+        results: dict[TopicPartition, ProduceResult] = {}
         limit_ms = self.settings.delivery_timeout_ms if timeout_ms is None else timeout_ms
         wait_ms = min(self.settings.request_timeout_ms, limit_ms)
 
-        def send(connection: Connection, tps: list[TP], deadline: float) -> None:
-            body = protocol.encode_produce({tp: data[tp] for tp in tps}, acks=acks, timeout_ms=wait_ms)
-            connection.send(protocol.PRODUCE, body, deadline, silent=acks == 0)
+        def send(connection: Connection, tps: list[TopicPartition], deadline: float) -> None:
+            body = codec.encode_produce({tp: data[tp] for tp in tps}, acks=acks, timeout_ms=wait_ms)
+            connection.send(api_keys.PRODUCE, body, deadline, silent=acks == 0)
             if acks == 0:
                 results.update(dict.fromkeys(tps, ProduceResult(0, -1)))
 
-        def receive(frame: memoryview) -> dict[TP, tuple[ErrorCode, str]]:
+        def receive(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, str]]:
             codes = {}
-            for tp, (code, base_offset, message) in protocol.decode_produce(frame).items():
+            for tp, (code, base_offset, message) in codec.decode_produce(frame).items():
                 if code is E.DUPLICATE_SEQUENCE_NUMBER:  # it is there, further back than the broker remembers offsets of
                     code, base_offset = E.NONE, -1
                 codes[tp] = (code, message)

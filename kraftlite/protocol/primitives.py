@@ -1,7 +1,11 @@
 """Kafka's primitive types, read from a frame in place and written as bytes.
 
 A reader takes the frame and a position and returns the value and the position behind it. It raises IndexError, struct.error,
-ValueError or `ProtocolViolation` when the frame ends early or makes no sense: `guarded` turns all of them into the last.
+ValueError or `ProtocolViolation` when the frame ends early or makes no sense: `guarded` (for requests) and `bounded` (for
+everything else) turn all of them into the last.
+
+These forms are everybody's. Three modules keep varints of their own: `log/batch` and `log/scan` read those of records (zigzag) in
+their inner loops, and `rpc/codec` reads protobuf's, of 64 bits.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Final, ParamSpec, TypeVar
 from uuid import UUID
 
 from kraftlite.model.limits import MAX_REQUEST_ITEMS, MAX_STRING_BYTES, MAX_TAGGED_FIELDS
-from kraftlite.wire.errors import ProtocolViolation
+from kraftlite.protocol.errors import ProtocolViolation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,36 +32,56 @@ NO_TAGS: Final = b"\x00"
 Position = int
 
 
-class _Spent(threading.local):
-    """What the request that is being read in this thread has had so far, in elements of arrays and tagged fields."""
+class _Allowance(threading.local):
+    """The elements of arrays and tagged fields that the bytes that are being read in this thread may still have."""
 
-    items = 0
+    left = 0
 
 
-_spent = _Spent()
+_allowance = _Allowance()
 
 
 def spend(items: int) -> None:
-    """Count elements that a request announces, before they are read. One element costs nothing: the usual request has no more,
+    """Count elements that a frame announces, before they are read. One element costs nothing: the usual request has no more,
     and a nest of such is bounded by what is around it. Raises ProtocolViolation."""
     if items > 1:
-        _spent.items += items
-        if _spent.items > MAX_REQUEST_ITEMS:
-            raise ProtocolViolation(f"a request of more than {MAX_REQUEST_ITEMS} elements")
+        _allowance.left -= items
+        if _allowance.left < 0:
+            raise _TooMany(items)
 
 
-def guarded(parse: Callable[P, R]) -> Callable[P, R]:
-    """Make a parser of a whole request raise `ProtocolViolation` whenever the bytes do not add up. Positional arguments only."""
+class _TooMany(ValueError):
+    """More elements are announced than `bounded` allows."""
 
-    @wraps(parse)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        _spent.items = 0
-        try:
-            return parse(*args)  # type: ignore[call-arg]
-        except (IndexError, struct.error, ValueError) as error:
-            raise ProtocolViolation(f"unreadable request: {error}") from error
 
-    return checked
+def bounded(
+    what: str, max_items: int, error: Callable[[str], Exception] = ProtocolViolation
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a parser of a whole `what` raise `ProtocolViolation`, or another `error` made of the reason, whenever the bytes do not
+    add up, and when its arrays have more elements together than `max_items`. Positional arguments only."""
+
+    def decorate(parse: Callable[P, R]) -> Callable[P, R]:
+        @wraps(parse)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            _allowance.left = max_items
+            try:
+                return parse(*args)  # type: ignore[call-arg]
+            except (ProtocolViolation, IndexError, struct.error, ValueError) as found:
+                if isinstance(found, _TooMany):
+                    raise error(f"a {what} of more than {max_items} elements") from None
+                if not isinstance(found, ProtocolViolation):
+                    raise error(f"unreadable {what}: {found}") from found
+                if error is ProtocolViolation:
+                    raise
+                raise error(found.reason) from found
+
+        return checked
+
+    return decorate
+
+
+guarded: Final = bounded("request", MAX_REQUEST_ITEMS)
+"""The bound for requests that a broker reads."""
 
 
 def take(view: memoryview, pos: Position, length: int) -> tuple[memoryview, Position]:
@@ -221,6 +245,24 @@ def nullable_string(value: str | None, flexible: bool) -> bytes:
 
 def array_length(count: int, flexible: bool) -> bytes:
     return uvarint(count + 1) if flexible else INT32.pack(count)
+
+
+def data(value: bytes, flexible: bool) -> bytes:
+    """A field of bytes."""
+    return (uvarint(len(value) + 1) if flexible else INT32.pack(len(value))) + value
+
+
+def array(items: Sequence[bytes], flexible: bool) -> bytes:
+    """An array of items that are encoded already."""
+    return array_length(len(items), flexible) + b"".join(items)
+
+
+def tagged(fields: Sequence[tuple[int, bytes]]) -> bytes:
+    """A section of tagged fields, which must ascend by tag."""
+    parts = [uvarint(len(fields))]
+    for tag, value in fields:
+        parts += (uvarint(tag), uvarint(len(value)), value)
+    return b"".join(parts)
 
 
 def int32_array(values: Sequence[int], flexible: bool) -> bytes:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlite.model.errors import ErrorCode
-from kraftlite.spark import protocol
-from kraftlite.spark.offsets import TP
-from kraftlite.spark.protocol import FETCH, LIST_OFFSETS, PADDING_BYTES, PRODUCE, VERSIONS, Buffer, OffsetAt
+from kraftlite.client.connection import PADDING_BYTES, VERSIONS, Buffer
+from kraftlite.model.errors import ErrorCode, error_code
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.protocol import record_requests as protocol
+from kraftlite.protocol.api_keys import FETCH, LIST_OFFSETS, PRODUCE
+from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.protocol.kio_codec import decode_request, encode_response
+from kraftlite.protocol.record_requests import OffsetAt
 from kraftlite.wire import fetch_codec, hot_codec
-from kraftlite.wire.errors import ProtocolViolation
-from kraftlite.wire.kio_codec import decode_request, encode_response
 
-T0, T1, U7 = TP("t", 0), TP("t", 1), TP("ü", 7)
+T0, T1, U7 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("ü", 7)
 HEAD = b"\0\0\0\1\0"
 """Correlation id and no tags: where a response to a flexible request begins."""
 
@@ -65,7 +67,7 @@ def test_a_fetch_response_that_is_cut_off_or_of_something_else_is_refused() -> N
         with pytest.raises(ProtocolViolation):
             protocol.decode_fetch(memoryview(frame[:size]), U7)
     with pytest.raises(ProtocolViolation, match=r"ü-7 in the response to a fetch of ü-8"):
-        protocol.decode_fetch(memoryview(frame), TP("ü", 8))
+        protocol.decode_fetch(memoryview(frame), TopicPartition("ü", 8))
 
 
 def test_produce_requests_and_responses() -> None:
@@ -118,5 +120,5 @@ def test_the_buffer_is_used_again_and_grows_by_replacement() -> None:
 
 
 def test_error_codes_of_the_future_are_server_errors() -> None:
-    assert protocol.error_code(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert protocol.error_code(31_000) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error_code(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert error_code(31_000) is ErrorCode.UNKNOWN_SERVER_ERROR

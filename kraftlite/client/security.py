@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from kraftlite.spark.settings import SaslSettings, TlsSettings
+from kraftlite.client.settings import SaslSettings, TlsSettings
 
 MAX_ITERATIONS: Final = 1_000_000
 """More than any server asks for: a bound against one that would keep the client busy."""

@@ -1,0 +1,26 @@
+"""The numbers of the APIs that the client names. A broker's are in `wire/apis`, each beside its versions.
+
+Source: Kafka protocol guide, "Api Keys".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
+OFFSET_FETCH: Final = 9
+FIND_COORDINATOR: Final = 10
+LIST_GROUPS: Final = 16
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+INIT_PRODUCER_ID: Final = 22
+SASL_AUTHENTICATE: Final = 36
+OFFSET_DELETE: Final = 47
+DESCRIBE_QUORUM: Final = 55
+DESCRIBE_CLUSTER: Final = 60
+CONSUMER_GROUP_DESCRIBE: Final = 69
+DESCRIBE_TOPIC_PARTITIONS: Final = 75

@@ -1,0 +1,41 @@
+"""Options `kafka.*` of the data source and the sink: Kafka's own names, and why some of them mean nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kraftlite.client.properties import settings_from
+from kraftlite.client.settings import ClientSettings
+
+DEFAULT_CLIENT_ID: Final = "kraftlite-spark"
+
+_NOT_HONOURED: Final = {
+    "batch.size": "use kafka.max.request.size: records are encoded as the rows come, in batches of up to that size",
+    "buffer.memory": "what is on its way is bounded by a constant",
+    "client.rack": "records are read from the leader",
+    "connections.max.idle.ms": "connections are kept until their broker closes them",
+    "fetch.max.wait.ms": "a read ends at an offset that is known before it begins",
+    "fetch.min.bytes": "a read ends at an offset that is known before it begins",
+    "linger.ms": "records are encoded as the rows come, without waiting for more",
+    "max.block.ms": "use kafka.delivery.timeout.ms",
+    "max.in.flight.requests.per.connection": "one batch of a partition is on its way at a time",
+    "max.poll.interval.ms": "there is no group membership",
+    "max.poll.records": "use the options arrowBatchRows and maxOffsetsPerTrigger",
+    "metadata.max.age.ms": "metadata is asked for whenever offsets are planned, and after every change of a leader",
+    "partitioner.class": "use the column partition; without it, keys are hashed as Kafka's default partitioner does",
+    "receive.buffer.bytes": "the size of socket buffers is fixed",
+    "reconnect.backoff.max.ms": "use kafka.reconnect.backoff.ms",
+    "retries": "use kafka.delivery.timeout.ms, or for reads kafka.default.api.timeout.ms",
+    "send.buffer.bytes": "the size of socket buffers is fixed",
+    "session.timeout.ms": "there is no group membership",
+    "heartbeat.interval.ms": "there is no group membership",
+    "transactional.id": "there are no transactions yet",
+    "transaction.timeout.ms": "there are no transactions yet",
+}
+
+
+def client_settings(options: Mapping[str, str]) -> ClientSettings:
+    """From options without their prefix `kafka.`. Raises ValueError, as `settings_from`, with the prefix before every name."""
+    given = {name.lower(): value for name, value in options.items()}
+    return settings_from({"client.id": DEFAULT_CLIENT_ID, **given}, prefix="kafka.", reasons=_NOT_HONOURED)
