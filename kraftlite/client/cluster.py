@@ -124,8 +124,9 @@ class ClusterClient(Routing):
         ask: Callable[[int, list[Partition]], Mapping[Partition, T]],
         code: Callable[[T], ErrorCode],
     ) -> dict[Partition, T]:
-        """What `ask` finds about the partitions of each leader; those without a leader are left out. When a leader is gone, or
-        says that it leads a partition no more, the next one is asked, while the settings' time lasts. `code`: of a finding."""
+        """Collect what `ask` finds about the partitions of each leader; those without a leader are left out. When a leader is
+        gone, or says that it leads a partition no more, the next one is asked, while the settings' time lasts. `code`: of a
+        finding."""
         budget = self._budget("")
         found: dict[Partition, T] = {}
         left = {partition: leader for partition, leader in leaders.items() if leader is not None}

@@ -52,7 +52,7 @@ VERSIONS: Final = {
     INIT_PRODUCER_ID: 4,
     SASL_AUTHENTICATE: 2,
 }
-"""In which version an API is spoken unless a call says so: one that Apache Kafka from 3.0 on and kraftlite both know."""
+"""The version in which an API is spoken unless a call says so: one that Apache Kafka from 3.0 on and kraftlite both know."""
 
 RECEIVE_BUFFER_BYTES: Final = 4 * MIB
 SEND_CHUNK_BYTES: Final = 256 * 1024

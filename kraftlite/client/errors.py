@@ -1,4 +1,4 @@
-"""What a call of a client fails with. All errors travel between processes."""
+"""The errors of a client's calls. All errors travel between processes."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class KafkaClient(Routing):
         return {tp: found[tp] for tp in wanted}
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-        """As a consumer without membership: the group must have no members."""
+        """Commit as a consumer without membership: the group must have no members."""
 
         def partition(tp: TopicPartition) -> dict[str, Any]:
             offset = {"committed_offset": offsets[tp], "committed_leader_epoch": -1, "committed_metadata": metadata}

@@ -158,7 +158,8 @@ class _Options:
         return found
 
     def _check_acks(self, found: dict[str, Any]) -> None:
-        """As Kafka's producer: without a word about it, fewer acks turn idempotence off; asked for both, it refuses."""
+        """Check acks as Kafka's producer does: without a word about it, fewer acks turn idempotence off; asked for both, it
+        refuses."""
         if found.get("acks", -1) == -1:
             return
         prefix = self._prefix

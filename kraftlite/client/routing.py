@@ -1,4 +1,4 @@
-"""Which broker to ask: connections, metadata, leaders and coordinators of a client, and how long it goes on trying.
+"""Finds the broker to ask: connections, metadata, leaders and coordinators of a client, and how long it goes on trying.
 
 Source: the Kafka protocol; KIP-207 (OFFSET_NOT_AVAILABLE), KIP-320 (leader epochs).
 """
@@ -23,11 +23,11 @@ from kraftlite.protocol.api_keys import FIND_COORDINATOR, METADATA
 from kraftlite.protocol.errors import ProtocolViolation
 
 UNKNOWN_PATIENCE_S: Final = 5.0
-"""At least so long a topic that nobody knows is asked for again: brokers learn of a new one at different times."""
+"""The least time for which a topic that nobody knows is asked for again: brokers learn of a new one at different times."""
 FIRST_ANSWER_S: Final = QUIET_S
-"""How long the first round for metadata waits for each broker; every further round twice as long."""
+"""The time that the first round for metadata waits for each broker; every further round twice as long."""
 FAILURES: Final = (OSError, ProtocolViolation)
-"""What may go better with another broker, or later."""
+"""The errors that may not come again with another broker, or later."""
 
 E = ErrorCode
 Address = tuple[str, int]
@@ -45,7 +45,7 @@ class TopicInfo:
 
 
 class Round(NamedTuple):
-    """What came of asking brokers in turn: an answer, or why each gave none. `unreachable`: none took a connection."""
+    """The result of asking brokers in turn: an answer, or why each gave none. `unreachable`: none took a connection."""
 
     answer: Any
     reasons: list[str]
@@ -58,7 +58,7 @@ class _Leader(NamedTuple):
 
 
 class RetryBudget:
-    """How long one call goes on trying. `what`: the call, for errors; when empty, their text is the reason alone."""
+    """The time for which one call goes on trying. `what`: the call, for errors; when empty, their text is the reason alone."""
 
     def __init__(self, settings: ClientSettings, what: str, timeout_ms: int | None = None) -> None:
         self._settings = settings
@@ -69,14 +69,15 @@ class RetryBudget:
         self._unknown_since: float | None = None
 
     def deadline(self, limit_s: float | None = None) -> float:
-        """Of one request: never beyond the call's own, but for the last one, which gets a second."""
+        """Return the deadline of one request: never beyond the call's own, but for the last one, which gets a second."""
         now = time.monotonic()
         request_s = self._settings.request_timeout_ms / 1000
         left = max(1.0, self._start + self._timeout_s - now)
         return now + min(request_s, left, request_s if limit_s is None else limit_s)
 
     def pause(self, reason: str, code: ErrorCode | None = None, *, unreachable: bool = False) -> None:
-        """Before the next attempt; raises ClientError when there must be none. `unreachable`: no broker took a connection."""
+        """Wait before the next attempt; raises ClientError when there must be none. `unreachable`: no broker took a
+        connection."""
         waited = time.monotonic() - self._start
         limit_ms = self._settings.unreachable_timeout_ms if unreachable else None
         if waited + self._pause_s > (self._timeout_s if limit_ms is None else min(self._timeout_s, limit_ms / 1000)):
@@ -85,7 +86,7 @@ class RetryBudget:
         self._pause_s = min(max(self._pause_s, 0.001) * 2, self._settings.retry_backoff_max_ms / 1000)
 
     def unknown(self, tp: TopicPartition | str) -> None:
-        """As `pause`, for what nobody knows; raises UnknownTopic."""
+        """Wait as `pause` does, for what nobody knows; raises UnknownTopic."""
         now = time.monotonic()
         if self._unknown_since is None:
             self._unknown_since = now
@@ -236,7 +237,7 @@ class Routing:
                 budget.pause(f"{idle[0]} has no leader", E.LEADER_NOT_AVAILABLE)
 
     def _suspicion(self, address: Address, tps: Sequence[TopicPartition]) -> Callable[[], None]:
-        """For `Connection.receive`: do not wait for a broker that does not lead these partitions any more."""
+        """Make the check for `Connection.receive`: do not wait for a broker that does not lead these partitions any more."""
 
         def ask() -> None:
             self._failed[address] = time.monotonic()
@@ -260,7 +261,8 @@ class Routing:
         return answer
 
     def _learn(self, answer: Any) -> None:
-        """Who leads, unless it is known that somebody has led since: the highest epoch counts, while the topic is the same."""
+        """Learn who leads, unless it is known that somebody has led since: the highest epoch counts, while the topic is the
+        same."""
         if answer.brokers:
             self._brokers = {int(it.node_id): (str(it.host), int(it.port)) for it in answer.brokers}
         for topic in answer.topics:
@@ -323,7 +325,7 @@ class Routing:
             limit_s *= 2
 
     def _ask_all(self, api_key: int, values: Mapping[str, Any], budget: RetryBudget) -> list[Any]:
-        """What each live broker answers, but for those that do not."""
+        """Ask each live broker, and return what they answer, but for those that do not."""
         self._refresh([], budget)
         answers = []
         for _node, address in sorted(self._brokers.items()):
@@ -396,7 +398,7 @@ class Routing:
                 budget.pause(code.name, code)
 
     def _ask_where(self, group: str, api_key: int, values: Mapping[str, Any], budget: RetryBudget, version: int | None) -> Any:
-        """What the group's coordinator answers; None, after a pause, when it is not there."""
+        """Return what the group's coordinator answers; None, after a pause, when it is not there."""
         address = self._coordinators.get(group) or self._find_coordinator(group, budget)
         deadline = budget.deadline()
         try:

@@ -1,4 +1,4 @@
-"""How a client reaches a cluster: one frozen value. `properties` makes it of Kafka's own option names."""
+"""The settings by which a client reaches a cluster: one frozen value. `properties` makes it of Kafka's own option names."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class ClientSettings:
     connect_timeout_ms: int = 10_000
     unreachable_timeout_ms: int | None = None
     fetch_bytes: int = MIB
-    """What `fetch` asks for unless told."""
+    """The bytes that `fetch` asks for unless told."""
     read_committed: bool = False
     """Unless told by the call."""
     acks: int = -1
     idempotent: bool = True
     compression: str = "none"
     max_request_bytes: int = MIB
-    """Of one record batch that is produced."""
+    """The most bytes of one record batch that is produced."""
     delivery_timeout_ms: int = 120_000
 
     def __post_init__(self) -> None:

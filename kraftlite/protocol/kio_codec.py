@@ -81,7 +81,7 @@ def api_name(api_key: int) -> str:
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether a request of this version, and its header, have tagged fields (KIP-482)."""
+    """Return whether a request of this version, and its header, have tagged fields (KIP-482)."""
     return bool(cast(Any, load_request_schema(api_key, version)).__flexible__)
 
 

@@ -33,7 +33,7 @@ Position = int
 
 
 class _Allowance(threading.local):
-    """What the bytes that are being read in this thread may still have, in elements of arrays and tagged fields."""
+    """The elements of arrays and tagged fields that the bytes that are being read in this thread may still have."""
 
     left = 0
 
@@ -81,7 +81,7 @@ def bounded(
 
 
 guarded: Final = bounded("request", MAX_REQUEST_ITEMS)
-"""For requests that a broker reads."""
+"""The bound for requests that a broker reads."""
 
 
 def take(view: memoryview, pos: Position, length: int) -> tuple[memoryview, Position]:

@@ -83,7 +83,7 @@ def encode_fetch(
 
 @_answer
 def decode_fetch(frame: memoryview, tp: TopicPartition) -> tuple[ErrorCode, Fetched]:
-    """Of a response with that partition only. Raises ProtocolViolation."""
+    """Decode a response with that partition only. Raises ProtocolViolation."""
     pos = skip_tags(frame, 4)
     _throttle, error, _session = _FETCH_ANSWER.unpack_from(frame, pos)
     empty = Fetched(frame[:0], -1, -1, -1, ())

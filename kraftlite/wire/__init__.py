@@ -17,8 +17,9 @@ A request goes through these hands:
 | `inbound`, `outbound`, `budgets`, `share`, `turns` | buffers, memory and the loop's time, shared by the connections of a node |
 | `apis/` | one module per family: Kafka's messages to and from domain types; the table that ApiVersions shows |
 | `hot_codec`, `fetch_codec`, `list_offsets_codec`, `metadata_codec`, `api_versions_codec` | codecs of our own |
-| `kio_codec`, `kio_import` | all other messages by kio's schemas, imported at first use (docs/adr/0010) |
-| `errors`, `operations` | what a connection cannot recover from; bits of authorized operations |
+| `operations` | the bits of authorized operations |
+
+All other messages go through kio's schemas (`kraftlite.protocol`, docs/adr/0010).
 
 | a request that | is answered |
 |---|---|

@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FRAGMENTS: Final = frozenset({"As", "How", "Of", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why"})
 """Words that begin no sentence of a docstring: the sentence that follows has no subject."""
 
-ALLOWED: Final = {"client": 17, "protocol": 5, "spark": 70, "elsewhere": 4}
+ALLOWED: Final = {"spark": 56, "elsewhere": 0}
 """How many are still there, by package. The numbers only fall: a change that mends some lowers them."""
 
 

@@ -49,7 +49,7 @@ class MetadataState:
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict)
     credentials: Mapping[tuple[str, int], r.UserScramCredentialRecord] = field(default_factory=dict)
-    """By user and mechanism."""
+    """The credentials by user and mechanism."""
     next_producer_id: int = 0
 
     def partition(self, topic_id: UUID, index: int) -> PartitionRegistration | None:

@@ -270,7 +270,7 @@ def test_waiting_says_what_it_saw_instead(small: SyncCluster) -> None:
     with pytest.raises(WaitTimeout, match=r"there is no topic ordrs; the topics are: .*; cut: 2 to 3; cut from clients: 2$"):
         small.wait_for(topic="ordrs", leader=SOMEBODY, timeout=0.05)
     small.heal()
-    for wrong, why in (({}, "nothing to wait for"), ({"leader": 2}, "of which partition"), ({"topic": "orders"}, "say leader=")):
+    for wrong, why in (({}, "nothing to wait for"), ({"leader": 2}, "name the partition"), ({"topic": "orders"}, "say leader=")):
         with pytest.raises(ValueError, match=why):
             small.wait_for(**wrong)  # type: ignore[arg-type]
 
