@@ -12,7 +12,7 @@ from kraftlite.audit.scan import scan_segment
 from kraftlite.host.files import MAX_INDEX_BYTES, MAX_TEXT_BYTES
 from kraftlite.log.checkpoints import HW_CHECKPOINT
 from kraftlite.segments import directories
-from kraftlite.segments.files import MAX_SEGMENT_BYTES, newest_ms, open_log
+from kraftlite.segments.files import MAX_SEGMENT_BYTES, open_log
 from kraftlite.sim import regressions
 from tests.harness.audit_cluster import Broker, make_cluster
 
@@ -54,13 +54,6 @@ def test_an_index_that_is_too_large_is_told(broker: Broker, suffix: str) -> None
     grow(path, MAX_INDEX_BYTES + 1)
     scan = scan_segment(listed(broker).segments[0])
     assert scan.unread == f"{path} has {MAX_INDEX_BYTES + 1} bytes; allowed are at most {MAX_INDEX_BYTES}"
-
-
-def test_of_an_index_no_more_is_read_than_it_can_have(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlite.segments.files.MAX_INDEX_BYTES", 24)
-    path = broker.segments[0].with_suffix(".timeindex")
-    path.write_bytes(b"".join((n * 1_000).to_bytes(8, "big") + n.to_bytes(4, "big") for n in (1, 2, 3)))
-    assert newest_ms(listed(broker).segments[0]) == 2_000
 
 
 def test_checkpoints_that_are_too_large_are_told(broker: Broker) -> None:
