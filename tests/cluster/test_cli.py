@@ -62,22 +62,27 @@ def test_to_09_to_11_a_topic_is_created_and_described(cluster: Cluster) -> None:
         "Created topic orders.\n"
     )
     cluster.wait_whole("orders")
-    header, *lines = good("describe", "orders").splitlines()
-    assert re.fullmatch(
-        r"Topic: orders\tTopicId: [\w-]{22}\tPartitionCount: 3\tReplicationFactor: 3\tConfigs: min\.insync\.replicas=2", header
-    )
-    for index, line in enumerate(lines):
-        nodes = r"[234],[234],[234]"
-        assert re.fullmatch(
-            rf"\tTopic: orders\tPartition: {index}\tLeader: [234]\tReplicas: {nodes}\tIsr: {nodes}\tElr: \tLastKnownElr: ", line
-        )
-    assert len(lines) == 3
+    nodes = r"[234],[234],[234]"
+    wanted = [
+        r"Topic: orders\tTopicId: [\w-]{22}\tPartitionCount: 3\tReplicationFactor: 3\tConfigs: min\.insync\.replicas=2",
+        *(
+            rf"\tTopic: orders\tPartition: {index}\tLeader: [234]\tReplicas: {nodes}\tIsr: {nodes}\tElr: \tLastKnownElr: "
+            for index in range(3)
+        ),
+    ]
+
+    def told() -> bool:
+        lines = good("describe", "orders").splitlines()
+        return len(lines) == len(wanted) and all(re.fullmatch(*it) for it in zip(wanted, lines, strict=True))
+
+    # Each command may ask another broker, and each broker learns of the topic in its own time.
+    wait_for("the topic is described", told)
+    wait_for("it is listed", lambda: good("topic", "list") == "orders\n")
+    wait_for("no partition is under-replicated", lambda: good("describe", "--under-replicated-partitions") == "")
     described = json.loads(good("describe", "orders", "-o", "json"))["topics"][0]
     assert described["topic"] == "orders"
     assert [partition["partition"] for partition in described["partitions"]] == [0, 1, 2]
-    assert good("topic", "list") == "orders\n"
     assert json.loads(good("topic", "list", "-o", "json")) == {"topics": ["orders"]}
-    assert good("describe", "--under-replicated-partitions") == ""
     assert good("topic", "alter", "orders", "--partitions", 4) == "Topic orders has 4 partitions.\n"
 
 
