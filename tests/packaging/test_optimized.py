@@ -49,7 +49,7 @@ def test_the_environment_variable_is_no_way_around() -> None:
         "import kraftlite.log.log",
         "import kraftlite.sim.run",
         "import kraftlite.local.demo",
-        "import kraftlite.spark.source.datasource",
+        "import kraftlite.spark.session",
     ],
 )
 def test_imports_refuse_and_say_why(statement: str) -> None:
