@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from kraftlite.client.connection import code_of
 from kraftlite.client.errors import ClientError, RequestRefused
-from kraftlite.client.routing import Routing
+from kraftlite.client.routing import Routing, metadata_values
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.api_keys import DESCRIBE_CLUSTER, METADATA
@@ -104,9 +104,7 @@ class ClusterClient(Routing):
 
     def topics(self, names: list[str] | None = None) -> dict[str, Any]:
         """Metadata of topics, by name in order: of those that exist. None: of all."""
-        wanted = None if names is None else [{"topic_id": None, "name": name} for name in names]
-        values = {"topics": wanted, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
-        found = self.call(METADATA, 12, values)
+        found = self.call(METADATA, 12, metadata_values(names))
         known = [topic for topic in found.topics if code_of(topic) is ErrorCode.NONE]
         return {str(topic.name): topic for topic in sorted(known, key=lambda topic: str(topic.name))}
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from kraftlite.client.connection import Connection, code_of
 from kraftlite.client.errors import ClientError, OffsetOutOfRange
-from kraftlite.client.routing import FAILURES, Routing, TopicInfo, by_topic, told
+from kraftlite.client.routing import FAILURES, Routing, TopicInfo, told
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.topic_partition import TopicPartition, by_topic
 from kraftlite.protocol import api_keys
 from kraftlite.protocol import record_requests as codec
 from kraftlite.protocol.record_requests import Fetched, OffsetAt, ProduceResult
@@ -86,7 +86,7 @@ class KafkaClient(Routing):
             offset = {"committed_offset": offsets[tp], "committed_leader_epoch": -1, "committed_metadata": metadata}
             return {"partition_index": tp.partition, **offset}
 
-        topics = [{"name": name, "partitions": [partition(tp) for tp in tps]} for name, tps in by_topic(offsets).items()]
+        topics = [{"name": name, "partitions": [partition(tp) for tp in tps]} for name, tps in by_topic(sorted(offsets)).items()]
         values = {
             "group_id": group,
             "generation_id_or_member_epoch": -1,
@@ -100,7 +100,9 @@ class KafkaClient(Routing):
     def committed_offsets(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """None: nothing is committed."""
         wanted = sorted({*tps})
-        topics = [{"name": name, "partition_indexes": [tp.partition for tp in one]} for name, one in by_topic(wanted).items()]
+        topics = [
+            {"name": name, "partition_indexes": [tp.partition for tp in one]} for name, one in by_topic(sorted(wanted)).items()
+        ]
         if not wanted:
             return {}
         values = {"group_id": group, "topics": topics, "require_stable": True}

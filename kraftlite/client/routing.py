@@ -452,10 +452,3 @@ def told(address: Address, error: Exception) -> str:
     """Whom it was and what was wrong."""
     reason = error.reason if isinstance(error, ProtocolViolation) else getattr(error, "strerror", None) or str(error)
     return f"{address[0]}:{address[1]}: {reason or type(error).__name__}"
-
-
-def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    found: dict[str, list[TopicPartition]] = {}
-    for tp in sorted(tps):
-        found.setdefault(tp.topic, []).append(tp)
-    return found

@@ -5,6 +5,7 @@ Source: Kafka's ClusterControlManager; CM-01 to CM-05, CM-12 to CM-14.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from kraftlite.controller.feature_control import FeatureControl
@@ -29,6 +30,10 @@ from kraftlite.model.messages.controller import (
 )
 from kraftlite.timeline.collections import TimelineMap
 from kraftlite.timeline.registry import TimelineRegistry
+
+
+def invalid_assignment(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {reason}")
 
 
 class ClusterControl:
@@ -75,6 +80,16 @@ class ClusterControl:
         """Return whether a broker is registered, unfenced and not in controlled shutdown (CM-14)."""
         registration = self.brokers.get(broker_id)
         return registration is not None and registration.active
+
+    def check_assignment(self, replicas: Sequence[NodeId]) -> None:
+        """Check the replicas that a request names for a partition. Raises ApiError(INVALID_REPLICA_ASSIGNMENT), worded as Kafka does."""
+        if not replicas:
+            raise invalid_assignment("an empty replica list.")
+        for broker_id in sorted(replicas):
+            if broker_id not in self.brokers:
+                raise invalid_assignment(f"broker {broker_id}, but no such broker is registered.")
+            if replicas.count(broker_id) > 1:
+                raise invalid_assignment(f"the broker {broker_id} more than once.")
 
     def registration_offset(self, broker_id: NodeId) -> int:
         return self.registration_offsets[broker_id]

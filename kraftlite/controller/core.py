@@ -175,14 +175,9 @@ class ControllerCore:
                 event.on_done(event.operation(self.offsets.read_epoch))
                 return None
             case Internal():
-                return self._internally(event, now_ms)
+                return self.pace.through(_internally(event, now_ms))
             case _:
                 assert_never(event)
-
-    def _internally(self, event: Internal, now_ms: int) -> Iterator[None] | None:
-        with changing(f"controller {event.name}"):
-            steps = event.operation(now_ms)
-        return None if steps is None else self.pace.through(_changing(event.name, steps))
 
     def _failed(self, event: Event, error: BaseException, now_ms: int) -> None:
         """The event did not run (timeout, shutdown), or its body raised `error`."""
@@ -203,8 +198,7 @@ class ControllerCore:
     @staticmethod
     def _compute(event: Write[R], now_ms: int) -> Steps[ControllerResult[R]]:
         try:
-            found = event.operation(now_ms)
-            return found if isinstance(found, ControllerResult) else (yield from found)
+            return (yield from _whole(event.operation(now_ms)))
         except (ApiError, Fault):
             raise
         except Exception as error:
@@ -422,8 +416,7 @@ class ControllerCore:
 
     def _periodic_event(self, task: PeriodicTask) -> Event:
         def operation(now_ms: int) -> Steps[ControllerResult[bool]]:
-            found = task.run(now_ms)
-            result = found if isinstance(found, ControllerResult) else (yield from found)
+            result = yield from _whole(task.run(now_ms))
             self.periodic.schedule(task, now_ms, again=result.response)
             return result
 
@@ -434,9 +427,16 @@ class ControllerCore:
         return self.state.hash()
 
 
-def _changing(name: str, steps: Steps[None]) -> Steps[None]:
-    with changing(f"controller {name}"):
-        yield from steps
+def _internally(event: Internal, now_ms: int) -> Steps[None]:
+    with changing(f"controller {event.name}"):
+        steps = event.operation(now_ms)
+        if steps is not None:
+            yield from steps
+
+
+def _whole(found: ControllerResult[R] | Steps[ControllerResult[R]]) -> Steps[ControllerResult[R]]:
+    """Return what an operation found, at once or element by element."""
+    return found if isinstance(found, ControllerResult) else (yield from found)
 
 
 def _nobody_waits(_outcome: object) -> None:

@@ -85,7 +85,7 @@ class ReassignmentControl:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {wanted.topic}:{wanted.partition}.")
         if wanted.replicas is None:
             return self._cancel(info, wanted.partition, partition)
-        self._check_target(wanted.replicas)
+        self._cluster.check_assignment(wanted.replicas)
         if not allow_factor_change:
             self._check_factor(partition, wanted.replicas)
         plan = _plan(partition, wanted.replicas)
@@ -127,18 +127,6 @@ class ReassignmentControl:
             recovering=recovering,
         )
         return self._elections.change(info, index, target, election)
-
-    def _check_target(self, replicas: Nodes) -> None:
-        def refuse(reason: str) -> ApiError:
-            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {reason}")
-
-        if not replicas:
-            raise refuse("an empty replica list.")
-        for broker_id in sorted(replicas):
-            if broker_id not in self._cluster.brokers:
-                raise refuse(f"broker {broker_id}, but no such broker is registered.")
-            if replicas.count(broker_id) > 1:
-                raise refuse(f"the broker {broker_id} more than once.")
 
     @staticmethod
     def _check_factor(partition: PartitionRegistration, wanted: Nodes) -> None:

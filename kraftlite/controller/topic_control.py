@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
-from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.cluster_control import ClusterControl, invalid_assignment
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.feature_control import FeatureControl
@@ -181,19 +181,10 @@ class TopicControl:
         return [placed[index] for index in range(len(placed))]
 
     def _check_assignment(self, assignment: ReplicaAssignment, factor: int | None) -> None:
-        def refuse(reason: str) -> ApiError:
-            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {reason}")
-
         brokers = assignment.broker_ids
-        if not brokers:
-            raise refuse("an empty replica list.")
-        for broker_id in sorted(brokers):
-            if broker_id not in self._cluster.brokers:
-                raise refuse(f"broker {broker_id}, but no such broker is registered.")
-            if brokers.count(broker_id) > 1:
-                raise refuse(f"the broker {broker_id} more than once.")
+        self._cluster.check_assignment(brokers)
         if factor is not None and len(brokers) != factor:
-            raise refuse(
+            raise invalid_assignment(
                 f"a partition with {len(brokers)} replica(s), but this is not consistent with previous partitions, which have "
                 f"{factor} replica(s)."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -14,6 +15,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Group partitions by the names of their topics, in the order given."""
+    found: dict[str, list[TopicPartition]] = {}
+    for tp in tps:
+        found.setdefault(tp.topic, []).append(tp)
+    return found
 
 
 class TopicIdPartition(NamedTuple):

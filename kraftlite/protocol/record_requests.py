@@ -9,12 +9,12 @@ Source: Kafka protocol guide; KIP-320; CP-04, CP-05.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kraftlite.model.errors import ErrorCode, error_code
 from kraftlite.model.limits import MAX_RESPONSE_ITEMS
-from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.topic_partition import TopicPartition, by_topic
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import (
     INT32,
@@ -109,16 +109,9 @@ def decode_fetch(frame: memoryview, tp: TopicPartition) -> tuple[ErrorCode, Fetc
     return error_code(error), Fetched(records, hw, stable, start, tuple(aborted))
 
 
-def _grouped(tps: Sequence[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    found: dict[str, list[TopicPartition]] = {}
-    for tp in tps:
-        found.setdefault(tp.topic, []).append(tp)
-    return found
-
-
 def encode_produce(batches: Mapping[TopicPartition, bytes], *, acks: int, timeout_ms: int) -> list[bytes]:
     """Body of a Produce request, in parts: one batch for each partition."""
-    grouped = _grouped(list(batches))
+    grouped = by_topic(batches)
     parts = [b"\x00" + struct.pack(">hi", acks, timeout_ms) + array_length(len(grouped), True)]
     for topic, tps in grouped.items():
         parts.append(string(topic, True) + array_length(len(tps), True))
@@ -155,7 +148,7 @@ def decode_produce(frame: memoryview) -> dict[TopicPartition, tuple[ErrorCode, i
 
 def encode_list_offsets(wanted: Mapping[TopicPartition, tuple[int, int]], *, read_committed: bool) -> bytes:
     """Body of a ListOffsets request: (leader epoch, timestamp) of each partition."""
-    grouped = _grouped(list(wanted))
+    grouped = by_topic(wanted)
     out = bytearray(struct.pack(">ib", -1, int(read_committed)) + array_length(len(grouped), True))
     for topic, tps in grouped.items():
         out += string(topic, True) + array_length(len(tps), True)

@@ -9,7 +9,7 @@ which checks it and goes to the files again where replicas are compared, differ,
 names in `kraftlite.audit.findings`. Best run on stopped or copied directories; on those of running brokers, what lies above
 the high watermark that a broker has written down is not judged.
 
-Source: docs/ARCHITECTURE.md, "On disk".
+Source: docs/ON-DISK.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`scan=segments`: the readers of `format("kraftlite")` that need no broker, for batch queries. The options: docs/SPARK.md.
 
-Source: docs/ARCHITECTURE.md, "On disk"; `kraftlite.spark.segments.planning` says what is read.
+Source: docs/ON-DISK.md; `kraftlite.spark.segments.planning` says what is read.
 """
 
 from __future__ import annotations
