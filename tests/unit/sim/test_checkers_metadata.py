@@ -51,6 +51,7 @@ from kraftlite.sim.checkers.i20_isr_and_leader import IsrAndLeader
 from kraftlite.sim.checkers.i21_partition_epochs import PartitionEpochs
 from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
+from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from tests.harness.watched_cluster import WatchedCluster
 
 Make = Callable[..., WatchedCluster]
@@ -408,6 +409,25 @@ def reads_of_uncommitted_state(cluster: WatchedCluster) -> None:
     controller = cluster.controller()
     controller.state.registry.floor = lambda epoch: None  # type: ignore[method-assign]
     cluster.go(600)
+
+
+@breaks(FencingLiveness, "keeps broker 5 unfenced, of whose epoch .* no heartbeat has come for")
+def a_session_that_is_forgotten(cluster: WatchedCluster) -> None:
+    tracker = cluster.controller().state.cluster.tracker
+    assert tracker is not None
+    cluster.kill(5)
+    tracker.remove(NodeId(5), cluster.controller().state.cluster.brokers[NodeId(5)].broker_epoch)
+    cluster.go(10_000)
+
+
+@breaks(Fencing, "broker 5 says that it is at offset .* and wants work, but of orders-0 it has no such replica")
+def a_broker_that_says_what_it_has_not_applied(cluster: WatchedCluster) -> None:
+    cluster.create_topic()
+    node = cluster.node(5).node
+    assert node is not None and node.broker is not None
+    cluster.until(lambda: node.broker is not None and node.broker.replicas._table.by_tp)
+    node.broker.replicas._table.by_tp.clear()
+    cluster.go(5_000)
 
 
 @breaks(Fencing, "takes these brokers for fenced")

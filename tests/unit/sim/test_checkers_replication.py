@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from kraftlite.log import checkpoints
 from kraftlite.log.batch import Record, build_batch, parse_header, stamp
 from kraftlite.log.log import Log
 from kraftlite.log.segment import Appended
+from kraftlite.log.statements import Statement
 from kraftlite.metadata.records import ConfigRecord, PartitionChangeRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
@@ -22,7 +24,7 @@ from kraftlite.replication.api import FetchResult, ProduceResult
 from kraftlite.replication.isr import PendingIsr
 from kraftlite.replication.partition import Partition
 from kraftlite.runtime.trace.controller import BrokerStateChanged as BrokerMoved
-from kraftlite.runtime.trace.partition import HwAdvanced, ProduceCompleted
+from kraftlite.runtime.trace.partition import Diverged, HwAdvanced, ProduceCompleted
 from kraftlite.sim.checkers.base import CheckerFactory, LivenessViolation, Violation
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
@@ -37,6 +39,7 @@ from kraftlite.sim.checkers.i30_nothing_lost import NothingLost
 from kraftlite.sim.checkers.i31_fetcher_validity import FetcherValidity
 from kraftlite.sim.checkers.i32_applied_hw import AppliedHw
 from kraftlite.sim.checkers.i33_liveness import ReplicationLiveness
+from kraftlite.sim.checkers.i36_promises_kept import PromisesKept
 from kraftlite.sim.checkers.losses_keeper import UNCLEAN, LossesKeeper, partition_of
 from kraftlite.sim.checkers.model import TOPIC
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
@@ -372,6 +375,85 @@ def another_record_below_the_hw(cluster: Orders) -> None:
     cluster.go(1_000)
 
 
+# --- 36: what a disk has promised
+
+
+@breaks(PromisesKept, r"killed: a flush promises everything below offset 3, and a power cut would leave the log without \[0,1\)")
+def a_flush_that_reached_no_disk(cluster: Orders) -> None:
+    node = cluster.follower
+    cluster.log(node).recovery_point = 3
+    cluster.kill(node.node_id)
+    cluster.go(1)
+
+
+@breaks(PromisesKept, "recovery-point-offset-checkpoint promises everything below offset 3")
+def a_checkpoint_ahead_of_the_flush(cluster: Orders) -> None:
+    node = cluster.follower
+    checkpoints.write_offset_checkpoint(node.disk, f"/data/{checkpoints.RECOVERY_POINT_CHECKPOINT}", {TP: 3})
+    cluster.kill(node.node_id)
+    cluster.go(1)
+
+
+@breaks(PromisesKept, "log-statements promises everything below offset 3")
+def a_statement_ahead_of_the_flush(cluster: Orders) -> None:
+    node = cluster.follower
+    assert node.node is not None and node.node.broker is not None
+    statements = node.node.broker.log_dirs._dirs[0].statements
+    assert statements is not None
+    statements.note({(cluster.key.topic_id, 0): Statement(0, 3, 0)})
+    cluster.kill(node.node_id)
+    cluster.go(1)
+
+
+@breaks(PromisesKept, ".kafka_cleanshutdown promises everything below offset 3")
+def a_clean_shutdown_that_flushed_nothing(cluster: Orders) -> None:
+    node = cluster.follower
+    checkpoints.write_clean_shutdown(node.disk, "/data", 1)
+    cluster.kill(node.node_id)
+    cluster.go(1)
+
+
+@breaks(PromisesKept, "power: a flush promises everything below offset 3, and a power cut has left the log without")
+def a_power_cut_that_takes_what_was_flushed(cluster: Orders) -> None:
+    node = cluster.follower
+    cluster.log(node).recovery_point = 3
+    node.power_cut()
+    cluster.world.notes["power_losses"][node.node_id] = []
+    cluster._tell(lambda it: it.on_death(node, "power"))
+    cluster.go(1)
+
+
+@breaks(PromisesKept, "ends at offset 0 when it is opened again; it ended at 3")
+def a_start_that_finds_less_than_was_written(cluster: Orders) -> None:
+    node = cluster.follower
+    cluster.kill(node.node_id)
+    node.disk.write_file_atomically("/data/orders-0/00000000000000000000.log", b"")
+    cluster.boot(node.node_id)
+
+
+def test_what_was_flushed_survives_a_power_cut_and_what_was_not_is_no_loss(make: Callable[..., Orders]) -> None:
+    cluster = make(*REPLICATION_AND_HISTORY)
+    node = cluster.follower
+    assert cluster.do(cluster.log(node).flush()) == 3
+    cluster.produce()
+    cluster.until(lambda: cluster.log(node).leo == 4)
+    cluster.world.notes["power_losses"][node.node_id] = node.power_cut()
+    cluster._tell(lambda it: it.on_death(node, "power"))
+    cluster.until(lambda: node.node_id not in cluster.isr)
+    cluster.boot(node.node_id)
+    cluster.until(lambda: node.node_id in cluster.isr)
+    assert cluster.log(node).leo == 4
+
+
+def test_a_replica_whose_files_were_damaged_has_promised_nothing(make: Callable[..., Orders]) -> None:
+    cluster = make(PromisesKept)
+    node = cluster.follower
+    cluster.kill(node.node_id)
+    cluster.world.losses.damaged.add((node.node_id, TP))
+    node.disk.write_file_atomically("/data/orders-0/00000000000000000000.log", b"")
+    cluster.boot(node.node_id)
+
+
 # --- 29, 30: what clients are told
 
 
@@ -478,6 +560,18 @@ def a_fetch_that_a_follower_answers(cluster: Orders) -> None:
 
 
 # --- 32: the HW
+
+
+@breaks(AppliedHw, "raises its HW from 2 to 3 by an answer that only says where the logs part")
+def a_hw_that_comes_with_a_divergence(cluster: Orders) -> None:
+    node = cluster.follower
+    cluster.cluster.network.cut(node.node_id, cluster.leader.node_id)
+    log = cluster.log(node)
+    log.hw = 2
+    cluster.go(1_000)
+    node.on_event(node, Diverged(tp=TP, epoch=0, end_offset=3, old_leo=4, leo=3))
+    log.update_hw(3)
+    cluster.go(1_000)
 
 
 @breaks(AppliedHw, "the HW 9 and the LEO 3")
