@@ -76,7 +76,7 @@ def rolled_and_dark(patch: Patch) -> None:
 @mutant(
     "recovery-a-segment-late",
     "recovery after a crash begins behind the segment that holds the recovery point, if there is another",
-    expects=("28", "25", "29", "36"),
+    expects=("28", "25", "29", "36", "38"),
     lens=rolled_and_dark,
 )
 def recovery_a_segment_late(patch: Patch) -> None:
