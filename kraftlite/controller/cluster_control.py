@@ -82,7 +82,7 @@ class ClusterControl:
         return registration is not None and registration.active
 
     def check_assignment(self, replicas: Sequence[NodeId]) -> None:
-        """Check the replicas that a request names for a partition. Raises ApiError(INVALID_REPLICA_ASSIGNMENT), worded as Kafka does."""
+        """Check the replicas that a request names. Raises ApiError(INVALID_REPLICA_ASSIGNMENT), worded as Kafka words it."""
         if not replicas:
             raise invalid_assignment("an empty replica list.")
         for broker_id in sorted(replicas):

@@ -29,9 +29,11 @@ class Injector:
         on_death: DeathCallback,
         power_losses: dict[NodeId, list[str]],
         wiped: set[NodeId],
+        damaged: set[tuple[NodeId, TopicPartition]],
         on_churn: Callable[[int, int], None] = lambda for_ms, gap_ms: None,
     ) -> None:
         self.wiped = wiped
+        self.damaged = damaged
         self.on_churn = on_churn
         self.cluster = cluster
         self.on_death = on_death
@@ -188,6 +190,7 @@ class Injector:
                 others_have_it = node.node_id in registration.replicas and node.node_id not in registration.isr
                 if others_have_it and has_records(node.disk, log_dir, tp) and self.rng.randrange(3):
                     found = True
+                    self.damaged.add((node.node_id, tp))
                     self._note(f"damage {node.node_id} {tp}: {damage_files(node.disk, log_dir, tp, self.rng)}")
         return found
 

@@ -133,6 +133,7 @@ class _Run:
             on_death=self._on_death,
             power_losses=power_losses,
             wiped=self.losses.wiped,
+            damaged=self.losses.damaged,
             on_churn=self.workload.churn,
         )
         try:

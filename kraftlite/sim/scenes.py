@@ -27,6 +27,14 @@ def draw_scenes(rng: random.Random, shape: Shape, duration_ms: int) -> list[Faul
     return sorted((it for it in found if it.at_ms < duration_ms), key=lambda it: it.at_ms)
 
 
+def draw_late_scene(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+    """In a quarter of the seeds one scene more, of those that came later: all else is as without it."""
+    if rng.randrange(4):
+        return []
+    scene = rng.choice(_LATE_SCENES)(rng, shape, rng.randint(0, duration_ms // 3))
+    return [it for it in scene if it.at_ms < duration_ms]
+
+
 def contested_election(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A voter that has missed something comes back just when the leader goes, and votes take so long that candidates meet (Raft
     §5.2, §5.4)."""
@@ -177,6 +185,33 @@ def busy_start(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPl
     return found
 
 
+def stopped_then_dark(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker stops in order, and while it is down its machine loses power: what the clean shutdown has promised is there when
+    it comes back (BL-10, LG-26)."""
+    who = rng.choice(_ids(shape, "broker"))
+    dark_ms = rng.randint(500, 3000)  # handing its leaderships over takes a few heartbeats
+    return (
+        FaultPlan(at_ms=at_ms, kind="stop", target=who, for_ms=dark_ms + rng.randint(0, 2000)),
+        FaultPlan(at_ms=at_ms + dark_ms, kind="power", target=who, for_ms=rng.randint(20, 1000)),
+    )
+
+
+def two_failovers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A broker dies, and before its session is over the controller goes, and soon the next one: the last of them has never heard
+    of that broker, and fences it all the same (CE-26)."""
+    session_ms = _ms(shape, "broker.session.timeout.ms", 9_000)
+    fetch_ms = _ms(shape, "controller.quorum.fetch.timeout.ms", 2_000)
+    first_ms = at_ms + rng.randint(0, session_ms * 3 // 4)
+    second_ms = first_ms + fetch_ms + rng.randint(200, 1500)
+    how = rng.choice(("kill", "power", "isolate"))
+    gone_ms = second_ms - at_ms + 2 * (fetch_ms + session_ms) + 4_000
+    return (
+        FaultPlan(at_ms=at_ms, kind=how, target=rng.choice(_ids(shape, "broker")), for_ms=gone_ms),
+        FaultPlan(at_ms=first_ms, kind=rng.choice(("kill", "isolate")), target="controller", for_ms=rng.randint(100, 3000)),
+        FaultPlan(at_ms=second_ms, kind=rng.choice(("kill", "isolate")), target="controller", for_ms=rng.randint(100, 3000)),
+    )
+
+
 _SCENES: Final[tuple[Scene, ...]] = (
     contested_election,
     deposed_leader,
@@ -186,6 +221,7 @@ _SCENES: Final[tuple[Scene, ...]] = (
     refused_member,
     busy_start,
 )
+_LATE_SCENES: Final[tuple[Scene, ...]] = (stopped_then_dark, two_failovers)
 
 
 def _ids(shape: Shape, role: str) -> list[str]:

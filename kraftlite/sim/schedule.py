@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
-from kraftlite.sim.scenes import draw_scenes
+from kraftlite.sim.scenes import draw_late_scene, draw_scenes
 from kraftlite.sim.shape import Shape
 
 
@@ -25,7 +25,8 @@ def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
             drawn = found
         case _:
             drawn = found + scenes
-    return sorted(drawn + _damages(rng, shape, duration_ms), key=lambda it: it.at_ms)
+    drawn = drawn + _damages(rng, shape, duration_ms)
+    return sorted(drawn + draw_late_scene(rng, shape, duration_ms), key=lambda it: it.at_ms)
 
 
 def _damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:

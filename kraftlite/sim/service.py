@@ -23,6 +23,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node
 from kraftlite.replication.api import FetchResult, OffsetResult, ProduceResult
 from kraftlite.runtime.ports import Handlers, route
+from kraftlite.sim.services.catalog import ROUTES
 
 CLIENT_LISTENER: Final = "PLAINTEXT"
 
@@ -105,7 +106,7 @@ def client_handlers(node: Node) -> Handlers:
     """The handlers of a started broker. They raise ApiError as the production handlers do."""
     assert node.broker is not None
     service = _Service(node.broker.context)
-    return dict(
+    handlers = dict(
         (
             route(PRODUCE, service.produce),
             route(FETCH, service.fetch),
@@ -115,6 +116,9 @@ def client_handlers(node: Node) -> Handlers:
             route(ADMIN, service.admin),
         )
     )
+    for routes in ROUTES:
+        handlers.update(routes(node))
+    return handlers
 
 
 class _Service:

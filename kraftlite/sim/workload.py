@@ -26,11 +26,11 @@ from kraftlite.model.messages.controller import (
     TopicSelector,
 )
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.sim import stranger
 from kraftlite.sim.client import SimAdmin, SimClient, SimConsumer, SimProducer
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History, Verdict
 from kraftlite.sim.shape import TopicPlan
+from kraftlite.sim.workloads.visits import VISITS
 
 TIMEOUT_MS: Final = 4_000
 RETENTION: Final = "retention.ms"
@@ -80,10 +80,10 @@ class Workload:
             self.clients.append(consumer)
             self._run(consumer.run(self.partitions, rng.choice((100_000, 300_000))))
         self._run(self._administer(rng.choice((400_000, 1_500_000))))
-        if stranger.comes_with(self.cluster.seed):
-            visitor = stranger.SimStranger(self.cluster, self.history)
-            self.clients.append(visitor)
-            self._run(visitor.run(self.partitions, visitor.rng.choice((100_000, 400_000))))
+        for visit in VISITS:
+            for visitor, running in visit(self.cluster, self.history, self.partitions):
+                self.clients.append(visitor)
+                self._run(running)
 
     def _producer(self, name: str, **settings: Any) -> SimProducer:
         producer = SimProducer(self.cluster, 1 + len(self.producers), name, self.history, **settings)

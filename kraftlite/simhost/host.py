@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from kraftlite.config.server import ServerConfig
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.node.build import Node, build_node
+from kraftlite.node.listeners import NodeListeners
 from kraftlite.runtime.ports import Handlers, Ports
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.simhost.clock import SimHostClock
@@ -136,9 +137,20 @@ class SimHost:
             await here.node.start()
             if self.clients is not None and here.node.broker is not None:
                 await here.transport.serve(self.client_endpoint, self.clients(here.node))
+                self._close_with(here, here.node.listeners)
         except Exception as error:  # noqa: BLE001 as production's `serve`: whatever start raises ends the node
             if not here.dead:
                 self._fault(error, "node start")
+
+    def _close_with(self, here: Incarnation, listeners: NodeListeners) -> None:
+        """Simulated clients lose their broker where others do: a record that came behind would miss the flush of a clean end."""
+        close = listeners.close_clients
+
+        async def close_clients(grace_ms: int) -> None:
+            await close(grace_ms)
+            await here.transport.unserve(self.client_endpoint, grace_ms)
+
+        listeners.close_clients = close_clients  # type: ignore[method-assign]
 
     @property
     def client_endpoint(self) -> Endpoint:

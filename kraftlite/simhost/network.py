@@ -79,6 +79,7 @@ class NetworkStats:
 class _Listener:
     owner: SimHostTransport
     handlers: Handlers
+    serving: dict[asyncio.Task[Any], None] = field(default_factory=dict)
 
 
 class SimNetwork:
@@ -208,6 +209,8 @@ class SimNetwork:
             self.on_arrival(exchange)
         task = listener.owner.run(handler, request)
         exchange.handler = task
+        listener.serving[task] = None
+        task.add_done_callback(lambda it: listener.serving.pop(it, None), context=self.outside)
         task.add_done_callback(lambda it: self._answered(exchange, listener.owner, it), context=self.outside)
 
     def _answered(self, exchange: Exchange[Req, Res], owner: SimHostTransport, task: asyncio.Task[Res]) -> None:
@@ -298,6 +301,18 @@ class SimHostTransport:
             raise OSError(98, f"cannot listen on {bound}: address already in use")
         self.network.listeners[bound] = _Listener(self, handlers)
         return bound
+
+    async def unserve(self, bound: Endpoint, grace_ms: int) -> None:
+        """Take no more requests there; whatever is not answered after `grace_ms` is broken off."""
+        listener = self.network.listeners.get(bound)
+        if listener is None or listener.owner is not self:
+            return
+        del self.network.listeners[bound]
+        left = list(listener.serving)
+        if left and grace_ms > 0:
+            await asyncio.wait(left, timeout=grace_ms / 1000)
+        for task in left:
+            task.cancel()
 
     async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if self.closed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from kraftlite.model.method import Method
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.states import Leader
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, Losses, World
+from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.cluster import CLIENT, SimCluster
 from kraftlite.sim.history import History
 from kraftlite.sim.loop import VirtualLoop
@@ -202,3 +203,19 @@ class WatchedCluster:
 
         self.do(submit())
         self.go(50)
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[Callable[..., WatchedCluster]]:
+    """Give a function that starts a cluster under given checkers; close them all at the end."""
+    made: list[WatchedCluster] = []
+
+    def start(*factories: CheckerFactory) -> WatchedCluster:
+        made.append(WatchedCluster(MetadataWatch, *factories))
+        return made[-1].start()
+
+    try:
+        yield start
+    finally:
+        for cluster in made:
+            cluster.close()

@@ -39,12 +39,15 @@ class Losses:
     Without eligible leader replicas, a replica that lost unsynced bytes in a power cut may still be the last member of an ISR and
     then leads with a hole (KIP-966). `tainted` has the replicas that lost bytes of a partition and were not out of the ISR since;
     a partition that such a replica led, or that was led by an unclean election, is `excused`: of it, acknowledged records may be
-    missing. `wiped` nodes lost their disks.
+    missing. `wiped` nodes lost their disks; of the `damaged` replicas files were lost or changed while their broker was down.
+
+    Nothing that a disk has promised is among it: see `i36_promises_kept`.
     """
 
     tainted: dict[TopicPartition, set[NodeId]] = field(default_factory=dict)
     excused: dict[TopicPartition, str] = field(default_factory=dict)
     wiped: set[NodeId] = field(default_factory=set)
+    damaged: set[tuple[NodeId, TopicPartition]] = field(default_factory=set)
 
 
 @dataclass(eq=False)

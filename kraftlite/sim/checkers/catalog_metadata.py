@@ -29,6 +29,7 @@ from kraftlite.sim.checkers.i20_isr_and_leader import IsrAndLeader
 from kraftlite.sim.checkers.i21_partition_epochs import PartitionEpochs
 from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
+from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
@@ -53,6 +54,7 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     SingleWriter,
     AckCommitted,
     Fencing,
+    FencingLiveness,
     IsrAndLeader,
     PartitionEpochs,
     BrokerEpochs,

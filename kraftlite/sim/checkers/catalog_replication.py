@@ -26,6 +26,8 @@ from kraftlite.sim.checkers.i30_nothing_lost import NothingLost
 from kraftlite.sim.checkers.i31_fetcher_validity import FetcherValidity
 from kraftlite.sim.checkers.i32_applied_hw import AppliedHw
 from kraftlite.sim.checkers.i33_liveness import ReplicationLiveness
+from kraftlite.sim.checkers.i36_promises_kept import PromisesKept
+from kraftlite.sim.checkers.i38_refusals_deserved import RefusalsDeserved
 from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.log_starts import LogStartsFounded
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
@@ -36,6 +38,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
     LossesKeeper,
     SelfCheckReplicas,
+    PromisesKept,
     LogMatching,
     ProducerStateKept,
     AppliedHw,
@@ -45,6 +48,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     CandidateCompleteness,
     FetcherValidity,
     ClientEpochs,
+    RefusalsDeserved,
     IsrLag,
     ConsistentReads,
     NothingLost,

@@ -9,6 +9,7 @@ from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegist
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerHeartbeatRequest
 from kraftlite.model.messages.methods import BROKER_HEARTBEAT
+from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
@@ -18,7 +19,8 @@ from kraftlite.sim.checkers.views import Entry, NodeView
 class Fencing(MetadataChecker):
     """Checked at the end of each committed batch: what fences a broker and what follows from it are written as one.
 
-    A broker is unfenced only when it has said, truthfully, that it applied the log up to its own registration (CM-06); a broker
+    A broker is unfenced only when it has said, truthfully, that it applied the log up to its own registration (CM-06): its
+    replicas are what the metadata up to the offset in its heartbeat says, from when on it does not want to be fenced. A broker
     joins an ISR only while it is active (KIP-841).
     """
 
@@ -28,6 +30,8 @@ class Fencing(MetadataChecker):
         super().__init__(world)
         self._reported: dict[tuple[NodeId, int], int] = {}
         """The highest metadata offset in a heartbeat that did not ask to be fenced, by broker and broker epoch."""
+        self._checked: dict[NodeId, tuple[int, int]] = {}
+        """The broker epoch and the metadata offset of the last heartbeat that was looked into, by broker."""
         self.facts.watch_call(BROKER_HEARTBEAT, self._on_heartbeat)
 
     # --- heartbeats
@@ -38,8 +42,36 @@ class Fencing(MetadataChecker):
         if node is not None and said > node.loader.image.offset:
             self.fail(f"broker {request.broker_id} says that it is at offset {said}; its image is at {node.loader.image.offset}")
         if not request.want_fence:
+            self._check_applied(request)
             key = (request.broker_id, request.broker_epoch)
             self._reported[key] = max(said, self._reported.get(key, -1))
+
+    def _check_applied(self, request: BrokerHeartbeatRequest) -> None:
+        """A broker that asks for work has every replica that the metadata up to that offset gives it, in its latest state."""
+        node = self.facts.views[request.broker_id].node.node
+        said, seen = request.current_metadata_offset, self._checked.get(request.broker_id)
+        if node is None or node.broker is None or seen == (request.broker_epoch, said):
+            return
+        self._checked[request.broker_id] = (request.broker_epoch, said)
+        hosted = node.broker.replicas._table.by_tp
+        for topic_id, topic in self.facts.history.latest.topics.items():
+            for index, latest in topic.partitions.items():
+                if request.broker_id not in latest.replicas:
+                    continue
+                known = self.facts.changes[TopicIdPartition(topic_id, index)]
+                partition = hosted.get(TopicPartition(topic.name, index))
+                if partition is not None and partition.log is None:
+                    continue  # its directory has failed
+                here = partition is not None and partition.topic_id == topic_id
+                # What comes after the state that it acts on; of a replica that it does not have, the state that there is.
+                epoch = latest.partition_epoch if partition is None or not here else partition.partition_epoch + 1
+                missed = known.get(epoch)
+                if missed is not None and missed.offset <= said:
+                    acts_on = f"partition epoch {epoch - 1}" if here else "no such replica"
+                    self.fail(
+                        f"broker {request.broker_id} says that it is at offset {said} and wants work, but of "
+                        f"{topic.name}-{index} it has {acts_on}; offset {missed.offset} says {missed.registration}"
+                    )
 
     def on_record(self, entry: Entry, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         if isinstance(record, r.BrokerRegistrationChangeRecord) and record.fenced is False:

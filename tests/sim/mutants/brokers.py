@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from kraftlite.broker.lifecycle_core import BrokerLifecycleCore
+from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.broker_control import BrokerControl
+from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.heartbeats import HeartbeatManager, HeartbeatTracker
+from kraftlite.replication import manager
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
+
+
+def one_a_turn(patch: Patch) -> None:
+    """A broker applies one partition a turn, and has much else to do in between: in production it is sixteen, more than most
+    updates of a run touch, and virtual turns take no time."""
+    patch.set(manager, "PARTITIONS_PER_STEP", 1)
+    patch.edit(BrokerMetadataPublisher, "_take", ("await self._ports.clock.sleep(0)", "await self._ports.clock.sleep(200)"))
 
 
 @mutant(
@@ -41,3 +52,31 @@ def heartbeat_does_not_renew(patch: Patch) -> None:
     """CE-25: sessions that run out on brokers that have sent all their heartbeats."""
     rule = "    self._contact_ms[key] = now_ms"
     patch.edit(HeartbeatTracker, "touch", (rule, "    self._contact_ms.setdefault(key, now_ms)"))
+
+
+@mutant("sessions-forgotten", "a controller that becomes active begins no session for the brokers that it finds", expects=("37",))
+def sessions_forgotten(patch: Patch) -> None:
+    """CE-26: a broker that died shortly before a failover stays unfenced for ever, and leads."""
+    rule = "if not registration.fenced:"
+    patch.edit(ClusterControl, "activate", (rule, "if False:"))
+
+
+@mutant(
+    "work-asked-for-too-early",
+    "a broker that has the metadata says that it is ready before it has loaded its logs",
+    expects=("19",),
+)
+def work_asked_for_too_early(patch: Patch) -> None:
+    """BL-07, CM-06: it is unfenced and elected for partitions of which it knows nothing yet."""
+    patch.edit(BrokerLifecycleCore, "_run_due", ("not self._ready,", "not (self._ready or self.caught_up),"))
+
+
+@mutant(
+    "says-loaded-not-applied",
+    "a heartbeat names the metadata offset that is loaded, not the one that is applied",
+    expects=("19",),
+    lens=one_a_turn,
+)
+def says_loaded_not_applied(patch: Patch) -> None:
+    """BL-11: the controller lets a broker go whose leaderships the others have not taken over yet."""
+    patch.set(BrokerMetadataPublisher, "applied_offset", lambda self, loaded: loaded)

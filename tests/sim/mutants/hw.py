@@ -5,8 +5,10 @@ from __future__ import annotations
 from kraftlite.log.truncation import Truncation
 from kraftlite.replication import produce
 from kraftlite.replication.consume import ConsumePath
+from kraftlite.replication.fetcher_core import FetcherCore
 from kraftlite.replication.isr import IsrState
 from kraftlite.replication.partition import Partition
+from kraftlite.replication.sessions import FetchServer
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -67,3 +69,18 @@ def consumer_reads_to_leo(patch: Patch) -> None:
 def produce_outlives_leadership(patch: Patch) -> None:
     """RP-09: the HW of the next leader completes produces that have been truncated."""
     patch.edit(Partition, "become_follower", ("self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)", "pass"))
+
+
+@mutant("hw-from-a-divergence", "a leader says its HW with where the logs part, and the follower takes it", expects=("32",))
+def hw_from_a_divergence(patch: Patch) -> None:
+    """RP-31: what is left may still differ from the leader's log, and counts as committed."""
+    patch.edit(
+        FetcherCore,
+        "_take",
+        (
+            "        self._diverged(followed, result.diverging_epoch)",
+            "        self._diverged(followed, result.diverging_epoch)\n"
+            "        adopt_leader_offsets(partition, log, result.high_watermark, result.log_start_offset)",
+        ),
+    )
+    patch.edit(FetchServer, "_read", ("diverging_epoch=diverging", "diverging_epoch=diverging, high_watermark=log.hw"))

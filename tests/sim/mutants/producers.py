@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kraftlite.broker.handlers import produce as handler
 from kraftlite.log.producers import ProducerState
 from kraftlite.log.truncation import Truncation
+from kraftlite.replication.partition import Partition
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -37,3 +39,31 @@ def sequence_gap_accepted(patch: Patch) -> None:
 def producers_outlive_truncation(patch: Patch) -> None:
     """LG-19; KAFKA-5435: producer state after a truncation. The resend is answered as a duplicate of what is nowhere."""
     patch.edit(Truncation, "truncate_to", ("self._reload_producers()", "pass"))
+
+
+@mutant("resend-refused", "a batch that is sent again is refused as out of order", expects=("38",))
+def resend_refused(patch: Patch) -> None:
+    """LG-16, KIP-98: after a lost answer the retry is a fatal error; the producer starts anew and writes its records twice."""
+    patch.set(ProducerState, "duplicate_of", lambda self, header: None)
+
+
+@mutant("refused-while-isr-changes", "acks=all is refused as long as a change of the ISR is under way", expects=("38",))
+def refused_while_isr_changes(patch: Patch) -> None:
+    """RP-02: what counts is the committed ISR. Clients try again, so that nobody sees more than a partition that stutters."""
+    rule = "if all_acks and len(leader.isr.committed) < self.min_isr:"
+    patch.edit(
+        Partition,
+        "append",
+        (rule, "if all_acks and (len(leader.isr.committed) < self.min_isr or leader.isr.pending is not None):"),
+    )
+
+
+@mutant("leaderless-is-unknown", "a partition that has no leader just now does not exist for producers", expects=("38",))
+def leaderless_is_unknown(patch: Patch) -> None:
+    """Clients that take the answer at its word give up, or create the topic anew."""
+    rule = "if topic is None or partition not in topic.partitions:"
+    patch.edit(
+        handler,
+        "_check",
+        (rule, "if topic is None or partition not in topic.partitions or topic.partitions[partition].leader is None:"),
+    )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.log import checkpoints, recovery, segment
 from kraftlite.log.epochs import LeaderEpochCache
+from kraftlite.log.flusher import Flusher
 from kraftlite.sim import damage, schedule
+from kraftlite.sim import shape as shapes
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from tests.sim.mutants.catalog import Change, mutant
@@ -33,6 +36,58 @@ def clean_marker_stays(patch: Patch) -> None:
 def epochs_outlive_truncation(patch: Patch) -> None:
     """KIP-101: an epoch cache that knows more than the log sends the next divergence to the wrong place."""
     patch.set(LeaderEpochCache, "truncate_from_end", lambda self, offset: None)
+
+
+@mutant("close-does-not-flush", "a clean shutdown leaves in the page cache what it promises to be durable", expects=("36",))
+def close_does_not_flush(patch: Patch) -> None:
+    """BL-10. All File Systems Are Not Created Equal (OSDI '14): the mark of completion became durable before what it marks."""
+    patch.edit(Flusher, "_settle", ("self.flush_sync()", "pass"))
+
+
+@mutant("statements-ahead-of-flush", "log-statements says of all that is in a log that it was flushed", expects=("36",))
+def statements_ahead_of_flush(patch: Patch) -> None:
+    """LG-53: after a power cut a replica that others could heal refuses to start, or is believed to hold what it lacks."""
+    patch.edit(
+        Flusher,
+        "statement",
+        ("Statement(ctx.log_start_offset, ctx.recovery_point,", "Statement(ctx.log_start_offset, ctx.leo,"),
+    )
+
+
+@mutant("roll-flush-without-fsync", "the flush of a rolled segment writes its indexes and not its records", expects=("36",))
+def roll_flush_without_fsync(patch: Patch) -> None:
+    """LG-26: the recovery point moves past what a power cut takes. PostgreSQL's "fsyncgate" was of this kind."""
+    patch.edit(Flusher, "flush", ("await file.flush()", "await file.flush() if ctx.tp.topic.startswith('__') else None"))
+
+
+def rolled_and_dark(patch: Patch) -> None:
+    """Every topic rolls soon, closed segments are flushed seconds later, and every broker loses power twice in a run."""
+
+    def cuts(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        brokers = [str(number) for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
+        step_ms = duration_ms // (2 * len(brokers) + 1)
+        return [
+            FaultPlan(at_ms=number * step_ms, kind="power", target=broker, for_ms=100)
+            for number, broker in enumerate(brokers * 2, 1)
+        ]
+
+    patch.set(schedule, "_damages", cuts)
+    patch.set(shapes, "_draw_segments", lambda rng, key: {key: "300"})
+    patch.edit(LogDirs, "_flush_rolled", ("    try:\n", "    try:\n        await self._ports.clock.sleep(3_000)\n"))
+
+
+@mutant(
+    "recovery-a-segment-late",
+    "recovery after a crash begins behind the segment that holds the recovery point, if there is another",
+    expects=("28", "25", "29", "36", "38"),
+    lens=rolled_and_dark,
+)
+def recovery_a_segment_late(patch: Patch) -> None:
+    """LG-27: what was written there after the last flush is taken for good, whatever a power cut has made of it."""
+    rule = "first = len(segments) if clean else segments.index_of(max(recovery_point - 1, 0))"
+    late = "first = len(segments) if clean else min(segments.index_of(max(recovery_point - 1, 0)) + ours, len(segments) - 1)"
+    ours = "ours = not self.tp.topic.startswith('__')  # that of the metadata is known to be guarded"
+    patch.edit(recovery.Loader, "load", (rule, f"{ours}\n    {late}"))
 
 
 def lost_files(*kinds: str) -> Change:

@@ -135,6 +135,22 @@ def test_rp_31_divergence_is_answered_without_records_and_cut_off() -> None:
     assert log_values(c[1].log()) == log_values(c[2].log()) == [(0, "a"), (1, "b"), (2, "c")]
 
 
+def test_rp_31_a_hw_that_comes_with_a_divergence_is_not_taken() -> None:
+    """The rest after the cut may differ from the leader's log as well: whatever a leader says, it does not count for it."""
+    c = diverged()
+    c[2].log().update_hw(2)
+    c[1].catch_up()
+    c[1].log()._ctx.hw = 1
+    request = c[1].fetch_request(c[2].id)
+    assert request is not None
+    response = c[2].serve_fetch(request)
+    (said,) = response.partitions
+    assert said.diverging_epoch is not None
+    told = dataclasses.replace(said, high_watermark=2)
+    c[1].take_response(c[2].id, dataclasses.replace(response, partitions=(told,)))
+    assert c[1].log().leo == 2 and c[1].log().hw == 1
+
+
 def test_rp_31_clients_learn_of_divergence_too() -> None:
     c = diverged()
     c.replicate()

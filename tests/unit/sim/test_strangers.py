@@ -14,11 +14,12 @@ from kraftlite.log.validation import AppendOrigin, check_leader_batch
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.sim import malformed, stranger
+from kraftlite.sim import malformed
 from kraftlite.sim.checkers.base import Violation
 from kraftlite.sim.checkers.h_strangers import StrangersRefused
 from kraftlite.sim.history import History, Strange
 from kraftlite.sim.run import Outcome, RunPlan, run
+from kraftlite.sim.workloads import stranger
 
 TP = TopicPartition("t", 0)
 SEED = next(seed for seed in range(100) if stranger.comes_with(seed))

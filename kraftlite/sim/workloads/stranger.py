@@ -7,7 +7,7 @@ a random stream of its own, and a seed either has a stranger or is what it would
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kraftlite.log.batch import Record, build_batch
@@ -35,6 +35,14 @@ EPOCHS: Final = (0, 2**31 - 1)
 
 def comes_with(seed: int) -> bool:
     return random.Random(f"stranger/{seed}").randrange(ONE_SEED_IN) == 0
+
+
+def visit(
+    cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
+) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
+    if comes_with(cluster.seed):
+        it = SimStranger(cluster, history)
+        yield it, it.run(partitions, it.rng.choice((100_000, 400_000)))
 
 
 class SimStranger(SimClient):

@@ -1,0 +1,71 @@
+"""Invariant 37: a broker that is not heard of is fenced in bounded time, by whichever controller is active (CE-25 to CE-27)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import BrokerHeartbeatRequest
+from kraftlite.model.messages.methods import BROKER_HEARTBEAT
+from kraftlite.raft.states import Leader
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.sim.checkers.views import Entry, NodeView
+from kraftlite.simhost.network import AnyExchange
+
+_GAP_US: Final = 700_000
+"""An idle controller writes more often than this: one that did not was paused, and gives everybody that time (CE-25)."""
+_SLACK_US: Final = 2_000_000
+
+
+class FencingLiveness(MetadataChecker):
+    """A broker does not stay unfenced in the state of the active controller when no heartbeat of it has reached any controller
+    for a session timeout, the quarter of one in which the controller looks twice, and some slack. The time counts from when that
+    controller became active at the earliest, since a new one begins every session anew."""
+
+    numbers: ClassVar[tuple[int, ...]] = (37,)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._heard_us: dict[tuple[NodeId, int], int] = {}
+        """By broker and broker epoch."""
+        self._since_us: dict[NodeId, int] = {}
+        """Since when the controller of this node is active and has not paused."""
+        self._claims: dict[NodeId, tuple[int, int | None]] = {}
+        self._wrote_us: dict[NodeId, int] = {}
+        self.facts.watch_arrival(BROKER_HEARTBEAT, self._on_heartbeat)
+
+    def _on_heartbeat(self, exchange: AnyExchange) -> None:
+        request = exchange.request
+        assert isinstance(request, BrokerHeartbeatRequest)
+        self._heard_us[(request.broker_id, request.broker_epoch)] = self.world.cluster.loop.now_us()
+
+    def on_controller(self, view: NodeView) -> None:
+        core = view.active_controller
+        claim = (view.incarnation, core.claim_epoch if core.activated else None)
+        if claim != self._claims.get(view.node_id):
+            self._claims[view.node_id] = claim
+            self._since_us[view.node_id] = self._wrote_us[view.node_id] = self.world.cluster.loop.now_us()
+
+    def on_append(self, view: NodeView, entry: Entry) -> None:
+        core = view.controller
+        if core is None or not core.activated or core.claim_epoch is None or not isinstance(view.state, Leader):
+            return
+        now_us, node_id = self.world.cluster.loop.now_us(), view.node_id
+        if now_us - self._wrote_us.get(node_id, 0) > _GAP_US:
+            self._since_us[node_id] = now_us
+        self._wrote_us[node_id] = now_us
+        since_us = self._since_us.get(node_id, now_us)
+        session_us = core.config.session_timeout_ms * 1_000_000_000 // (1_000_000 + view.node.rate_ppm)
+        limit_us = session_us * 5 // 4 + _SLACK_US
+        if now_us - since_us <= limit_us:
+            return
+        for broker_id, known in core.state.cluster.brokers.items():
+            heard_us = self._heard_us.get((broker_id, known.broker_epoch), 0)
+            silent_us = now_us - max(since_us, heard_us)
+            if not known.fenced and silent_us > limit_us:
+                self.fail(
+                    f"controller {node_id}, active in epoch {core.claim_epoch}, keeps broker {broker_id} unfenced, of whose "
+                    f"epoch {known.broker_epoch} no heartbeat has come for {silent_us // 1000} ms; a session lasts "
+                    f"{core.config.session_timeout_ms}"
+                )

@@ -1,0 +1,13 @@
+"""The catalogue of the requests that workloads add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kraftlite.node.build import Node
+from kraftlite.runtime.ports import Handlers
+
+Routes = Callable[[Node], Handlers]
+
+ROUTES: Final[tuple[Routes, ...]] = ()

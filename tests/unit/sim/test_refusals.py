@@ -1,0 +1,115 @@
+"""Each error that a simulated client may get has its conditions: none is deserved without them, and none is held against a broker
+that has its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.method import AnyMethod
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import ProduceResult
+from kraftlite.runtime.trace.broker import LogDirFailed
+from kraftlite.sim.checkers.base import Violation
+from kraftlite.sim.checkers.i38_refusals_deserved import DESERVED, RefusalsDeserved
+from kraftlite.sim.checkers.producer_state import ProducerStateKept
+from kraftlite.sim.client import FIRST_CLIENT_ID
+from kraftlite.sim.service import FETCH, OFFSETS, PRODUCE, FetchAsk, OffsetAsk, ProduceAsk
+from kraftlite.sim.workloads.stranger import NUMBER
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import AnyExchange, Exchange
+from tests.unit.sim.test_checkers_replication import TP, Orders, make
+
+__all__ = ["make"]
+
+CLIENT_1, STRANGER = NodeId(FIRST_CLIENT_ID + 1), NodeId(FIRST_CLIENT_ID + NUMBER)
+
+
+def asks(cluster: Orders, method: AnyMethod) -> Any:
+    """What the leader has no reason to refuse."""
+    if method is PRODUCE:
+        return ProduceAsk(TP, -1, 1_000, cluster.batch())
+    return FetchAsk(TP, 3, 0, 0, 1_000) if method is FETCH else OffsetAsk(TP, -1)
+
+
+def refused(cluster: Orders, node: SimHost, method: AnyMethod, ask: Any, code: ErrorCode, source: NodeId = CLIENT_1) -> None:
+    exchange: AnyExchange = Exchange(source, node.node_id, method, ask, cluster.loop.create_future())
+    cluster._tell(lambda it: it.on_arrival(exchange))
+    cluster._tell(lambda it: it.on_served(exchange, ProduceResult(tp=TP, error=code)))
+    cluster.go(1)
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [(method, code) for method, table in DESERVED.items() for code in (*table, ErrorCode.UNKNOWN_SERVER_ERROR)],
+)  # fmt: skip
+def test_no_error_is_deserved_without_a_reason(make: Callable[..., Orders], method: AnyMethod, code: ErrorCode) -> None:
+    cluster = make(ProducerStateKept, RefusalsDeserved)
+    with pytest.raises(Violation, match=f"refuses {method} of client 1001 with {code.name}, which it may"):
+        refused(cluster, cluster.leader, method, asks(cluster, method), code)
+
+
+def test_a_resend_must_not_be_refused(make: Callable[..., Orders]) -> None:
+    cluster = make(ProducerStateKept, RefusalsDeserved)
+    resend = ProduceAsk(TP, -1, 1_000, cluster.batch(sequence=1))
+    with pytest.raises(Violation, match="with OUT_OF_ORDER_SEQUENCE_NUMBER, which it may not now"):
+        refused(cluster, cluster.leader, PRODUCE, resend, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+def too_few(cluster: Orders) -> None:
+    cluster.partition(cluster.leader).min_isr = 4
+
+
+def unsettled(cluster: Orders) -> None:
+    leader = cluster.partition(cluster.leader).leader
+    assert leader is not None
+    leader.epoch_start_offset = 9
+
+
+def offline(cluster: Orders) -> None:
+    node = cluster.leader
+    node.on_event(node, LogDirFailed(log_dir="/data", directory_id="", reason="EIO"))
+    cluster.partition(node).log = None
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "reason", "changes"),
+    [
+        (PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, too_few, {}),
+        (PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, too_few, {}),
+        (PRODUCE, ErrorCode.REQUEST_TIMED_OUT, None, {"timeout_ms": 0}),
+        (PRODUCE, ErrorCode.INVALID_REQUIRED_ACKS, None, {"acks": 7}),
+        (PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR, offline, {}),
+        (PRODUCE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, {"tp": TopicPartition("orders", 7)}),
+        (FETCH, ErrorCode.FENCED_LEADER_EPOCH, None, {"leader_epoch": -1}),
+        (FETCH, ErrorCode.UNKNOWN_LEADER_EPOCH, None, {"leader_epoch": 1}),
+        (FETCH, ErrorCode.OFFSET_OUT_OF_RANGE, None, {"offset": 4}),
+        (FETCH, ErrorCode.OFFSET_OUT_OF_RANGE, None, {"offset": -1}),
+        (OFFSETS, ErrorCode.OFFSET_NOT_AVAILABLE, unsettled, {}),
+    ],
+)
+def test_an_error_with_its_reason_is_none(
+    make: Callable[..., Orders],
+    method: AnyMethod,
+    code: ErrorCode,
+    reason: Callable[[Orders], None] | None,
+    changes: dict[str, Any],
+) -> None:
+    cluster = make(ProducerStateKept, RefusalsDeserved)
+    node, ask = cluster.leader, replace(asks(cluster, method), **changes)
+    if reason is not None:
+        reason(cluster)
+    refused(cluster, node, method, ask, code)
+
+
+def test_refusals_that_depend_on_who_asks_and_where(make: Callable[..., Orders]) -> None:
+    cluster = make(ProducerStateKept, RefusalsDeserved)
+    refused(cluster, cluster.follower, FETCH, asks(cluster, FETCH), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    refused(cluster, cluster.leader, PRODUCE, asks(cluster, PRODUCE), ErrorCode.CORRUPT_MESSAGE, STRANGER)
+    gap = ProduceAsk(TP, -1, 1_000, cluster.batch(sequence=7))
+    refused(cluster, cluster.leader, PRODUCE, gap, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
