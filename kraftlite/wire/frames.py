@@ -104,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         # Told as soon as the socket does not take everything: what is not handed over stays in its file.
         transport.set_write_buffer_limits(high=0)
         self.last_active_ms = self._owner.now_ms()
+        self._turns.welcome()
         if not self._owner.opened(self):
             self._accepting = False
             transport.abort()

@@ -28,6 +28,9 @@ SHARE_NS: Final = 25 * MS
 by for a process that is not running, too: a few requests must not use it up."""
 HEAVY_NS: Final = 3 * MS
 """The part of a turn, at least, for those that want much: they are slowed down, not stopped."""
+NEWCOMER_TURN_NS: Final = 1 * MS
+"""The length of a turn in which a connection was accepted. uvloop accepts one connection in a turn, so that the last of some
+hundred that come at once would wait for seconds with long turns."""
 
 
 class Worker(Protocol):
@@ -55,20 +58,26 @@ class Turns:
         self._used_ns = 0
         """The time used in this turn of the loop, and a little before: a turn in which little is used is not worth a callback."""
         self._turning = False
+        self._turn_ns = TURN_NS
         self.turns = 0
 
     @property
     def deferred(self) -> int:
         return len(self._light) + len(self._heavy)
 
+    def welcome(self) -> None:
+        """Note that a connection was accepted: others may wait behind it."""
+        self._turn_ns = NEWCOMER_TURN_NS
+
     def serve(self, worker: Worker) -> None:
         """Something has come for it to do: now if there is room in this turn of the loop, else when it is its turn."""
         if worker.queued:
             return
         now = self._now_ns()
-        if self._used_ns >= TURN_NS or self._light or self._heavy:
+        is_over = self._used_ns >= self._turn_ns
+        if is_over or self._light or self._heavy:
             much = self._is_heavy(worker, now) or worker.wants_much()
-            if much or self._used_ns >= TURN_NS:
+            if much or is_over:
                 self._defer(worker, much)
                 return
         more = worker.work(now + SLICE_NS)
@@ -120,9 +129,10 @@ class Turns:
         self.turns += 1
         self._begin_turn()
         began = self._now_ns()
-        reserve = HEAVY_NS if self._heavy else 0
-        self._work_off(self._light, began + TURN_NS - reserve)
-        self._work_off(self._heavy, max(began + TURN_NS, self._now_ns() + reserve))
+        turn_ns, self._turn_ns = self._turn_ns, TURN_NS
+        reserve = turn_ns * HEAVY_NS // TURN_NS if self._heavy else 0
+        self._work_off(self._light, began + turn_ns - reserve)
+        self._work_off(self._heavy, max(began + turn_ns, self._now_ns() + reserve))
         self._used_ns = 0
 
     def _work_off(self, queue: deque[Worker], until_ns: int) -> None:

@@ -24,8 +24,7 @@ from typing import Any, Final
 from tests.bench import rdkafka
 from tests.bench.cluster import BenchCluster, until
 from tests.bench.failover import create, delete, whole
-from tests.bench.throughput import CLUSTER as FILES
-from tests.bench.throughput import CONSUMER, KIB, PRODUCER, single_record_latency
+from tests.bench.throughput import CLUSTER, CONSUMER, KIB, PRODUCER, single_record_latency
 from tests.clients.java.apache import apache_kafka
 from tests.clients.java.tools import Missing
 
@@ -36,8 +35,6 @@ CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 CONNECTIONS: Final = 1_000
 MEMBERS: Final = 10
 
-CLUSTER: Final = {**FILES, "auto.create.topics.enable": "false"}
-"""A client of a cluster that is gone finds the next one at its address, and asks for the topics that it knew."""
 KRAFTLITE: Final = "kraftlite"
 KAFKA: Final = "Apache Kafka"
 MOCK: Final = "mock"

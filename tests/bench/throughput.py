@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tests.bench import rdkafka
 from tests.bench.cluster import BenchCluster, until
@@ -40,7 +40,8 @@ CONSUMER = {
     "check.crcs": "false",
     "log_level": "0",
 }
-CLUSTER = {"log.segment.delete.delay.ms": "10"}
+CLUSTER: Final = {"log.segment.delete.delay.ms": "10", "auto.create.topics.enable": "false"}
+"""The next cluster may listen where the last one did, and a client of the last one may still ask there for its topics."""
 
 
 @dataclass(frozen=True)

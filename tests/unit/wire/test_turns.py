@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kraftlite.wire.turns import MS, SHARE_NS, TURN_NS, WINDOW_NS, Turns
+from kraftlite.wire.turns import MS, NEWCOMER_TURN_NS, SHARE_NS, TURN_NS, WINDOW_NS, Turns
 
 
 class World:
@@ -111,3 +111,20 @@ async def test_who_has_used_more_than_its_share_waits_behind_the_others_until_th
     dear.requests = 1
     world.turns.serve(dear)
     assert world.order[-1] == "dear"
+
+
+async def test_a_turn_in_which_a_connection_came_is_short() -> None:
+    """CP-68. The loop accepts one connection in a turn: behind five hundred with much to do, the last waited for five seconds."""
+    world = World()
+    for at in range(500):
+        world.turns.serve(Connection(world, f"greedy-{at}", 100, MS // 4))
+    begin = world.ns
+    for _ in range(500):
+        world.turns.welcome()
+        await turn()
+    assert world.ns - begin <= 500 * 2 * NEWCOMER_TURN_NS
+    assert len(world.order) > 500, "those who wait go on meanwhile"
+    begin = world.ns
+    await turn()
+    await turn()
+    assert world.ns - begin > TURN_NS, "nobody comes any more"
