@@ -1,9 +1,8 @@
 """Consumer groups and their offsets: the core that decides, and the driver that keeps it in `__consumer_offsets`.
 
-`coordinator.GroupCoordinator` is a broker's coordinator. It follows which partitions of `__consumer_offsets` the broker leads,
-and routes each request to the partition of its group. `shard_core.GroupShard` is the state machine of one partition;
-`shard_driver.ShardDriver` loads, steps and writes for it, from election to resignation. `loader` reads the partition up to
-where its log ended at the election.
+`coordinator.GroupCoordinator` is a broker's coordinator of groups. `core` is what every coordinator has: it follows which partitions
+of the topic the broker leads, routes each request to the partition of its key, and loads, steps and writes for the partition's
+state machine, from election to resignation. `shard_core.GroupShard` is that state machine.
 
 Events into `GroupShard.step(event, now_ms, wall_ms)`:
 
@@ -27,6 +26,7 @@ the appends. What must be durable before it is said is answered by a later step.
 
 | room | what it has |
 |---|---|
+| `core/` | the driver, the loader, effects and deadlines of any shard |
 | `classic/` | groups of the classic protocol: generations, joins and syncs; a member makes the assignment |
 | `modern/` | groups of KIP-848: the coordinator assigns and reconciles; moving between the protocols |
 | `offsets` | committed and pending offsets, their expiry, the offsets of open transactions |

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 from uuid import UUID
@@ -27,17 +27,20 @@ from kraftlite.coordinator.api import (
     SyncResult,
 )
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
-from kraftlite.coordinator.ports import OffsetsLog
-from kraftlite.coordinator.shard_core import MetadataChanged, TopicsDeleted, TransactionEnded
-from kraftlite.coordinator.shard_driver import ShardDriver
-from kraftlite.metadata.image import MetadataImage, TopicImage
+from kraftlite.coordinator.core.led_partitions import LedPartitions
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.core.ports import CoordinatorLog
+from kraftlite.coordinator.core.shard_driver import ShardDriver
+from kraftlite.coordinator.core.shards import ShardSettings
+from kraftlite.coordinator.shard_core import GroupShard, MetadataChanged, TopicsDeleted, TransactionEnded
+from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.topics_delta import TopicDelta, TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_STRING_BYTES
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.runtime.ports import Ports
+from kraftlite.runtime.ports import Ports, Tracer
+from kraftlite.runtime.trace.group import GroupsLoaded, GroupsLoadFailed, GroupsLoading, GroupsUnloaded
 
 MAX_NAME_BYTES: Final = MAX_STRING_BYTES - 37
 """The longest name that, with a dash and a UUID behind it, is still a string."""
@@ -52,39 +55,38 @@ class GroupCoordinator:
     Source: Kafka's GroupCoordinatorService; ML-22, CP-25 to CP-41.
     """
 
-    def __init__(self, ports: Ports, node_id: NodeId, config: GroupConfig, log: OffsetsLog) -> None:
+    def __init__(self, ports: Ports, node_id: NodeId, config: GroupConfig, log: CoordinatorLog) -> None:
         self._ports = ports
-        self._node_id = node_id
         self.config = config
         self._log = log
         self._image = MetadataImage.EMPTY
-        self._partitions: dict[int, ShardDriver] = {}
-        self._closed = False
+        self._trace = _GroupTrace(ports.tracer)
+        self._settings = ShardSettings(
+            load_buffer_bytes=config.load_buffer_bytes,
+            compression_codec=config.compression_codec,
+            append_timeout_ms=config.commit_timeout_ms,
+        )
+        self.led: LedPartitions[GroupShard] = LedPartitions(OFFSETS_TOPIC, "group", node_id, self._begin)
+
+    def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> ShardDriver[GroupShard]:
+        shard = GroupShard(self.config, self._ports.tracer, self._ports.entropy, self._image)
+        return ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard)
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 
     def replicas_applied(self, delta: TopicsDelta, image: MetadataImage) -> None:
         """Called for every change of topics, after the local replicas have followed it (ML-21)."""
         self._image = image
-        if self._closed:
-            return
-        for topic in delta.deleted.values():
-            if topic.name == OFFSETS_TOPIC:
-                self.on_resign(topic.partitions)
-        for changed in delta.changed.values():
-            if changed.name == OFFSETS_TOPIC:
-                self._classify(changed)
+        self.led.apply(delta, image.topics.topic(OFFSETS_TOPIC))
         deleted = frozenset(topic.name for topic in delta.deleted.values())
         if deleted:
-            for index in sorted(self._partitions):
-                self._partitions[index].tell(TopicsDeleted(topics=deleted))
+            self.led.tell(TopicsDeleted(topics=deleted))
         self._tell_metadata(delta)
 
     def configs_applied(self, image: MetadataImage) -> None:
         """Called for every change of configs: some may be of groups."""
         self._image = image
-        for index in sorted(self._partitions):
-            self._partitions[index].tell(MetadataChanged(image=image, topics=(), created=False))
+        self.led.tell(MetadataChanged(image=image, topics=(), created=False))
 
     def _tell_metadata(self, delta: TopicsDelta) -> None:
         """Tell the shards about changes that assignments depend on: a change of leaders or of an ISR is none."""
@@ -93,71 +95,25 @@ class GroupCoordinator:
             return
         names = tuple(topic.name for topic in changed) + tuple(topic.name for topic in delta.deleted.values())
         created = any(not topic.image.partitions for topic in changed)
-        for index in sorted(self._partitions):
-            self._partitions[index].tell(MetadataChanged(image=self._image, topics=names, created=created))
-
-    def _classify(self, changed: TopicDelta) -> None:
-        """A change of the ISR alone is neither an election nor a resignation."""
-        elected: list[tuple[int, int]] = []
-        resigned = list(changed.removed_partitions)
-        for index, now in sorted(changed.partition_changes.items()):
-            before = changed.image.partitions.get(index)
-            if now.leader != self._node_id:
-                resigned.append(index)
-            elif before is None or before.leader_epoch != now.leader_epoch:
-                elected.append((index, now.leader_epoch))
-        self.on_resign(resigned)
-        self.on_leader_change(changed.topic_id, elected)
-
-    def on_resign(self, partitions: Iterable[int]) -> None:
-        """Let go of partitions of the topic that this broker does not lead (any more)."""
-        for index in partitions:
-            found = self._partitions.pop(index, None)
-            if found is not None:
-                found.close()
-
-    def on_leader_change(self, topic_id: UUID, elected: Iterable[tuple[int, int]]) -> None:
-        """(partition, leader epoch) that this broker leads now. One that it led before is read anew: others may have written."""
-        for index, leader_epoch in elected:
-            self.on_resign((index,))
-            tp = TopicPartition(OFFSETS_TOPIC, index)
-            led = ShardDriver(self._ports, self.config, self._log, tp, topic_id, leader_epoch, self._image)
-            self._partitions[index] = led
-            led.start()
+        self.led.tell(MetadataChanged(image=self._image, topics=names, created=created))
 
     def close(self) -> None:
         """Everybody who waits gets NOT_COORDINATOR."""
-        self._closed = True
-        self.on_resign(sorted(self._partitions))
+        self.led.close()
 
     def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """The marker of a transaction is committed in a partition of the topic that this broker leads (KIP-98)."""
-        found = self._partitions.get(partition)
+        found = self.led.get(partition)
         if found is not None:
             found.tell(TransactionEnded(producer_id=producer_id, committed=committed))
 
     # --- routing ------------------------------------------------------------------------------------------------------
 
-    def topic(self) -> TopicImage | None:
-        """`__consumer_offsets`, if it exists yet."""
-        return self._image.topics.topic(OFFSETS_TOPIC)
-
-    def _partition_of(self, group_id: str) -> ShardDriver:
-        if self._closed:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
-        topic = self.topic()
-        if topic is None:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet")
-        found = self._partitions.get(partition_for(group_id, len(topic.partitions)))
-        if found is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"group {group_id} has its coordinator elsewhere")
-        return found
-
     async def _ask(self, request: Request, *, nameless: bool = False) -> Any:
         """`nameless`: the empty group id is allowed, which old clients commit under."""
         if not request.group_id and not nameless:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        return await self._partition_of(request.group_id).ask(request)
+        return await self.led.of(request.group_id).ask(request)
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -218,7 +174,7 @@ class GroupCoordinator:
         member_epoch: int = -1,
     ) -> tuple[FetchedOffset, ...]:
         """Return committed offsets; None: all of them. `member_id`: who asks, when that is said."""
-        shard = self._partition_of(group_id).shard
+        shard = self.led.of(group_id).shard
         return shard.fetch_offsets(
             group_id, partitions, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
         )
@@ -233,14 +189,14 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> GroupDescription | None:
         """None: there is no such group. ApiError(GROUP_ID_NOT_FOUND): it is one of the new protocol."""
-        shard = self._partition_of(group_id).shard
+        shard = self.led.of(group_id).shard
         if group_id in shard.consumers.by_id:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return shard.describe(group_id)
 
     def describe_consumers(self, group_id: str) -> ConsumerGroupDescription:
         """Raises ApiError(GROUP_ID_NOT_FOUND) when there is no such group of the new protocol."""
-        return self._partition_of(group_id).shard.describe_consumers(group_id)
+        return self.led.of(group_id).shard.describe_consumers(group_id)
 
     def list_groups(self) -> tuple[GroupOverview, ...]:
         """The groups coordinated here, by id. Raises as `overviews` does."""
@@ -249,18 +205,8 @@ class GroupCoordinator:
     def overviews(self) -> Iterator[list[GroupOverview]]:
         """The groups coordinated here, partition by partition. ApiError while one of the partitions is loaded: the list would
         lack some."""
-        if self._closed:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
-        for index in sorted(self._partitions):
-            partition = self._partitions.get(index)
-            if partition is None:
-                continue  # led elsewhere since
-            if partition.loading:
-                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{partition.tp} is being loaded")
-            try:
-                yield list(partition.shard.overviews())
-            except ApiError:
-                continue  # its load failed: nobody coordinates them now
+        for shard in self.led.all_shards():
+            yield list(shard.overviews())
 
     async def delete_group(self, group_id: str) -> None:
         error: ErrorCode = await self._ask(DeleteGroupRequest(group_id=group_id), nameless=True)
@@ -268,7 +214,35 @@ class GroupCoordinator:
             raise ApiError(error, f"group {group_id} could not be deleted")
 
     def group_count(self) -> int:
-        return sum(partition.shard.group_count for partition in self._partitions.values() if partition.loaded)
+        return sum(shard.group_count for shard in self.led.loaded())
+
+
+class _GroupTrace:
+    """Tells of shards of groups."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def loading(self, tp: TopicPartition, leader_epoch: int) -> None:
+        self._tracer.emit(GroupsLoading(tp=tp, leader_epoch=leader_epoch))
+
+    def loaded(self, tp: TopicPartition, leader_epoch: int, shard: GroupShard, *, end_offset: int, elapsed_ms: int) -> None:
+        self._tracer.emit(
+            GroupsLoaded(
+                tp=tp,
+                leader_epoch=leader_epoch,
+                end_offset=end_offset,
+                groups=shard.group_count,
+                offsets=shard.offset_count,
+                elapsed_ms=elapsed_ms,
+            )
+        )
+
+    def failed(self, tp: TopicPartition, leader_epoch: int, reason: str) -> None:
+        self._tracer.emit(GroupsLoadFailed(tp=tp, leader_epoch=leader_epoch, reason=reason))
+
+    def unloaded(self, tp: TopicPartition, leader_epoch: int, shard: GroupShard) -> None:
+        self._tracer.emit(GroupsUnloaded(tp=tp, leader_epoch=leader_epoch, groups=shard.group_count))
 
 
 def _check_names(client_id: str, instance_id: str | None) -> None:

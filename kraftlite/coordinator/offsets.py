@@ -14,7 +14,7 @@ from kraftlite.coordinator.classic.group import Group, GroupState
 from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
-from kraftlite.coordinator.effects import Effects, Then
+from kraftlite.coordinator.core.effects import Effects, Then
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.records import record_of

@@ -27,7 +27,8 @@ from kraftlite.coordinator.classic.group import GroupState
 from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.effects import Effects, Output
+from kraftlite.coordinator.core.effects import Effects, Output
+from kraftlite.coordinator.core.shards import Asked, Tick, Written
 from kraftlite.coordinator.modern import records as modern_records
 from kraftlite.coordinator.modern.classic_members import ClassicMembers
 from kraftlite.coordinator.modern.cluster import Cluster
@@ -38,22 +39,6 @@ from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A member or a client asks; the answer carries the same id."""
-
-    request_id: int
-    request: Request
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """The fate of an append: NONE when it is committed, that is below the high watermark."""
-
-    token: int
-    error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +63,7 @@ class TransactionEnded:
     committed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """Time has passed; every step looks at the deadlines, this one at nothing else."""
-
-
-Event = Asked | Written | TopicsDeleted | MetadataChanged | TransactionEnded | Tick
+Event = Asked[Request] | Written | TopicsDeleted | MetadataChanged | TransactionEnded | Tick
 
 _EXPIRE: Final = (Timer.EXPIRE, "", "")
 

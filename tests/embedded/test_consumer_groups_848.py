@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.coordinator.placement import partition_for
+from kraftlite.coordinator.core.placement import partition_for
 from tests.harness.embedded import QUICK, Embedded, embedded
 from tests.harness.local import PATIENCE_S, wait_for
 

@@ -24,7 +24,7 @@ from kraftlite.coordinator.api import (
 )
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.effects import Append, Output
+from kraftlite.coordinator.core.effects import Append, Output
 from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, TopicsDeleted, TransactionEnded, Written
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.coordinator import GroupCoordinator
-from kraftlite.coordinator.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.log.batch import parse_header
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.metadata.image import MetadataImage, TopicImage

@@ -44,7 +44,7 @@ WAITS = {
     "broker/publisher.py": "driver: applies a delta in steps",
     "controller/registration.py": "driver: registers the controller, again and again",
     "coordinator/coordinator.py": "driver: routes requests to the shard of their group",
-    "coordinator/loader.py": "driver: reads a partition of __consumer_offsets in turns",
+    "coordinator/core/loader.py": "driver: reads a partition of a coordinator's topic in turns",
     "log/flusher.py": "driver: flushes segments, off the loop",
     "log/log.py": "flush is awaited, off the loop; nothing else is",
     "log/segment.py": "sync is awaited, off the loop; nothing else is",

@@ -13,8 +13,8 @@ from kraftlite.coordinator.api import ConsumerHeartbeatRequest, ConsumerHeartbea
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
 from kraftlite.coordinator.coordinator import GroupCoordinator
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.coordinator.modern.validate import check_heartbeat
-from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.metadata.features import GROUP_VERSION
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.messages.controller import ConfigPair, CreatableTopic, CreateTopicsRequest

@@ -21,8 +21,8 @@ from kraftlite.coordinator.api import (
 from kraftlite.coordinator.classic.group import Group, GroupState, Member
 from kraftlite.coordinator.classic.rebalance import DeadlineKey, Rebalances, Timer
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.deadlines import Deadlines
-from kraftlite.coordinator.effects import Effects
+from kraftlite.coordinator.core.deadlines import Deadlines
+from kraftlite.coordinator.core.effects import Effects
 from kraftlite.coordinator.records import GroupValue, group_record
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.ports import Tracer

@@ -12,8 +12,8 @@ from typing import Final
 from kraftlite.coordinator.api import JoinResult, SyncResult
 from kraftlite.coordinator.classic.group import Group, GroupState, Member
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.deadlines import Deadlines
-from kraftlite.coordinator.effects import Effects
+from kraftlite.coordinator.core.deadlines import Deadlines
+from kraftlite.coordinator.core.effects import Effects
 from kraftlite.coordinator.records import group_record
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.ports import Tracer

@@ -24,7 +24,7 @@ from kraftlite.coordinator.classic.groups import client_error
 from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER, build_assignment
-from kraftlite.coordinator.effects import Effects
+from kraftlite.coordinator.core.effects import Effects
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Change

@@ -17,7 +17,7 @@ from kraftlite.coordinator.classic.group import GroupState as ClassicState
 from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.classic.rebalance import DeadlineKey, Timer
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.effects import Effects, Then
+from kraftlite.coordinator.core.effects import Effects, Then
 from kraftlite.coordinator.modern.cluster import Cluster
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.journal import Change, Journal

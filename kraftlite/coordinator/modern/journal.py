@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftlite.coordinator.effects import Effects, Then
+from kraftlite.coordinator.core.effects import Effects, Then
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.records import ConsumerKey, ConsumerValue, record_of
 from kraftlite.coordinator.records import CoordinatorRecord, group_tombstone

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.effects import Effects
+from kraftlite.coordinator.core.effects import Effects
 from kraftlite.coordinator.modern.assignors import ASSIGNORS, Subscriber
 from kraftlite.coordinator.modern.cluster import Cluster
 from kraftlite.coordinator.modern.group import INITIAL_EPOCH, ConsumerGroup, topic_ids

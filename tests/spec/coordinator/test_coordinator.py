@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftlite.coordinator.api import CommitRequest, HeartbeatRequest, LeaveRequest, LeavingMember, OffsetToCommit, SyncRequest
-from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.coordinator.records import CommittedOffset, CoordinatorRecord, offset_record, offset_tombstone
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.control import EndTxnMarker, encode_control

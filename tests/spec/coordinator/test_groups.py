@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlite.coordinator.api import JoinResult, LeavingMember
-from kraftlite.coordinator.placement import java_hash, partition_for
+from kraftlite.coordinator.core.placement import java_hash, partition_for
 from kraftlite.model.errors import ErrorCode
 from tests.harness.group_world import GroupWorld, subscription
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.coordinator.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.metadata.image import ConfigurationsImage, FeaturesImage
 from kraftlite.metadata.pmap import PMap
 from kraftlite.model.errors import ErrorCode

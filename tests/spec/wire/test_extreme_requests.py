@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from kraftlite.coordinator.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MAX_ERROR_MESSAGE_CHARS
 from tests.harness.extreme import EXTREMES, Extreme, everything, extreme_request

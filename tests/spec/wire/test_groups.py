@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.coordinator.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.messages import controller as c

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema
 
-from kraftlite.coordinator.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.host.clock import HostClock
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MAX_REQUEST_ITEMS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlite.coordinator.deadlines import Deadlines
+from kraftlite.coordinator.core.deadlines import Deadlines
 
 
 def drain(deadlines: Deadlines[str], now_ms: int) -> list[str]:

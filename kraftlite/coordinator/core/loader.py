@@ -1,4 +1,4 @@
-"""Reading a partition of `__consumer_offsets` into a shard, when this broker begins to lead it. Source: ML-22, CP-31, CP-37."""
+"""Reading a partition of a coordinator's topic into a shard, when this broker begins to lead it. Source: ML-22, CP-31, CP-37."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 from typing import Final
 from uuid import UUID
 
-from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.ports import OffsetsLog
-from kraftlite.coordinator.shard_core import GroupShard
+from kraftlite.coordinator.core.ports import CoordinatorLog
+from kraftlite.coordinator.core.shards import Shard, ShardSettings
 from kraftlite.log.batch import BatchHeader, iter_batches, iter_records
 from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.validation import marker_of
@@ -21,7 +20,7 @@ from kraftlite.runtime.ports import Clock
 
 LOAD_WAIT_MS: Final = 500
 LOAD_CHUNK_BYTES: Final = 64 * KIB
-"""Read at a time, whatever `offsets.load.buffer.size` allows: the loop belongs to everybody."""
+"""Read at a time, whatever the configured buffer size allows: the loop belongs to everybody."""
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -30,22 +29,22 @@ _EARLIEST: Final = -2
 class PartitionLoader:
     """Reads what was in the log when this broker was elected, as a consumer: not before it is below the high watermark.
 
-    So nothing is served that a further election could still take back; until then groups of the partition are loading.
+    So nothing is served that a further election could still take back; until then the partition is loading.
     Departs: Kafka serves what is in the leader's log at once, committed or not. Raises ApiError when this broker no longer
     leads in this epoch, or when a record cannot be read.
     """
 
     def __init__(
-        self, log: OffsetsLog, clock: Clock, config: GroupConfig, tp: TopicPartition, topic_id: UUID, leader_epoch: int
+        self, log: CoordinatorLog, clock: Clock, settings: ShardSettings, tp: TopicPartition, topic_id: UUID, leader_epoch: int
     ) -> None:
         self._log = log
         self._clock = clock
         self._tp = tp
         self._topic_id = topic_id
         self._leader_epoch = leader_epoch
-        self._chunk = min(config.load_buffer_bytes, LOAD_CHUNK_BYTES)
+        self._chunk = min(settings.load_buffer_bytes, LOAD_CHUNK_BYTES)
 
-    async def load(self, shard: GroupShard) -> int:
+    async def load(self, shard: Shard) -> int:
         """Read the partition, and return where its log ended when the load began."""
         end = self._offset(_LATEST)
         position = self._offset(_EARLIEST)
@@ -92,7 +91,7 @@ class PartitionLoader:
             raise ApiError(result.error, f"{self._tp} cannot be read at offset {position}")
         return bytes(result.records), result.hw
 
-    def _replay(self, shard: GroupShard, header: BatchHeader, batch: memoryview, skip: int) -> None:
+    def _replay(self, shard: Shard, header: BatchHeader, batch: memoryview, skip: int) -> None:
         """`skip`: how many offsets of the batch lie before the log's start."""
         if header.is_control:
             marker = marker_of(batch)

@@ -1,4 +1,4 @@
-"""The parts of the broker that a group coordinator needs."""
+"""The parts of the broker that a coordinator needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Waiting(Protocol):
     def cancel(self) -> None: ...
 
 
-class OffsetsLog(Protocol):
+class CoordinatorLog(Protocol):
     """The part of `ReplicaManager` through which coordinators write and read their topics."""
 
     def append(

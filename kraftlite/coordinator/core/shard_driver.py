@@ -1,27 +1,25 @@
-"""One led partition of `__consumer_offsets` on the loop: loads its shard, steps it, writes what it asks for."""
+"""One led partition of a coordinator's topic on the loop: loads its shard, steps it, writes what it asks for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from kraftlite.coordinator.api import Request
-from kraftlite.coordinator.config import GroupConfig
-from kraftlite.coordinator.effects import Append, Output
-from kraftlite.coordinator.loader import PartitionLoader
-from kraftlite.coordinator.ports import OffsetsLog
-from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, Written
+from kraftlite.coordinator.core.effects import Append, Output
+from kraftlite.coordinator.core.loader import PartitionLoader
+from kraftlite.coordinator.core.ports import CoordinatorLog
+from kraftlite.coordinator.core.shards import Asked, Shard, ShardSettings, ShardTrace, Tick, Written
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.validation import AppendOrigin
-from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry
 from kraftlite.runtime.ports import Ports, TaskHandle, TimerHandle
-from kraftlite.runtime.trace.group import GroupsLoaded, GroupsLoadFailed, GroupsLoading, GroupsUnloaded
+
+S = TypeVar("S", bound=Shard)
 
 _LED_ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
@@ -29,7 +27,7 @@ _LED_ELSEWHERE: Final = frozenset(
 """The replica has moved on before the coordinator heard of it: no failure."""
 
 
-class ShardDriver:
+class ShardDriver(Generic[S]):
     """This broker's coordination of one partition in one leader epoch; from `start` to `close`, both once.
 
     While it loads, `shard` and `ask` raise ApiError(COORDINATOR_LOAD_IN_PROGRESS); after a failed load, and once closed,
@@ -39,25 +37,27 @@ class ShardDriver:
     def __init__(
         self,
         ports: Ports,
-        config: GroupConfig,
-        log: OffsetsLog,
+        settings: ShardSettings,
+        log: CoordinatorLog,
+        trace: ShardTrace,
         tp: TopicPartition,
         topic_id: UUID,
         leader_epoch: int,
-        image: MetadataImage = MetadataImage.EMPTY,
+        shard: S,
     ) -> None:
         self._ports = ports
-        self._config = config
+        self._settings = settings
         self._log = log
+        self._trace = trace
         self.tp = tp
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
-        self._loading: GroupShard | None = GroupShard(config, ports.tracer, ports.entropy, image)
-        self._shard: GroupShard | None = None
+        self._loading: S | None = shard
+        self._shard: S | None = None
         self._task: TaskHandle | None = None
         self._timer: TimerHandle | None = None
         self._armed_for = 0
-        self._events: deque[Event] = deque()
+        self._events: deque[object] = deque()
         self._stepping = False
         self._asked = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -65,41 +65,32 @@ class ShardDriver:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._ports.tracer.emit(GroupsLoading(tp=self.tp, leader_epoch=self.leader_epoch))
+        self._trace.loading(self.tp, self.leader_epoch)
         self._task = self._ports.tasks.spawn(self._load(), name=f"load-{self.tp}")
 
     async def _load(self) -> None:
         shard, clock = self._loading, self._ports.clock
         assert shard is not None, "started twice, or after it was closed"
         began_ms = clock.now_ms()
-        loader = PartitionLoader(self._log, clock, self._config, self.tp, self.topic_id, self.leader_epoch)
+        loader = PartitionLoader(self._log, clock, self._settings, self.tp, self.topic_id, self.leader_epoch)
         try:
             end = await loader.load(shard)
         except ApiError as error:
             self._loading = None
             if error.code not in _LED_ELSEWHERE:
-                self._ports.tracer.emit(GroupsLoadFailed(tp=self.tp, leader_epoch=self.leader_epoch, reason=str(error)))
+                self._trace.failed(self.tp, self.leader_epoch, str(error))
             return
         except Fault:
             raise
         except Exception as error:  # noqa: BLE001 - what was read is thrown away: nothing is half changed, see docs/adr/0005
             self._loading = None
-            reason = f"{type(error).__name__}: {error}"
-            self._ports.tracer.emit(GroupsLoadFailed(tp=self.tp, leader_epoch=self.leader_epoch, reason=reason))
+            self._trace.failed(self.tp, self.leader_epoch, f"{type(error).__name__}: {error}")
             return
         if self._loading is None:
             return  # closed meanwhile
         self._loading, self._shard = None, shard
-        self._ports.tracer.emit(
-            GroupsLoaded(
-                tp=self.tp,
-                leader_epoch=self.leader_epoch,
-                end_offset=end,
-                groups=shard.group_count,
-                offsets=shard.offset_count,
-                elapsed_ms=clock.now_ms() - began_ms,
-            )
-        )
+        elapsed_ms = clock.now_ms() - began_ms
+        self._trace.loaded(self.tp, self.leader_epoch, shard, end_offset=end, elapsed_ms=elapsed_ms)
         self._run(lambda: shard.loaded(clock.now_ms(), clock.wall_ms()))
         self._drain()
 
@@ -112,7 +103,7 @@ class ShardDriver:
         shard, self._shard, self._loading = self._shard, None, None
         self._events.clear()
         if shard is not None:
-            self._ports.tracer.emit(GroupsUnloaded(tp=self.tp, leader_epoch=self.leader_epoch, groups=shard.group_count))
+            self._trace.unloaded(self.tp, self.leader_epoch, shard)
             self._answer(shard.resign())
         refused = ApiError(ErrorCode.NOT_COORDINATOR, f"{self.tp} has another leader")
         waiting, self._waiting = self._waiting, {}
@@ -131,7 +122,7 @@ class ShardDriver:
         return self._shard is not None
 
     @property
-    def shard(self) -> GroupShard:
+    def shard(self) -> S:
         """The shard, to look at. Raises ApiError."""
         if self._shard is not None:
             return self._shard
@@ -139,7 +130,7 @@ class ShardDriver:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.tp} is being loaded")
         raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self.tp} is not coordinated here")
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: object) -> Any:
         """The result of a request, when it is there. Raises ApiError."""
         self.shard  # noqa: B018 - raises unless it is loaded
         self._asked += 1
@@ -152,7 +143,7 @@ class ShardDriver:
         finally:
             self._waiting.pop(request_id, None)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: object) -> None:
         """Step the shard; while it loads, afterwards. Events come in order, also those that a step itself gives rise to."""
         self._events.append(event)
         self._drain()
@@ -174,7 +165,7 @@ class ShardDriver:
                 self._append(append)
             self._answer(output)
         except Exception as error:  # noqa: BLE001 - a step that broke off may have changed half of a group, see docs/adr/0005
-            self._ports.fault(error, f"group coordinator of {self.tp}")
+            self._ports.fault(error, f"coordinator of {self.tp}")
         finally:
             self._stepping = False
 
@@ -210,12 +201,12 @@ class ShardDriver:
         records = [Record(record.key, record.value) for record in append.records]
         producer = append.producer
         if producer is None:
-            batch = build_batch(records, timestamp_ms=wall_ms, codec=self._config.compression_codec)
+            batch = build_batch(records, timestamp_ms=wall_ms, codec=self._settings.compression_codec)
         else:
             batch = build_batch(
                 records,
                 timestamp_ms=wall_ms,
-                codec=self._config.compression_codec,
+                codec=self._settings.compression_codec,
                 transactional=True,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
@@ -224,7 +215,7 @@ class ShardDriver:
         self._log.append(
             [ProduceEntry(tp=self.tp, topic_id=self.topic_id, records=bytearray(batch))],
             acks=-1,
-            timeout_ms=self._config.commit_timeout_ms,
+            timeout_ms=self._settings.append_timeout_ms,
             on_done=lambda done: self._written(append.token, done[0].error),
             origin=AppendOrigin.COORDINATOR,
         )
