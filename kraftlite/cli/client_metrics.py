@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kraftlite.cli.admin_calls import alter_configs, describe_configs, list_resources
 from kraftlite.cli.common import output_option, pairs, print_json
 from kraftlite.cli.target import Target, target_options
+from kraftlite.client.admin import alter_configs, describe_configs, list_resources
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
 _KIND = ConfigResourceType.CLIENT_METRICS

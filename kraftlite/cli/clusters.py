@@ -101,7 +101,7 @@ def _elect(
     cluster: ClusterClient, kind: ElectionType, wanted: list[tuple[str, int]] | None
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """(elected, not needed, failed with reason), each sorted by partition."""
-    from kraftlite.cli.admin_calls import elect_leaders as elect
+    from kraftlite.client.admin import elect_leaders as elect
 
     try:
         results = elect(cluster, int(kind), wanted)

@@ -70,7 +70,7 @@ def describe_config(
 
 def _fetch(cluster: ClusterClient, kind: str, name: str, called: str) -> list[Any]:
     """DescribeConfigs with synonyms, the one that wins first; sorted by name."""
-    from kraftlite.cli.admin_calls import describe_configs
+    from kraftlite.client.admin import describe_configs
 
     _check_broker(cluster, kind, name)
     with _refusals(called):
@@ -87,7 +87,7 @@ def _alter(
     cluster: ClusterClient, kind: str, name: str, called: str, changes: list[tuple[str, AlterConfigOp, str | None]]
 ) -> None:
     """IncrementalAlterConfigs."""
-    from kraftlite.cli.admin_calls import alter_configs
+    from kraftlite.client.admin import alter_configs
 
     _check_broker(cluster, kind, name)
     with _refusals(called):

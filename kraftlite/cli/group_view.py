@@ -69,7 +69,7 @@ def committed_offsets(cluster: ClusterClient, names: Sequence[str]) -> dict[str,
 def log_offsets(cluster: ClusterClient, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
     """Look up where the logs end, start, or have a timestamp (ListOffsets). A partition that cannot say is left out, and one that
     has no such offset."""
-    from kraftlite.cli.admin_calls import list_offsets
+    from kraftlite.client.admin import list_offsets
 
     wanted = dict.fromkeys(partitions, timestamp)
     if not wanted:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kraftlite.cli.admin_calls import Partition, describe_log_dirs
 from kraftlite.cli.common import output_option, print_json, print_table
 from kraftlite.cli.target import Target, target_options
+from kraftlite.client.admin import Partition, describe_log_dirs
 
 
 @click.command("describe")

@@ -63,7 +63,7 @@ def offsets(topic: str, target: Target, output: str) -> None:
 
 
 def _offsets(cluster: ClusterClient, leaders: dict[Partition, int], timestamp: int) -> dict[Partition, int]:
-    from kraftlite.cli.admin_calls import list_offsets
+    from kraftlite.client.admin import list_offsets
 
     found = {}
     for partition, (code, offset, _timestamp) in list_offsets(cluster, dict.fromkeys(leaders, timestamp), leaders).items():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kraftlite.cli.admin_calls import Partition, alter_reassignments, list_reassignments
 from kraftlite.cli.common import output_option, print_json, print_table
 from kraftlite.cli.target import Target, target_options
+from kraftlite.client.admin import Partition, alter_reassignments, list_reassignments
 from kraftlite.model.errors import ErrorCode
 
 if TYPE_CHECKING:

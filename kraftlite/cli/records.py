@@ -38,7 +38,7 @@ def delete_records(
     output: str,
 ) -> None:
     """Delete the records of TOPIC's partition below an offset, for good. Replicas and consumers start there then."""
-    from kraftlite.cli.admin_calls import delete_records as request
+    from kraftlite.client.admin import delete_records as request
 
     if offset_json_file is not None and topic is None:
         wanted = _read(offset_json_file)

@@ -44,7 +44,7 @@ def create_topic(
     output: str,
 ) -> None:
     """Create topic NAME."""
-    from kraftlite.cli.admin_calls import create_topic as request
+    from kraftlite.client.admin import create_topic as request
 
     configs = [{"name": key, "value": value} for key, value in pairs(config).items()]
     wanted: dict[str, Any] = {"name": name, "configs": configs, "assignments": []}
@@ -124,7 +124,7 @@ def fetch_topics(cluster: ClusterClient, names: list[str]) -> list[Any]:
 
 
 def _overrides(cluster: ClusterClient, names: list[str]) -> dict[str, dict[str, str]]:
-    from kraftlite.cli.admin_calls import describe_configs
+    from kraftlite.client.admin import describe_configs
     from kraftlite.model.messages.controller import ConfigResourceType
 
     found = {}
@@ -306,7 +306,7 @@ def _joined(nodes: list[int] | None) -> str:
 @output_option
 def alter_topic(name: str, partitions: int, target: Target, output: str) -> None:
     """Give topic NAME more partitions."""
-    from kraftlite.cli.admin_calls import create_partitions
+    from kraftlite.client.admin import create_partitions
 
     try:
         create_partitions(target.cluster(), [{"name": name, "count": partitions, "assignments": None}])
@@ -325,7 +325,7 @@ def alter_topic(name: str, partitions: int, target: Target, output: str) -> None
 @output_option
 def delete_topic(name: tuple[str, ...], if_exists: bool, target: Target, output: str) -> None:
     """Delete topics NAME…"""
-    from kraftlite.cli.admin_calls import delete_topics
+    from kraftlite.client.admin import delete_topics
 
     deleted, problems = [], []
     for topic, refused in delete_topics(target.cluster(), dict.fromkeys(name)).items():

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
-from kraftlite.cli.admin_calls import create_partitions, create_topic, delete_topics, describe_configs, list_reassignments
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
+from kraftlite.client.admin import create_partitions, create_topic, delete_topics, describe_configs, list_reassignments
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.model.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""Admin requests that several commands make, on a `ClusterClient`."""
+"""Requests of administrators that are not about groups, on a `ClusterClient`: topics, configs, offsets, placement, quotas."""
 
 from __future__ import annotations
 
