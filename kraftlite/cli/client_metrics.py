@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kraftlite.cli.admin_calls import alter_configs, describe_configs, list_resources
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
-from kraftlite.local.client import cluster_at
+from kraftlite.cli.common import output_option, pairs, print_json
+from kraftlite.cli.target import Target, target_options
+from kraftlite.client.admin import alter_configs, describe_configs, list_resources
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
 _KIND = ConfigResourceType.CLIENT_METRICS
@@ -14,11 +14,11 @@ _SUBSCRIPTION_SOURCE = 7
 
 
 @click.command("list")
-@bootstrap_option
+@target_options
 @output_option
-def list_command(bootstrap_server: str | None, output: str) -> None:
+def list_command(target: Target, output: str) -> None:
     """Names of all subscriptions, one on a line."""
-    names = list_resources(cluster_at(bootstrap_of(bootstrap_server)), _KIND)
+    names = list_resources(target.cluster(), _KIND)
     if output == "json":
         print_json(names)
         return
@@ -28,11 +28,11 @@ def list_command(bootstrap_server: str | None, output: str) -> None:
 
 @click.command("describe")
 @click.argument("name", nargs=-1)
-@bootstrap_option
+@target_options
 @output_option
-def describe_command(name: tuple[str, ...], bootstrap_server: str | None, output: str) -> None:
+def describe_command(name: tuple[str, ...], target: Target, output: str) -> None:
     """The subscriptions NAME…, or all."""
-    cluster = cluster_at(bootstrap_of(bootstrap_server))
+    cluster = target.cluster()
     names = list(name) or list_resources(cluster, _KIND)
     found = {one: {str(entry.name): entry.value for entry in describe_configs(cluster, _KIND, one)} for one in names}
     if output == "json":
@@ -48,24 +48,24 @@ def describe_command(name: tuple[str, ...], bootstrap_server: str | None, output
 @click.argument("name")
 @click.option("--set", "set_", multiple=True, metavar="KEY=VALUE", help="metrics, interval.ms or match.")
 @click.option("--delete", multiple=True, metavar="KEY", help="Back to the default.")
-@bootstrap_option
-def alter_command(name: str, set_: tuple[str, ...], delete: tuple[str, ...], bootstrap_server: str | None) -> None:
+@target_options
+def alter_command(name: str, set_: tuple[str, ...], delete: tuple[str, ...], target: Target) -> None:
     """Create or change the subscription NAME."""
     changes: list[tuple[str, AlterConfigOp, str | None]] = []
     changes += [(key, AlterConfigOp.SET, value) for key, value in pairs(set_, "--set").items()]
     changes += [(key, AlterConfigOp.DELETE, None) for key in delete]
     if not changes:
         raise click.UsageError("nothing to do: give --set or --delete")
-    alter_configs(cluster_at(bootstrap_of(bootstrap_server)), _KIND, name, changes)
+    alter_configs(target.cluster(), _KIND, name, changes)
     click.echo(f"Altered client metrics config for {name}.")
 
 
 @click.command("delete")
 @click.argument("name")
-@bootstrap_option
-def delete_command(name: str, bootstrap_server: str | None) -> None:
+@target_options
+def delete_command(name: str, target: Target) -> None:
     """Delete the subscription NAME."""
-    cluster = cluster_at(bootstrap_of(bootstrap_server))
+    cluster = target.cluster()
     entries = describe_configs(cluster, _KIND, name)
     present = [str(one.name) for one in entries if int(one.config_source) == _SUBSCRIPTION_SOURCE]
     if not present:

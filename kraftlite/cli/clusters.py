@@ -5,56 +5,56 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, print_table
+from kraftlite.cli.common import output_option, print_json, print_table
 from kraftlite.cli.files import read_text
-from kraftlite.cli.kafka import admin, kafka_errors, list_topics, result
+from kraftlite.cli.target import Target, target_options
 from kraftlite.client.errors import RequestRefused
-from kraftlite.local.client import cluster_at
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import ElectionType
 
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient
+
 
 @click.command("describe")
-@bootstrap_option
+@target_options
 @output_option
-def describe_cluster(bootstrap_server: str | None, output: str) -> None:
+def describe_cluster(target: Target, output: str) -> None:
     """Cluster id, active controller and brokers.
 
     The controller shown is what the quorum says; Kafka's own DescribeCluster names a random live broker on KRaft.
     """
-    from kraftlite.local.client import fetch_quorum
+    from kraftlite.local.client import quorum_of
 
-    bootstrap = bootstrap_of(bootstrap_server)
-    client = admin(bootstrap)
-    metadata = list_topics(client)
-    with kafka_errors():
-        described = result(client.describe_cluster(request_timeout=15.0))
-    quorum = fetch_quorum(bootstrap)
-    racks = {node.id: node.rack for node in described.nodes}
-    led = dict.fromkeys(metadata.brokers, 0)
-    held = dict.fromkeys(metadata.brokers, 0)
-    for topic in metadata.topics.values():
-        for partition in topic.partitions.values():
-            led[partition.leader] = led.get(partition.leader, 0) + 1
-            for replica in partition.replicas:
-                held[replica] = held.get(replica, 0) + 1
+    cluster = target.cluster()
+    found = cluster.brokers()
+    topics = cluster.topics()
+    quorum = quorum_of(cluster)
+    led = dict.fromkeys(found, 0)
+    held = dict.fromkeys(found, 0)
+    for topic in topics.values():
+        for partition in topic.partitions:
+            led[int(partition.leader_id)] = led.get(int(partition.leader_id), 0) + 1
+            for replica in partition.replica_nodes:
+                held[int(replica)] = held.get(int(replica), 0) + 1
     brokers = [
         {
             "id": node.id,
-            "address": f"{node.host}:{node.port}",
-            "rack": racks.get(node.id),
+            "address": node.address,
+            "rack": node.rack,
             "leaders": led[node.id],
             "replicas": held[node.id],
         }
-        for node in sorted(metadata.brokers.values(), key=lambda node: node.id)
+        for node in found.values()
     ]
     if output == "json":
-        print_json({"cluster_id": described.cluster_id, "controller": quorum["leader_id"], "brokers": brokers})
+        print_json({"cluster_id": cluster.cluster_id, "controller": quorum["leader_id"], "brokers": brokers})
         return
-    click.echo(f"ClusterId: {described.cluster_id}")
+    click.echo(f"ClusterId: {cluster.cluster_id}")
     click.echo(f"Active controller: {quorum['leader_id']} (epoch {quorum['leader_epoch']})")
     click.echo("")
     print_table(("BROKER", "ADDRESS", "RACK", "LEADERS", "REPLICAS"), [tuple(broker.values()) for broker in brokers])
@@ -70,7 +70,7 @@ def describe_cluster(bootstrap_server: str | None, output: str) -> None:
 @click.option(
     "--path-to-json-file", type=click.Path(path_type=Path), metavar="FILE", help='{"partitions": [{"topic": …, "partition": …}]}'
 )
-@bootstrap_option
+@target_options
 @output_option
 def elect_leaders(
     election_type: str,
@@ -78,7 +78,7 @@ def elect_leaders(
     partition: int | None,
     all_topic_partitions: bool,
     path_to_json_file: Path | None,
-    bootstrap_server: str | None,
+    target: Target,
     output: str,
 ) -> None:
     """Make the preferred replica the leader, or any live one (unclean: may lose records)."""
@@ -86,25 +86,25 @@ def elect_leaders(
         raise click.UsageError("give exactly one of --topic, --all-topic-partitions, --path-to-json-file")
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
-    bootstrap = bootstrap_of(bootstrap_server)
+    cluster = target.cluster()
     wanted: list[tuple[str, int]] | None = None
     if path_to_json_file is not None:
         wanted = _from_file(path_to_json_file)
     elif topic is not None:
-        wanted = _of_topic(bootstrap, topic, partition)
+        wanted = _of_topic(cluster, topic, partition)
     kind = election_type.upper()
-    elected, valid, failed = _elect(bootstrap, ElectionType[kind], wanted)
+    elected, valid, failed = _elect(cluster, ElectionType[kind], wanted)
     _report(kind, elected, valid, failed, output)
 
 
 def _elect(
-    bootstrap: str, kind: ElectionType, wanted: list[tuple[str, int]] | None
+    cluster: ClusterClient, kind: ElectionType, wanted: list[tuple[str, int]] | None
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """(elected, not needed, failed with reason), each sorted by partition."""
-    from kraftlite.cli.admin_calls import elect_leaders as elect
+    from kraftlite.client.admin import elect_leaders as elect
 
     try:
-        results = elect(cluster_at(bootstrap), int(kind), wanted)
+        results = elect(cluster, int(kind), wanted)
     except RequestRefused as error:
         raise click.ClickException(f"the election was refused: {error.code.name}") from None
     elected, valid, failed = [], [], {}
@@ -135,13 +135,13 @@ def _report(kind: str, elected: list[str], valid: list[str], failed: dict[str, s
         sys.exit(1)
 
 
-def _of_topic(bootstrap: str, topic: str, partition: int | None) -> list[tuple[str, int]]:
+def _of_topic(cluster: ClusterClient, topic: str, partition: int | None) -> list[tuple[str, int]]:
     if partition is not None:
         return [(topic, partition)]
-    found = list_topics(admin(bootstrap)).topics.get(topic)
+    found = cluster.topics([topic]).get(topic)
     if found is None:
         raise click.ClickException(f"Topic '{topic}' does not exist as expected")
-    return [(topic, index) for index in sorted(found.partitions)]
+    return [(topic, index) for index in sorted(int(one.partition_index) for one in found.partitions)]
 
 
 def _from_file(path: Path) -> list[tuple[str, int]]:

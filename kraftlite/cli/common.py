@@ -52,14 +52,14 @@ def data_dir_of(given: Path | None) -> Path:
     return (given.expanduser() if given is not None else default_data_dir(os.environ)).absolute()
 
 
-def bootstrap_of(given: str | None) -> str:
-    """`--bootstrap-server`, the environment, then the running local cluster."""
-    found = given or os.environ.get(BOOTSTRAP_VARIABLE)
+def bootstrap_of(given: str | None, configured: str | None = None, configured_in: str = "") -> str:
+    """`--bootstrap-server`, the environment, a file of properties, then the running local cluster."""
+    found = given or os.environ.get(BOOTSTRAP_VARIABLE) or configured
     if found:
         for address in found.split(","):
             host, _, port = address.strip().rpartition(":")
             if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-                where = "--bootstrap-server" if given else BOOTSTRAP_VARIABLE
+                where = "--bootstrap-server" if given else configured_in if found is configured else BOOTSTRAP_VARIABLE
                 raise click.UsageError(f"{where} {address.strip() or found!r}: allowed is host:port, or several with commas")
         return found
     from kraftlite.local.process import RUNNING

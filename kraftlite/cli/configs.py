@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
+from kraftlite.cli.common import output_option, pairs, print_json
+from kraftlite.cli.target import Target, target_options
 from kraftlite.client.errors import RequestRefused
-from kraftlite.local.client import cluster_at
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ _DEFAULTS = click.option("--broker-defaults", is_flag=True, help="What holds for
 @_BROKER
 @_DEFAULTS
 @click.option("--all", "everything", is_flag=True, help="Static values and defaults, too.")
-@bootstrap_option
+@target_options
 @output_option
 def describe_config(
-    topic: str | None, broker: str | None, broker_defaults: bool, everything: bool, bootstrap_server: str | None, output: str
+    topic: str | None, broker: str | None, broker_defaults: bool, everything: bool, target: Target, output: str
 ) -> None:
     """The configuration of a topic or broker, and where each value comes from."""
     kind, name, called = _entity(topic, broker, broker_defaults)
-    entries = _fetch(bootstrap_of(bootstrap_server), kind, name, called)
+    entries = _fetch(target.cluster(), kind, name, called)
     shown = [entry for entry in entries if everything or int(entry.config_source) in _DYNAMIC]
     if output == "json":
         print_json({"entity": called, "configs": [_as_json(entry) for entry in shown]})
@@ -68,28 +68,28 @@ def describe_config(
         click.echo(f"  {entry.name}={_text(entry)} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}")
 
 
-def _fetch(bootstrap: str, kind: str, name: str, called: str) -> list[Any]:
-    """DescribeConfigs with synonyms, which librdkafka returns without the order that says who wins; sorted by name."""
-    from kraftlite.cli.admin_calls import describe_configs
+def _fetch(cluster: ClusterClient, kind: str, name: str, called: str) -> list[Any]:
+    """DescribeConfigs with synonyms, the one that wins first; sorted by name."""
+    from kraftlite.client.admin import describe_configs
 
-    cluster = _cluster(bootstrap, kind, name)
+    _check_broker(cluster, kind, name)
     with _refusals(called):
         return describe_configs(cluster, _TYPES[kind], name)
 
 
-def _cluster(bootstrap: str, kind: str, name: str) -> ClusterClient:
+def _check_broker(cluster: ClusterClient, kind: str, name: str) -> None:
     """A broker's own file is known to that broker alone, and it alone takes changes of its own configs: so it must be there."""
-    cluster = cluster_at(bootstrap)
     if kind == "broker" and name and name not in map(str, cluster.brokers()):
         raise click.ClickException(f"broker {name} is not there; live brokers are {', '.join(map(str, cluster.brokers()))}")
-    return cluster
 
 
-def _alter(bootstrap: str, kind: str, name: str, called: str, changes: list[tuple[str, AlterConfigOp, str | None]]) -> None:
-    """IncrementalAlterConfigs; librdkafka cannot name the resource of all brokers."""
-    from kraftlite.cli.admin_calls import alter_configs
+def _alter(
+    cluster: ClusterClient, kind: str, name: str, called: str, changes: list[tuple[str, AlterConfigOp, str | None]]
+) -> None:
+    """IncrementalAlterConfigs."""
+    from kraftlite.client.admin import alter_configs
 
-    cluster = _cluster(bootstrap, kind, name)
+    _check_broker(cluster, kind, name)
     with _refusals(called):
         alter_configs(cluster, _TYPES[kind], name, changes)
 
@@ -129,7 +129,7 @@ def _as_json(entry: Any) -> dict[str, Any]:
 @click.option("--delete", "--delete-config", "delete", multiple=True, metavar="KEY", help="Remove a value.")
 @click.option("--append", multiple=True, metavar="KEY=VALUE", help="Add to a list.")
 @click.option("--subtract", multiple=True, metavar="KEY=VALUE", help="Take from a list.")
-@bootstrap_option
+@target_options
 @output_option
 def alter_config(
     topic: str | None,
@@ -139,7 +139,7 @@ def alter_config(
     delete: tuple[str, ...],
     append: tuple[str, ...],
     subtract: tuple[str, ...],
-    bootstrap_server: str | None,
+    target: Target,
     output: str,
 ) -> None:
     """Set and remove values of a topic, a broker, or all brokers."""
@@ -151,7 +151,7 @@ def alter_config(
     changes += [(key, AlterConfigOp.SUBTRACT, value) for key, value in pairs(subtract, "--subtract").items()]
     if not changes:
         raise click.UsageError("nothing to do: give --set, --delete, --append or --subtract")
-    _alter(bootstrap_of(bootstrap_server), kind, name, called, changes)
+    _alter(target.cluster(), kind, name, called, changes)
     if output == "json":
         print_json({"entity": called, "changed": [key for key, _, _ in changes]})
     else:

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option
-from kraftlite.cli.kafka import admin, kafka_errors, list_topics
-from kraftlite.local.client import client_config
+from kraftlite.cli.common import output_option
+from kraftlite.cli.kafka import kafka_errors
+from kraftlite.cli.target import Target, target_options
 
 _IDLE_POLL_S = 0.1
 _CONNECT_S = 10.0
@@ -40,7 +40,7 @@ _NOT_JOINED = -1
     show_default=True,
     help="%s value, %k key, %t topic, %p partition, %o offset, %T timestamp in ms, %h headers, \\n, \\t.",
 )
-@bootstrap_option
+@target_options
 @output_option
 def consume(
     topic: str,
@@ -52,7 +52,7 @@ def consume(
     timeout: float | None,
     isolation_level: str,
     template: str,
-    bootstrap_server: str | None,
+    target: Target,
     output: str,
 ) -> None:
     """Print records of TOPIC until Ctrl-C, --max-messages or --timeout; with -o json one JSON object per line."""
@@ -62,17 +62,15 @@ def consume(
         raise click.UsageError(
             "--group cannot be combined with --partition or --offset: the group decides who reads what, and from where"
         )
-    bootstrap = bootstrap_of(bootstrap_server)
-    found = list_topics(admin(bootstrap)).topics.get(topic)
+    found = target.cluster().topics([topic]).get(topic)
     if found is None:
         raise click.ClickException(f"Topic '{topic}' does not exist as expected")
-    unknown = [index for index in partition if index not in found.partitions]
+    indexes = {int(one.partition_index) for one in found.partitions}
+    unknown = [index for index in partition if index not in indexes]
     if unknown:
-        raise click.ClickException(
-            f"topic {topic} has partitions 0 to {len(found.partitions) - 1}, and no partition {unknown[0]}"
-        )
+        raise click.ClickException(f"topic {topic} has partitions 0 to {len(indexes) - 1}, and no partition {unknown[0]}")
     config = {
-        **client_config(bootstrap),
+        **target.librdkafka(),
         "group.id": group or "kraftlite-consume",
         "enable.auto.commit": group is not None,
         "auto.offset.reset": "error" if offset is not None else "earliest" if from_beginning else "latest",
@@ -82,7 +80,7 @@ def consume(
     }
     begin = offset if offset is not None else (OFFSET_BEGINNING if from_beginning else OFFSET_END)
     consumer = Consumer(config)
-    wanted: set[int] = set(partition or found.partitions)
+    wanted: set[int] = set(partition or indexes)
     if group is None:
         consumer.assign([TopicPartition(topic, index, begin) for index in sorted(wanted)])
     else:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
+from kraftlite.cli.common import output_option, print_json
+from kraftlite.cli.target import Target, target_options
 from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.connection import code_of
-from kraftlite.local.client import cluster_at
 from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSIONS
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import FeatureUpgradeType
@@ -99,11 +99,11 @@ def update_features(
 
 
 @click.command("describe")
-@bootstrap_option
+@target_options
 @output_option
-def describe_features(bootstrap_server: str | None, output: str) -> None:
+def describe_features(target: Target, output: str) -> None:
     """The features of the cluster: what its brokers support and what is finalized."""
-    features, epoch = fetch_features(cluster_at(bootstrap_of(bootstrap_server)))
+    features, epoch = fetch_features(target.cluster())
     if output == "json":
         print_json({"epoch": epoch, "features": [one.__dict__ for one in features]})
         return
@@ -126,8 +126,8 @@ def _updates(feature: Sequence[str], metadata: str | None) -> list[Update]:
     return found
 
 
-def _run(bootstrap: str, updates: list[Update], kind: FeatureUpgradeType, *, dry_run: bool) -> None:
-    lines, failed = update_features(cluster_at(bootstrap), updates, kind, dry_run=dry_run)
+def _run(target: Target, updates: list[Update], kind: FeatureUpgradeType, *, dry_run: bool) -> None:
+    lines, failed = update_features(target.cluster(), updates, kind, dry_run=dry_run)
     for line in lines:
         click.echo(line)
     if failed:
@@ -144,11 +144,11 @@ _UNSAFE = click.option("--unsafe", is_flag=True, help="Even when metadata may be
 @_FEATURE
 @_METADATA
 @_DRY_RUN
-@bootstrap_option
-def upgrade_features(feature: tuple[str, ...], metadata: str | None, dry_run: bool, bootstrap_server: str | None) -> None:
+@target_options
+def upgrade_features(feature: tuple[str, ...], metadata: str | None, dry_run: bool, target: Target) -> None:
     """Finalize features at higher levels; without any, metadata.version at the latest."""
     updates = _updates(feature, metadata) or [(METADATA_VERSION, LATEST_METADATA_VERSION)]
-    _run(bootstrap_of(bootstrap_server), updates, FeatureUpgradeType.UPGRADE, dry_run=dry_run)
+    _run(target, updates, FeatureUpgradeType.UPGRADE, dry_run=dry_run)
 
 
 @click.command("downgrade")
@@ -156,24 +156,22 @@ def upgrade_features(feature: tuple[str, ...], metadata: str | None, dry_run: bo
 @_METADATA
 @_UNSAFE
 @_DRY_RUN
-@bootstrap_option
-def downgrade_features(
-    feature: tuple[str, ...], metadata: str | None, unsafe: bool, dry_run: bool, bootstrap_server: str | None
-) -> None:
+@target_options
+def downgrade_features(feature: tuple[str, ...], metadata: str | None, unsafe: bool, dry_run: bool, target: Target) -> None:
     """Finalize features at lower levels."""
     updates = _updates(feature, metadata)
     if not updates:
         raise click.UsageError("nothing to do: give --feature or --metadata")
     kind = FeatureUpgradeType.UNSAFE_DOWNGRADE if unsafe else FeatureUpgradeType.SAFE_DOWNGRADE
-    _run(bootstrap_of(bootstrap_server), updates, kind, dry_run=dry_run)
+    _run(target, updates, kind, dry_run=dry_run)
 
 
 @click.command("disable")
 @click.option("--feature", multiple=True, required=True, metavar="NAME", help="A feature; repeatable.")
 @_UNSAFE
 @_DRY_RUN
-@bootstrap_option
-def disable_features(feature: tuple[str, ...], unsafe: bool, dry_run: bool, bootstrap_server: str | None) -> None:
+@target_options
+def disable_features(feature: tuple[str, ...], unsafe: bool, dry_run: bool, target: Target) -> None:
     """Finalize features no more."""
     kind = FeatureUpgradeType.UNSAFE_DOWNGRADE if unsafe else FeatureUpgradeType.SAFE_DOWNGRADE
-    _run(bootstrap_of(bootstrap_server), [(name, 0) for name in feature], kind, dry_run=dry_run)
+    _run(target, [(name, 0) for name in feature], kind, dry_run=dry_run)

@@ -9,25 +9,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option
+from kraftlite.cli.error_texts import explained
 from kraftlite.cli.group_view import (
-    REQUEST_TIMEOUT_S,
-    Partition,
-    at_time,
     columns,
     committed_offsets,
     describe_groups,
-    earliest,
-    latest,
     list_groups,
     log_offsets,
     selected,
+    told,
 )
-from kraftlite.cli.kafka import admin, kafka_errors, result
+from kraftlite.cli.target import Target, target_options
+from kraftlite.client.errors import ClientError
+from kraftlite.model.errors import ErrorCode
+from kraftlite.protocol.record_requests import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient, Partition
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 INACTIVE = ("Empty", "Dead")
@@ -72,7 +74,7 @@ class Reset:
 @click.option("--execute", is_flag=True, help="Do it. Default: only show what would be done.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done (default).")
 @click.option("--export", is_flag=True, help="Print CSV, to keep for --from-file.")
-@bootstrap_option
+@target_options
 def reset_offsets(
     groups: tuple[str, ...],
     all_groups: bool,
@@ -81,7 +83,7 @@ def reset_offsets(
     execute: bool,
     dry_run: bool,
     export: bool,
-    bootstrap_server: str | None,
+    target: Target,
     **scenario: Any,
 ) -> None:
     """Set the committed offsets of GROUPS, which must have no members. Offsets out of range are clamped to the log."""
@@ -93,15 +95,19 @@ def reset_offsets(
         raise click.UsageError("give either --topic or --all-topics")
     if execute and (dry_run or export):
         raise click.UsageError("--execute cannot be combined with --dry-run or --export")
-    client = admin(bootstrap_of(bootstrap_server))
-    names = [name for name, _, _ in list_groups(client)] if all_groups else list(dict.fromkeys(groups))
-    active = [f"'{view.group}' is {view.state}" for view in describe_groups(client, names) if view.state not in INACTIVE]
+    cluster = target.cluster()
+    names = [group.group for group in list_groups(cluster)] if all_groups else list(dict.fromkeys(groups))
+    active = [f"'{view.group}' is {view.state}" for view in describe_groups(cluster, names) if view.state not in INACTIVE]
     if active:
         raise click.ClickException(f"Assignments can only be reset if the group is inactive, but {', '.join(active)}.")
-    plans = {name: _plan(client, name, wanted, topics, several=len(names) > 1) for name in names}
+    committed = {
+        name: {partition: one.offset for partition, one in offsets.items()}
+        for name, offsets in committed_offsets(cluster, names).items()
+    }
+    plans = {name: _plan(cluster, name, committed[name], wanted, topics, several=len(names) > 1) for name in names}
     if execute:
-        for name, offsets in plans.items():
-            _commit(client, name, offsets)
+        for name, planned in plans.items():
+            _commit(cluster, name, planned)
     rows = [(name, *partition, offset) for name, offsets in plans.items() for partition, offset in sorted(offsets.items())]
     if export:
         for row in rows:
@@ -110,44 +116,51 @@ def reset_offsets(
         columns(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (15, 15, 10, 15))
 
 
-def _plan(client: Any, group: str, wanted: Reset, topics: Sequence[str], *, several: bool) -> dict[Partition, int]:
+def _plan(
+    cluster: ClusterClient,
+    group: str,
+    committed: Mapping[Partition, int],
+    wanted: Reset,
+    topics: Sequence[str],
+    *,
+    several: bool,
+) -> dict[Partition, int]:
     """Compute the new offset of each partition."""
-    committed = committed_offsets(client, group)
     if wanted.from_file is not None:
         asked = read_csv(wanted.from_file, group, several=several)
-        return clamp(client, asked)
-    partitions = selected(client, topics, committed)
+        return clamp(cluster, asked)
+    partitions = selected(cluster, topics, committed)
     if wanted.to_earliest:
-        return log_offsets(client, partitions, earliest())
-    ends = log_offsets(client, partitions, latest())
+        return log_offsets(cluster, partitions, EARLIEST)
+    ends = log_offsets(cluster, partitions, LATEST)
     if wanted.to_latest:
         return ends
     if wanted.to_current:
         return {partition: committed.get(partition, ends.get(partition, 0)) for partition in partitions}
     if wanted.to_offset is not None:
-        return clamp(client, dict.fromkeys(partitions, wanted.to_offset), ends)
+        return clamp(cluster, dict.fromkeys(partitions, wanted.to_offset), ends)
     if wanted.shift_by is not None:
         missing = [f"{topic}-{index}" for topic, index in partitions if (topic, index) not in committed]
         if missing:
             raise click.ClickException(f"Cannot shift offset for partition {', '.join(missing)}: nothing is committed")
-        return clamp(client, {partition: committed[partition] + wanted.shift_by for partition in partitions}, ends)
+        return clamp(cluster, {partition: committed[partition] + wanted.shift_by for partition in partitions}, ends)
     if wanted.to_datetime is not None:
         when_ms = datetime_ms(wanted.to_datetime)
     else:
         assert wanted.by_duration is not None, "one scenario is given"
         when_ms = int(time.time() * 1000) - duration_ms(wanted.by_duration)
-    return {**ends, **log_offsets(client, partitions, at_time(when_ms))}
+    return {**ends, **log_offsets(cluster, partitions, when_ms)}
 
 
 def clamp(
-    client: Any,
+    cluster: ClusterClient,
     asked: Mapping[Partition, int],
     ends: Mapping[Partition, int] | None = None,
-    find: Callable[[Any, Iterable[Partition], Any], dict[Partition, int]] = log_offsets,
+    find: Callable[[ClusterClient, Iterable[Partition], int], dict[Partition, int]] = log_offsets,
 ) -> dict[Partition, int]:
     """Into [start, end] of each log; a note on standard error for each that was out of range."""
-    starts = find(client, asked, earliest())
-    ends = find(client, asked, latest()) if ends is None else ends
+    starts = find(cluster, asked, EARLIEST)
+    ends = find(cluster, asked, LATEST) if ends is None else ends
     found = {}
     for partition, offset in asked.items():
         if partition not in starts or partition not in ends:
@@ -159,17 +172,16 @@ def clamp(
     return found
 
 
-def _commit(client: Any, group: str, offsets: Mapping[Partition, int]) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+def _commit(cluster: ClusterClient, group: str, offsets: Mapping[Partition, int]) -> None:
+    from kraftlite.client.groups import alter_offsets
 
     if not offsets:
         return
-    wanted = [TopicPartition(topic, index, offset) for (topic, index), offset in sorted(offsets.items())]
-    request = [ConsumerGroupTopicPartitions(group, wanted)]
-    futures = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)
-    with kafka_errors(f"group {group}"):
-        done = result(futures[group])
-    failed = [f"{tp.topic}-{tp.partition}: {tp.error.str()}" for tp in done.topic_partitions if tp.error is not None]
+    try:
+        codes = alter_offsets(cluster, group, offsets)
+    except ClientError as error:
+        raise click.ClickException(f"group {group}: {told(error)}") from None
+    failed = [f"{topic}-{index}: {explained(code)}" for (topic, index), code in codes.items() if code is not ErrorCode.NONE]
     if failed:
         raise click.ClickException("; ".join(failed))
 

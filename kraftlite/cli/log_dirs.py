@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import click
 
-from kraftlite.cli.admin_calls import Partition, describe_log_dirs
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, print_table
-from kraftlite.local.client import cluster_at
+from kraftlite.cli.common import output_option, print_json, print_table
+from kraftlite.cli.target import Target, target_options
+from kraftlite.client.admin import Partition, describe_log_dirs
 
 
 @click.command("describe")
 @click.option("--broker", type=int, multiple=True, metavar="ID", help="Only these brokers.")
 @click.option("--topic", multiple=True, metavar="NAME", help="Only these topics.")
-@bootstrap_option
+@target_options
 @output_option
-def describe_log_dirs_command(broker: tuple[int, ...], topic: tuple[str, ...], bootstrap_server: str | None, output: str) -> None:
+def describe_log_dirs_command(broker: tuple[int, ...], topic: tuple[str, ...], target: Target, output: str) -> None:
     """The log directories of the brokers: size, free space, and the replicas in them."""
-    cluster = cluster_at(bootstrap_of(bootstrap_server))
+    cluster = target.cluster()
     partitions: list[Partition] | None = None
     if topic:
         known = cluster.topics(list(topic))

@@ -5,49 +5,45 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, data_dir_of, output_option, print_json, print_table
-from kraftlite.cli.kafka import admin, kafka_errors, list_topics
-from kraftlite.local.client import client_config
+from kraftlite.cli.common import data_dir_of, output_option, print_json, print_table
+from kraftlite.cli.target import Target, target_options
+from kraftlite.model.errors import ErrorCode
+from kraftlite.protocol.record_requests import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient, Partition
 
 _RPC_TIMEOUT_MS = 2000
 
 
 @click.command("offsets")
 @click.argument("topic")
-@bootstrap_option
+@target_options
 @output_option
-def offsets(topic: str, bootstrap_server: str | None, output: str) -> None:
+def offsets(topic: str, target: Target, output: str) -> None:
     """First offset and high watermark of TOPIC's partitions; on a local cluster each replica's log end offset, too."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    bootstrap = bootstrap_of(bootstrap_server)
-    found = list_topics(admin(bootstrap)).topics.get(topic)
+    cluster = target.cluster()
+    found = cluster.topics([topic]).get(topic)
     if found is None:
         raise click.ClickException(f"Topic '{topic}' does not exist as expected")
-    leos = _local_leos(bootstrap, topic)
-    consumer = Consumer({**client_config(bootstrap), "group.id": "kraftlite-offsets"})
-    rows = []
-    try:
-        for index, partition in sorted(found.partitions.items()):
-            earliest = hw = None
-            if partition.leader >= 0:
-                with kafka_errors(f"{topic}-{index}"):
-                    earliest, hw = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=10.0)
-            rows.append(
-                {
-                    "partition": index,
-                    "leader": partition.leader if partition.leader >= 0 else None,
-                    "earliest": earliest,
-                    "high_watermark": hw,
-                    "log_end_offsets": {str(node): leos.get((index, node)) for node in partition.replicas},
-                }
-            )
-    finally:
-        consumer.close()
+    leos = _local_leos(target.bootstrap, topic)
+    partitions = sorted(found.partitions, key=lambda one: int(one.partition_index))
+    leaders = {(topic, int(one.partition_index)): int(one.leader_id) for one in partitions if one.leader_id >= 0}
+    first, end = _offsets(cluster, leaders, EARLIEST), _offsets(cluster, leaders, LATEST)
+    rows: list[dict[str, Any]] = [
+        {
+            "partition": int(one.partition_index),
+            "leader": leaders.get((topic, int(one.partition_index))),
+            "earliest": first.get((topic, int(one.partition_index))),
+            "high_watermark": end.get((topic, int(one.partition_index))),
+            "log_end_offsets": {str(node): leos.get((int(one.partition_index), int(node))) for node in one.replica_nodes},
+        }
+        for one in partitions
+    ]
     if output == "json":
         print_json({"topic": topic, "partitions": rows})
         return
@@ -64,6 +60,17 @@ def offsets(topic: str, bootstrap_server: str | None, output: str) -> None:
             for row in rows
         ],
     )
+
+
+def _offsets(cluster: ClusterClient, leaders: dict[Partition, int], timestamp: int) -> dict[Partition, int]:
+    from kraftlite.client.admin import list_offsets
+
+    found = {}
+    for partition, (code, offset, _timestamp) in list_offsets(cluster, dict.fromkeys(leaders, timestamp), leaders).items():
+        if code is not ErrorCode.NONE:
+            raise click.ClickException(f"{partition[0]}-{partition[1]}: {code.name}")
+        found[partition] = offset
+    return found
 
 
 def _local_leos(bootstrap: str, topic: str) -> dict[tuple[int, int], int]:

@@ -10,9 +10,9 @@ from typing import IO, Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
-from kraftlite.cli.kafka import admin, kafka_message, list_topics
-from kraftlite.local.client import client_config
+from kraftlite.cli.common import output_option, pairs, print_json
+from kraftlite.cli.kafka import kafka_message
+from kraftlite.cli.target import Target, target_options
 
 _POLL_EVERY = 500
 _PROGRESS_S = 0.2
@@ -36,17 +36,16 @@ _PROGRESS_S = 0.2
     "--timeout", type=click.IntRange(1), default=120, show_default=True, metavar="S", help="How long one record may take."
 )
 @click.option("--progress/--no-progress", default=None, help="Default: on a terminal.")
-@bootstrap_option
+@target_options
 @output_option
-def produce(topic: str, source: Path, bootstrap_server: str | None, output: str, **options: Any) -> None:
+def produce(topic: str, source: Path, target: Target, output: str, **options: Any) -> None:
     """Write one record per line of standard input or a file; exit status 1 unless every record was acknowledged."""
     from confluent_kafka import KafkaException
 
-    bootstrap = bootstrap_of(bootstrap_server)
-    # Asking for all topics creates none: a mistyped name must not become a topic without replicas.
-    if topic not in list_topics(admin(bootstrap)).topics:
+    # Our client creates no topics: a mistyped name must not become one.
+    if topic not in target.cluster().topics([topic]):
         raise click.ClickException(f"Topic '{topic}' does not exist as expected; create it with: kraftlite create-topic {topic}")
-    job = _Job(topic, bootstrap, options)
+    job = _Job(topic, target.librdkafka(), options)
     problem, interrupted = "", False
     try:
         with click.open_file(str(source), "rb") as lines:
@@ -87,12 +86,12 @@ class _BadLine(Exception):
 
 
 class _Job:
-    def __init__(self, topic: str, bootstrap: str, options: dict[str, Any]) -> None:
+    def __init__(self, topic: str, client: dict[str, Any], options: dict[str, Any]) -> None:
         from confluent_kafka import KafkaException, Producer
 
         acks = "all" if options["acks"] == "-1" else options["acks"]
         config: dict[str, Any] = {
-            **client_config(bootstrap),
+            **client,
             "acks": acks,
             "enable.idempotence": acks == "all",
             "compression.type": options["compression"],

@@ -7,32 +7,30 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
-from kraftlite.cli.kafka import admin, kafka_errors, result
-from kraftlite.local.client import fetch_quorum
+from kraftlite.cli.common import output_option, print_json
+from kraftlite.cli.target import Target, target_options
+from kraftlite.local.client import quorum_of
 
 
 @click.command("describe")
 @click.option("--status", is_flag=True, help="Leader, epoch, high watermark, voters and observers.")
 @click.option("--replication", is_flag=True, help="Each replica's log end offset and lag.")
 @click.option("--human-readable", is_flag=True, help="With --replication: times as “ms ago”.")
-@bootstrap_option
+@target_options
 @output_option
-def describe_quorum(status: bool, replication: bool, human_readable: bool, bootstrap_server: str | None, output: str) -> None:
+def describe_quorum(status: bool, replication: bool, human_readable: bool, target: Target, output: str) -> None:
     """Describe the quorum of controllers: exactly one of --status and --replication."""
     if status == replication:
         raise click.UsageError("give exactly one of --status and --replication")
     if human_readable and not replication:
         raise click.UsageError("--human-readable needs --replication")
-    bootstrap = bootstrap_of(bootstrap_server)
-    quorum = fetch_quorum(bootstrap)
+    cluster = target.cluster()
+    quorum = quorum_of(cluster)
     if output == "json":
         print_json(quorum)
     elif status:
-        with kafka_errors():
-            client = admin(bootstrap)  # kept until it has answered
-            cluster_id = result(client.describe_cluster(request_timeout=15.0)).cluster_id
-        for line in status_lines(quorum, cluster_id):
+        cluster.brokers()
+        for line in status_lines(quorum, cluster.cluster_id):
             click.echo(line)
     else:
         for line in replication_lines(quorum, int(time.time() * 1000) if human_readable else None):

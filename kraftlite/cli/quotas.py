@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kraftlite.cli.admin_calls import alter_quotas, describe_quotas
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, java_double, output_option, pairs, print_json
-from kraftlite.local.client import cluster_at
+from kraftlite.cli.common import java_double, output_option, pairs, print_json
+from kraftlite.cli.target import Target, target_options
+from kraftlite.client.admin import alter_quotas, describe_quotas
 
 _USER = click.option("--user", metavar="NAME", help="A user; <default> is the default of all users.")
 _CLIENT = click.option("--client-id", metavar="NAME", help="A client id; <default> is the default of all client ids.")
@@ -23,13 +23,13 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str
 @_USER
 @_CLIENT
 @_IP
-@bootstrap_option
+@target_options
 @output_option
-def describe_command(user: str | None, client_id: str | None, ip: str | None, bootstrap_server: str | None, output: str) -> None:
+def describe_command(user: str | None, client_id: str | None, ip: str | None, target: Target, output: str) -> None:
     """All quotas, or those of an entity."""
     entity = _entity(user, client_id, ip)
     asked = [(kind, 1 if name is None else 0, name) for kind, name in entity.items()]
-    found = describe_quotas(cluster_at(bootstrap_of(bootstrap_server)), asked, strict=bool(entity))
+    found = describe_quotas(target.cluster(), asked, strict=bool(entity))
     if output == "json":
         print_json([{"entity": whom, "quotas": values} for whom, values in found])
         return
@@ -44,14 +44,14 @@ def describe_command(user: str | None, client_id: str | None, ip: str | None, bo
 @_IP
 @click.option("--set", "set_", multiple=True, metavar="KEY=NUMBER", help="Set a quota.")
 @click.option("--delete", multiple=True, metavar="KEY", help="Remove a quota.")
-@bootstrap_option
+@target_options
 def alter_command(
     user: str | None,
     client_id: str | None,
     ip: str | None,
     set_: tuple[str, ...],
     delete: tuple[str, ...],
-    bootstrap_server: str | None,
+    target: Target,
 ) -> None:
     """Set and remove quotas of a user, a client id, both together, or an address."""
     entity = _entity(user, client_id, ip)
@@ -65,5 +65,5 @@ def alter_command(
             raise click.UsageError(f"--set {key}={text}: allowed is a number") from None
     if not ops:
         raise click.UsageError("nothing to do: give --set or --delete")
-    alter_quotas(cluster_at(bootstrap_of(bootstrap_server)), entity, ops)
+    alter_quotas(target.cluster(), entity, ops)
     click.echo("Completed updating quotas.")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
 
-from kraftlite.cli.admin_calls import Partition, alter_reassignments, list_reassignments
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json, print_table
-from kraftlite.local.client import cluster_at
+from kraftlite.cli.common import output_option, print_json, print_table
+from kraftlite.cli.target import Target, target_options
+from kraftlite.client.admin import Partition, alter_reassignments, list_reassignments
 from kraftlite.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient
 
 _PARTITION = re.compile(r"(.+)-(\d+)")
 
@@ -22,11 +26,11 @@ def _partition(text: str) -> Partition:
 
 
 @click.command("list")
-@bootstrap_option
+@target_options
 @output_option
-def list_command(bootstrap_server: str | None, output: str) -> None:
+def list_command(target: Target, output: str) -> None:
     """The partitions that are being moved."""
-    moving = list_reassignments(cluster_at(bootstrap_of(bootstrap_server)))
+    moving = list_reassignments(target.cluster())
     rows = [
         {
             "topic": topic,
@@ -55,8 +59,8 @@ def _joined(nodes: object) -> str | None:
 
 @click.command("start")
 @click.argument("moves", nargs=-1, required=True, metavar="TOPIC-PARTITION=ID,ID,…")
-@bootstrap_option
-def start_command(moves: tuple[str, ...], bootstrap_server: str | None) -> None:
+@target_options
+def start_command(moves: tuple[str, ...], target: Target) -> None:
     """Give partitions other replicas, preferred leader first: reassign start orders-0=4,5,1."""
     wanted: dict[Partition, list[int] | None] = {}
     for item in moves:
@@ -64,25 +68,25 @@ def start_command(moves: tuple[str, ...], bootstrap_server: str | None) -> None:
         if not all(one.strip().isdecimal() for one in text.split(",")):
             raise click.UsageError(f"{item}: allowed is topic-partition=1,2,3")
         wanted[_partition(name)] = [int(one) for one in text.split(",")]
-    _alter(bootstrap_of(bootstrap_server), wanted, "Started moving")
+    _alter(target.cluster(), wanted, "Started moving")
 
 
 @click.command("cancel")
 @click.argument("partitions", nargs=-1, metavar="TOPIC-PARTITION…")
 @click.option("--all", "everything", is_flag=True, help="All that are being moved.")
-@bootstrap_option
-def cancel_command(partitions: tuple[str, ...], everything: bool, bootstrap_server: str | None) -> None:
+@target_options
+def cancel_command(partitions: tuple[str, ...], everything: bool, target: Target) -> None:
     """Back to the replicas before the move."""
     if bool(partitions) == everything:
         raise click.UsageError("give either partitions or --all")
-    bootstrap = bootstrap_of(bootstrap_server)
-    chosen = list(list_reassignments(cluster_at(bootstrap))) if everything else [_partition(one) for one in partitions]
-    _alter(bootstrap, dict.fromkeys(chosen), "Cancelled moving")
+    cluster = target.cluster()
+    chosen = list(list_reassignments(cluster)) if everything else [_partition(one) for one in partitions]
+    _alter(cluster, dict.fromkeys(chosen), "Cancelled moving")
 
 
-def _alter(bootstrap: str, wanted: dict[Partition, list[int] | None], done: str) -> None:
+def _alter(cluster: ClusterClient, wanted: dict[Partition, list[int] | None], done: str) -> None:
     failed = 0
-    for (topic, index), (code, message) in sorted(alter_reassignments(cluster_at(bootstrap), wanted).items()):
+    for (topic, index), (code, message) in sorted(alter_reassignments(cluster, wanted).items()):
         if code is ErrorCode.NONE:
             click.echo(f"{done} {topic}-{index}.")
         else:

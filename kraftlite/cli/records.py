@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, print_json
+from kraftlite.cli.common import output_option, print_json
+from kraftlite.cli.error_texts import explained
 from kraftlite.cli.files import read_text
-from kraftlite.cli.kafka import admin, kafka_message, result
-
-_TIMEOUT_S = 30.0
+from kraftlite.cli.target import Target, target_options
+from kraftlite.model.errors import ErrorCode
 
 
 @click.command("delete")
@@ -27,34 +27,32 @@ _TIMEOUT_S = 30.0
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help='Many partitions: {"partitions": [{"topic": "t", "partition": 0, "offset": 10}]}.',
 )
-@bootstrap_option
+@target_options
 @output_option
 def delete_records(
     topic: str | None,
     partition: int,
     before: int | None,
     offset_json_file: Path | None,
-    bootstrap_server: str | None,
+    target: Target,
     output: str,
 ) -> None:
     """Delete the records of TOPIC's partition below an offset, for good. Replicas and consumers start there then."""
-    from confluent_kafka import KafkaException, TopicPartition
+    from kraftlite.client.admin import delete_records as request
 
     if offset_json_file is not None and topic is None:
-        wanted = [TopicPartition(*row) for row in _read(offset_json_file)]
+        wanted = _read(offset_json_file)
     elif offset_json_file is None and topic is not None and before is not None:
-        wanted = [TopicPartition(topic, partition, before)]
+        wanted = {(topic, partition): before}
     else:
         raise click.UsageError("give TOPIC and --before, or --offset-json-file")
     rows: list[dict[str, Any]] = []
-    client = admin(bootstrap_of(bootstrap_server))  # held: librdkafka forgets its requests with it
-    futures = client.delete_records(wanted, request_timeout=_TIMEOUT_S, operation_timeout=_TIMEOUT_S)
-    for found, future in futures.items():
-        row: dict[str, Any] = {"topic": found.topic, "partition": found.partition, "low_watermark": None, "error": None}
-        try:
-            row["low_watermark"] = result(future).low_watermark
-        except KafkaException as error:
-            row["error"] = kafka_message(error)
+    for (name, index), (code, low_watermark) in request(target.cluster(), wanted).items():
+        row: dict[str, Any] = {"topic": name, "partition": index, "low_watermark": None, "error": None}
+        if code is ErrorCode.NONE:
+            row["low_watermark"] = low_watermark
+        else:
+            row["error"] = explained(code)
         rows.append(row)
     if output == "json":
         print_json({"partitions": rows})
@@ -66,10 +64,15 @@ def delete_records(
         sys.exit(1)
 
 
-def _read(path: Path) -> list[tuple[str, int, int]]:
+def _read(path: Path) -> dict[tuple[str, int], int]:
     try:
-        rows = json.loads(read_text(path))["partitions"]
-        return [(str(row["topic"]), int(row["partition"]), int(row["offset"])) for row in rows]
+        rows = [
+            ((str(row["topic"]), int(row["partition"])), int(row["offset"])) for row in json.loads(read_text(path))["partitions"]
+        ]
     except (ValueError, KeyError, TypeError) as error:
         message = f'{path}: expected {{"partitions": [{{"topic": …, "partition": …, "offset": …}}]}}: {error!r}'
         raise click.ClickException(message) from None
+    found = dict(rows)
+    if len(found) < len(rows):
+        raise click.ClickException(f"{path}: a partition is named more than once")
+    return found

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json
-from kraftlite.cli.kafka import admin, admin_types, kafka_errors, list_topics, result
-from kraftlite.client.errors import ClientError
-from kraftlite.local.client import cluster_at
+from kraftlite.cli.common import output_option, pairs, print_json
+from kraftlite.cli.error_texts import explained
+from kraftlite.cli.target import Target, target_options
+from kraftlite.client.errors import ClientError, RequestRefused
+from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.api_keys import DESCRIBE_TOPIC_PARTITIONS
 
 if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient
 
-_COUNT = click.IntRange(1, 100_000)  # what librdkafka can ask for
+_COUNT = click.IntRange(1, 100_000)
 _FACTOR = click.IntRange(1, 32_767)
 
 
@@ -30,7 +31,7 @@ _FACTOR = click.IntRange(1, 32_767)
 @click.option("--replica-assignment", metavar="1:2,2:3", help="Broker ids of each partition, instead of the two above.")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A configuration value of the topic.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed when it is there already.")
-@bootstrap_option
+@target_options
 @output_option
 def create_topic(
     name: str,
@@ -39,30 +40,28 @@ def create_topic(
     replica_assignment: str | None,
     config: tuple[str, ...],
     if_not_exists: bool,
-    bootstrap_server: str | None,
+    target: Target,
     output: str,
 ) -> None:
     """Create topic NAME."""
-    from confluent_kafka import KafkaException
+    from kraftlite.client.admin import create_topic as request
 
-    arguments: dict[str, Any] = {"config": pairs(config)}
+    configs = [{"name": key, "value": value} for key, value in pairs(config).items()]
+    wanted: dict[str, Any] = {"name": name, "configs": configs, "assignments": []}
     if replica_assignment is not None:
         if partitions is not None or replication_factor is not None:
             raise click.UsageError("--replica-assignment sets both numbers: leave --partitions and --replication-factor out")
-        arguments["replica_assignment"] = _assignment(replica_assignment)
-        arguments["num_partitions"] = len(arguments["replica_assignment"])
-    else:
-        arguments["num_partitions"] = partitions if partitions is not None else -1
-        arguments["replication_factor"] = replication_factor if replication_factor is not None else -1
-    client = admin(bootstrap_of(bootstrap_server))
+        replicas = enumerate(_assignment(replica_assignment))
+        wanted["assignments"] = [{"partition_index": at, "broker_ids": brokers} for at, brokers in replicas]
+    wanted["num_partitions"] = partitions if partitions is not None else -1
+    wanted["replication_factor"] = replication_factor if replication_factor is not None else -1
     created = True
-    with kafka_errors():
-        try:
-            result(client.create_topics([admin_types().NewTopic(name, **arguments)], operation_timeout=30.0)[name])
-        except KafkaException as error:
-            if not (if_not_exists and error.args[0].name() == "TOPIC_ALREADY_EXISTS"):
-                raise
-            created = False
+    try:
+        request(target.cluster(), wanted)
+    except RequestRefused as error:
+        if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise
+        created = False
     if "." in name or "_" in name:
         click.echo(
             "warning: names with a period and names with an underscore may collide in metrics; best use only one of them",
@@ -84,11 +83,11 @@ def _assignment(text: str) -> list[list[int]]:
 @click.command("list")
 @click.option("--topic", "pattern", metavar="REGEX", help="Only names that match as a whole.")
 @click.option("--exclude-internal", is_flag=True, help="Without __consumer_offsets and the like.")
-@bootstrap_option
+@target_options
 @output_option
-def list_topics_command(pattern: str | None, exclude_internal: bool, bootstrap_server: str | None, output: str) -> None:
+def list_topics_command(pattern: str | None, exclude_internal: bool, target: Target, output: str) -> None:
     """Names of all topics, one on a line, sorted."""
-    names = _names(bootstrap_of(bootstrap_server), pattern, exclude_internal)
+    names = _names(target.cluster(), pattern, exclude_internal)
     if output == "json":
         print_json({"topics": names})
     else:
@@ -96,8 +95,8 @@ def list_topics_command(pattern: str | None, exclude_internal: bool, bootstrap_s
             click.echo(name)
 
 
-def _names(bootstrap: str, pattern: str | None = None, exclude_internal: bool = False) -> list[str]:
-    names = sorted(list_topics(admin(bootstrap)).topics)
+def _names(cluster: ClusterClient, pattern: str | None = None, exclude_internal: bool = False) -> list[str]:
+    names = sorted(cluster.topics())
     if exclude_internal:
         names = [name for name in names if not name.startswith("__")]
     if pattern is not None:
@@ -124,25 +123,19 @@ def fetch_topics(cluster: ClusterClient, names: list[str]) -> list[Any]:
         wanted = [name for name in wanted if name >= page.next_cursor.topic_name]
 
 
-def _overrides(bootstrap: str, names: list[str]) -> dict[str, dict[str, str]]:
-    if not names:
-        return {}
-    types = admin_types()
-    client = admin(bootstrap)
-    futures = {}
-    for name in names:  # librdkafka describes one topic at a time
-        futures[name] = client.describe_configs([types.ConfigResource(types.ConfigResource.Type.TOPIC, name)])
+def _overrides(cluster: ClusterClient, names: list[str]) -> dict[str, dict[str, str]]:
+    from kraftlite.client.admin import describe_configs
+    from kraftlite.model.messages.controller import ConfigResourceType
+
     found = {}
-    with kafka_errors():
-        for name, by_resource in futures.items():
-            entries = result(next(iter(by_resource.values()))).values()
-            own = types.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-            found[name] = {entry.name: entry.value for entry in entries if _number(entry.source) == own}
+    for name in names:
+        entries = describe_configs(cluster, ConfigResourceType.TOPIC, name)
+        found[name] = {str(entry.name): entry.value for entry in entries if int(entry.config_source) == _OWN}
     return found
 
 
-def _number(source: Any) -> int:
-    return int(getattr(source, "value", source))
+_OWN = 1
+"""The config source of what is set for a topic itself."""
 
 
 @click.command("describe")
@@ -153,7 +146,7 @@ def _number(source: Any) -> int:
 @click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions whose ISR is exactly min.insync.replicas.")
 @click.option("--watch", is_flag=True, help="Go on, and print what changes, until Ctrl-C.")
 @click.option("--for", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="How long to --watch.")
-@bootstrap_option
+@target_options
 @output_option
 def describe(
     topic: tuple[str, ...],
@@ -163,7 +156,7 @@ def describe(
     at_min_isr_partitions: bool,
     watch: bool,
     seconds: float | None,
-    bootstrap_server: str | None,
+    target: Target,
     output: str,
 ) -> None:
     """Partitions, leaders, replicas and ISRs of TOPIC…, or of all topics."""
@@ -171,13 +164,12 @@ def describe(
         raise click.UsageError("--for needs --watch: it says how long to watch")
     if watch and output == "json":
         raise click.UsageError("--watch prints lines: it cannot be combined with --output json")
-    bootstrap = bootstrap_of(bootstrap_server)
-    names = list(dict.fromkeys(topic)) or _names(bootstrap)
-    cluster = cluster_at(bootstrap)
+    cluster = target.cluster()
+    names = list(dict.fromkeys(topic)) or _names(cluster)
     topics = fetch_topics(cluster, names) if names else []
     missing = [str(item.name) for item, _ in topics if item.error_code != 0]
     known = [(item, partitions) for item, partitions in topics if item.error_code == 0]
-    overrides = _overrides(bootstrap, [str(item.name) for item, _ in known])
+    overrides = _overrides(cluster, [str(item.name) for item, _ in known])
     filters = (under_replicated_partitions, unavailable_partitions, under_min_isr_partitions, at_min_isr_partitions)
     described = [_described(item, partitions, overrides[str(item.name)], filters) for item, partitions in known]
     if output == "json":
@@ -310,13 +302,16 @@ def _joined(nodes: list[int] | None) -> str:
 @click.command("alter")
 @click.argument("name")
 @click.option("--partitions", type=_COUNT, required=True, metavar="N", help="The new total; it can only grow.")
-@bootstrap_option
+@target_options
 @output_option
-def alter_topic(name: str, partitions: int, bootstrap_server: str | None, output: str) -> None:
+def alter_topic(name: str, partitions: int, target: Target, output: str) -> None:
     """Give topic NAME more partitions."""
-    client = admin(bootstrap_of(bootstrap_server))
-    with kafka_errors(f"topic {name}"):
-        result(client.create_partitions([admin_types().NewPartitions(name, partitions)], operation_timeout=30.0)[name])
+    from kraftlite.client.admin import create_partitions
+
+    try:
+        create_partitions(target.cluster(), [{"name": name, "count": partitions, "assignments": None}])
+    except RequestRefused as error:
+        raise click.ClickException(f"topic {name}: {explained(error.code, error.message)}") from None
     if output == "json":
         print_json({"topic": name, "partitions": partitions})
     else:
@@ -326,27 +321,20 @@ def alter_topic(name: str, partitions: int, bootstrap_server: str | None, output
 @click.command("delete")
 @click.argument("name", nargs=-1, required=True)
 @click.option("--if-exists", is_flag=True, help="Succeed when it is not there.")
-@bootstrap_option
+@target_options
 @output_option
-def delete_topic(name: tuple[str, ...], if_exists: bool, bootstrap_server: str | None, output: str) -> None:
+def delete_topic(name: tuple[str, ...], if_exists: bool, target: Target, output: str) -> None:
     """Delete topics NAME…"""
-    from confluent_kafka import KafkaException
+    from kraftlite.client.admin import delete_topics
 
-    from kraftlite.cli.kafka import kafka_message
-
-    client = admin(bootstrap_of(bootstrap_server))
     deleted, problems = [], []
-    with kafka_errors():
-        futures = client.delete_topics(list(name), operation_timeout=30.0)
-    for topic, future in futures.items():
-        try:
-            result(future)
+    for topic, refused in delete_topics(target.cluster(), dict.fromkeys(name)).items():
+        if refused is None:
             deleted.append(topic)
-        except KafkaException as error:
-            if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
-                problems.append(f"topic {topic}: {kafka_message(error)}")
-            elif not if_exists:
-                problems.append(f"Topic '{topic}' does not exist as expected")
+        elif refused.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            problems.append(f"topic {topic}: {explained(refused.code, refused.message)}")
+        elif not if_exists:
+            problems.append(f"Topic '{topic}' does not exist as expected")
     if output == "json":
         print_json({"deleted": deleted, "problems": problems})
     else:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from kraftlite.client.connection import code_of
 from kraftlite.client.errors import ClientError, RequestRefused
-from kraftlite.client.routing import Routing, metadata_values
+from kraftlite.client.routing import FAILURES, RetryBudget, Routing, metadata_values, told
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
-from kraftlite.protocol.api_keys import DESCRIBE_CLUSTER, METADATA
+from kraftlite.protocol.api_keys import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
 
 T = TypeVar("T")
 Partition = tuple[str, int]
@@ -31,6 +31,8 @@ _ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 """Another broker coordinates the group, or this one soon will."""
+_SILENT_COORDINATOR_S: Final = 10.0
+"""For a coordinator that takes connections and answers nothing: a little longer than a session, after which there is another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ class BrokerNode:
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The broker that coordinates some groups. `call`: send it a request (API key, version, plain values)."""
+
+    node: BrokerNode
+    call: Callable[[int, int, Mapping[str, Any]], Any]
 
 
 def check(entity: Any, message: str | None = None) -> Any:
@@ -66,6 +76,7 @@ class ClusterClient(Routing):
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
         self._nodes: dict[int, BrokerNode] | None = None
+        self._coordinating: dict[str, BrokerNode] = {}
         self.cluster_id = ""
         self.controller_id = -1
 
@@ -156,20 +167,96 @@ class ClusterClient(Routing):
                 now = self.leaders(sorted({topic for topic, _index in again}))
                 left = {partition: new for partition in again if (new := now.get(partition)) is not None}
 
-    def call_coordinator(
-        self, group: str, api_key: int, version: int, values: Mapping[str, Any], code: Callable[[Any], ErrorCode]
-    ) -> Any:
-        """The answer of the group's coordinator, whichever broker that turns out to be while the settings' time lasts. `code`: of
-        an answer. Raises ClientError, with Kafka's code, when there is none for such a group."""
+    def at_brokers(self, api_key: int, version: int, values: Mapping[str, Any], again: Collection[ErrorCode]) -> list[Any]:
+        """The answer of each live broker, which is asked again while its error is one of `again` and the settings' time lasts."""
         budget = self._budget("")
-        while True:
-            answer = self._ask_where(group, api_key, values, budget, version)
-            if answer is None:
-                continue
-            if code(answer) not in _ELSEWHERE:
-                return answer
-            self._coordinators.pop(group, None)
+        answers = []
+        for broker in self.brokers():
+            while True:
+                answer = self.call(api_key, version, values, broker=broker)
+                if code_of(answer) not in again:
+                    break
+                try:
+                    budget.pause("")
+                except ClientError:
+                    break
+            answers.append(answer)
+        return answers
+
+    def at_coordinators(
+        self,
+        groups: Iterable[str],
+        ask: Callable[[Coordinator, list[str]], Mapping[str, T | ClientError]],
+        again: Collection[ErrorCode] = (),
+    ) -> dict[str, T | ClientError]:
+        """Collect what `ask` finds about the groups of each coordinator, in the order of `groups`.
+
+        A finding that is a ClientError says why there is no other: the coordinator refused, cannot be found, or does not answer.
+        Coordinators are found in one request for all groups (KIP-699). When one is gone, or the group has moved from it or is
+        being loaded, the next one is asked, while the settings' time lasts; so it is for a refusal with one of `again`. Then the
+        last finding counts.
+        """
+        budget = self._budget("")
+        wanted = list(dict.fromkeys(groups))
+        found: dict[str, T | ClientError] = {}
+        left = wanted
+        while left:
+            found.update(self._find_coordinators([group for group in left if group not in self._coordinating], budget))
+            by_node: dict[BrokerNode, list[str]] = {}
+            for group in left:
+                if group in self._coordinating:
+                    by_node.setdefault(self._coordinating[group], []).append(group)
+            for node, theirs in by_node.items():
+                found.update(self._at_coordinator(node, theirs, ask, budget))
+            left = [group for group in left if _is_to_be_asked_again(found[group], again)]
+            for group in left:
+                self._coordinating.pop(group, None)
             try:
-                budget.pause("")
+                if left:
+                    budget.pause("")
             except ClientError:
-                return answer
+                break
+        return {group: found[group] for group in wanted}
+
+    def _find_coordinators(self, groups: list[str], budget: RetryBudget) -> dict[str, ClientError]:
+        """Learn who coordinates these groups; return why nobody does, for the others."""
+        if not groups:
+            return {}
+        values = {"key_type": 0, "coordinator_keys": groups}
+        answer = self._ask_anyone(FIND_COORDINATOR, values, budget, version=4)
+        problems: dict[str, ClientError] = {}
+        for one in answer.coordinators:
+            code = code_of(one)
+            if code is ErrorCode.NONE:
+                self._coordinating[str(one.key)] = BrokerNode(int(one.node_id), str(one.host), int(one.port), None)
+            else:
+                problems[str(one.key)] = RequestRefused(code, one.error_message)
+        unnamed = [group for group in groups if group not in self._coordinating and group not in problems]
+        return problems | dict.fromkeys(unnamed, ClientError("no broker named its coordinator"))
+
+    def _at_coordinator(
+        self,
+        node: BrokerNode,
+        groups: list[str],
+        ask: Callable[[Coordinator, list[str]], Mapping[str, T | ClientError]],
+        budget: RetryBudget,
+    ) -> dict[str, T | ClientError]:
+        address = (node.host, node.port)
+        deadline = budget.deadline(_SILENT_COORDINATOR_S)
+
+        def call(api_key: int, version: int, values: Mapping[str, Any]) -> Any:
+            return self._connect(address, deadline).ask(api_key, values, deadline, version=version)
+
+        try:
+            answers = ask(Coordinator(node, call), groups)
+        except FAILURES as error:
+            self._lost(address)
+            return dict.fromkeys(groups, ClientError(f"no broker answered ({told(address, error)})"))
+        unnamed = ClientError(f"its coordinator {node.address} did not answer for it")
+        return {group: answers.get(group, unnamed) for group in groups}
+
+
+def _is_to_be_asked_again(finding: object, again: Collection[ErrorCode]) -> bool:
+    if not isinstance(finding, ClientError):
+        return False
+    return finding.code is None or finding.code in _ELSEWHERE or finding.code in again

@@ -82,10 +82,6 @@ class Buffer:
         return self._memory[:size]
 
 
-class Unreachable(OSError):
-    """The address takes no connection. `strerror` says why."""
-
-
 class Connection:
     """Connected, and authenticated, when it is made. One request at a time; one thread; no use after an exception but `close`.
 
@@ -267,9 +263,9 @@ def _connect(address: tuple[str, int], settings: ClientSettings, deadline: float
     try:
         plain = socket.create_connection(address, timeout=max(0.05, deadline - time.monotonic()))
     except TimeoutError as error:
-        raise Unreachable(error.errno, "the connection timed out") from None
+        raise OSError(error.errno, "the connection timed out") from None
     except OSError as error:
-        raise Unreachable(error.errno, error.strerror or str(error)) from None
+        raise OSError(error.errno, error.strerror or str(error)) from None
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)

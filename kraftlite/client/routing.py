@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from kraftlite.client.connection import QUIET_S, Buffer, Connection, Unreachable, code_of
+from kraftlite.client.connection import QUIET_S, Buffer, Connection, code_of
 from kraftlite.client.errors import ClientError, UnknownTopic
 from kraftlite.client.settings import ClientSettings, split_address
 from kraftlite.model.errors import ErrorCode
@@ -45,7 +45,8 @@ class TopicInfo:
 
 
 class Round(NamedTuple):
-    """The result of asking brokers in turn: an answer, or why each gave none. `unreachable`: none took a connection."""
+    """The result of asking brokers in turn: an answer, or why each gave none. `unreachable`: none gave a connection on which it
+    speaks Kafka's protocol."""
 
     answer: Any
     reasons: list[str]
@@ -76,7 +77,7 @@ class RetryBudget:
         return now + min(request_s, left, request_s if limit_s is None else limit_s)
 
     def pause(self, reason: str, code: ErrorCode | None = None, *, unreachable: bool = False) -> None:
-        """Wait before the next attempt; raises ClientError when there must be none. `unreachable`: no broker took a
+        """Wait before the next attempt; raises ClientError when there must be none. `unreachable`: no broker gave a
         connection."""
         waited = time.monotonic() - self._start
         limit_ms = self._settings.unreachable_timeout_ms if unreachable else None
@@ -356,9 +357,9 @@ class Routing:
             try:
                 answer = self._connect(address, until).ask(api_key, values, until, version=version)
             except FAILURES as error:
+                unreachable = unreachable and address not in self._connections
                 self._lost(address)
                 reasons.append(told(address, error))
-                unreachable = unreachable and isinstance(error, Unreachable)
             else:
                 self._failed.pop(address, None)
                 self._answered = address

@@ -21,6 +21,10 @@ from kraftlite.client.settings import SaslSettings, TlsSettings
 MAX_ITERATIONS: Final = 1_000_000
 """More than any server asks for: a bound against one that would keep the client busy."""
 MIN_ITERATIONS: Final = 4_096
+_ITERATIONS: Final = re.compile("[1-9][0-9]{3,6}")
+"""Every number from `MIN_ITERATIONS` to `MAX_ITERATIONS`, and few others."""
+_SHOWN: Final = 20
+"""The most characters of a server's nonsense that a message repeats."""
 
 
 class SaslError(Exception):
@@ -102,9 +106,7 @@ class Scram:
         nonce, salt, iterations = fields.get("r", ""), fields.get("s", ""), fields.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise SaslError("the server's nonce does not continue ours")
-        if not iterations.isdigit() or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
-            raise SaslError(f"the server asks for {iterations!r} iterations: allowed is {MIN_ITERATIONS} to {MAX_ITERATIONS}")
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _unbase64(salt), int(iterations))
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _unbase64(salt), _iterations(iterations))
         without_proof = f"c=biws,r={nonce}"
         signed = f"{self._first},{server_first},{without_proof}".encode()
         client_key = self._mac(salted, b"Client Key")
@@ -124,6 +126,14 @@ class Scram:
 
     def _mac(self, key: bytes, data: bytes) -> bytes:
         return hmac.new(key, data, self._hash).digest()
+
+
+def _iterations(text: str) -> int:
+    """The count is in ASCII digits (RFC 5802, posit-number): anything else that `int` takes, or fails on, is refused before."""
+    if not _ITERATIONS.fullmatch(text) or not MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        raise SaslError(f"the server asks for {shown!r} iterations: allowed is {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+    return int(text)
 
 
 def _fields(text: str) -> dict[str, str]:

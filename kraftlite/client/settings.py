@@ -36,7 +36,7 @@ class ClientSettings:
 
     `retry_timeout_ms` bounds how long a call tries again, `delivery_timeout_ms` the same for produce; `request_timeout_ms` bounds
     one request, `connect_timeout_ms` one connection, TLS and SASL included. `unreachable_timeout_ms` bounds how long a call tries
-    again while every broker refuses connections; None: no sooner than otherwise. `bootstrap`: (host:port, …), not empty.
+    again while no broker gives it a connection; None: no sooner than otherwise. `bootstrap`: (host:port, …), not empty.
     """
 
     bootstrap: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The clients by which the command line and the demonstration reach a cluster: librdkafka, and our own for what that lacks."""
+"""The clients by which the command line and the demonstration reach a cluster: our own, and librdkafka for records."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from kraftlite.client.errors import ClientError
 from kraftlite.client.properties import settings_from
 from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode
-from kraftlite.protocol.api_keys import API_VERSIONS, DESCRIBE_QUORUM
+from kraftlite.protocol.api_keys import DESCRIBE_QUORUM
 
 if TYPE_CHECKING:  # the client loads kio, which takes longer than most commands
     from kraftlite.client.cluster import ClusterClient
 
 CLIENT_ID: Final = "kraftlite-cli"
 _PROBE_TIMEOUT_S: Final = 5.0
-"""For an answer to ApiVersions: long enough for a broker on a busy machine, short enough to be told of a port that is silent."""
+"""For a connection, up to the answer to ApiVersions: long enough for a broker on a busy machine, short enough to be told of a
+port that is silent."""
 _UNREACHABLE_S: Final = 5.0
-"""For how long addresses that take no connection are tried again: as long as a broker may take to start."""
+"""For how long addresses that give no connection are tried again: as long as a broker may take to start."""
 _DEFAULTS: Final = {
     "client.id": CLIENT_ID,
     "default.api.timeout.ms": "30000",
@@ -53,23 +54,10 @@ def admin_settings(options: Mapping[str, str]) -> ClientSettings:
 
 
 def cluster_at(bootstrap: str) -> ClusterClient:
-    """A client for requests that librdkafka's Python client lacks. `bootstrap`: host:port, several separated by commas."""
+    """A client without TLS and SASL. `bootstrap`: host:port, several separated by commas."""
     from kraftlite.client.cluster import ClusterClient
 
     return ClusterClient(admin_settings({"bootstrap.servers": bootstrap}))
-
-
-def reach(bootstrap: str, timeout_s: float = _UNREACHABLE_S, probe_s: float = _PROBE_TIMEOUT_S) -> None:
-    """Wait until one of the brokers answers as a Kafka broker; raises ClientError when none does, with each one's reason.
-
-    One that takes the connection has `probe_s` for its answer.
-    """
-    from kraftlite.client.cluster import ClusterClient
-
-    probe = {"bootstrap.servers": bootstrap, "socket.connection.setup.timeout.ms": f"{probe_s * 1000:.0f}"}
-    with ClusterClient(admin_settings(probe)) as cluster:
-        values = {"client_software_name": CLIENT_ID, "client_software_version": "1"}
-        cluster.call(API_VERSIONS, 3, values, timeout_ms=round(timeout_s * 1000))
 
 
 def fetch_quorum(bootstrap: str) -> dict[str, Any]:

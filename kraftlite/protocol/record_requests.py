@@ -31,6 +31,10 @@ from kraftlite.protocol.primitives import (
     uvarint,
 )
 
+LATEST: Final = -1
+EARLIEST: Final = -2
+"""The timestamps of ListOffsets that ask for the end and the start of a log."""
+
 _answer: Final = bounded("response", MAX_RESPONSE_ITEMS)
 
 

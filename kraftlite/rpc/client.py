@@ -45,7 +45,7 @@ class Peer:
         found: _Unary[Req, Res] | None = self._unary.get(method)
         if found is None:
             multi = self._channel.unary_unary(codec.path(method))
-            found = (multi, codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response))
+            found = (multi, self._coding.codec(method, method.request), self._coding.codec(method, method.response))
             self._unary[method] = found
         multi, requests, responses = found
         try:
@@ -94,8 +94,8 @@ class HotStream(Generic[Req, Res]):
         self._endpoint = endpoint
         self._method = method
         self._tracer = tracer
-        self._requests = codec.MessageCodec(method, method.request)
-        self._responses = codec.MessageCodec(method, method.response)
+        self._requests = coding.codec(method, method.request)
+        self._responses = coding.codec(method, method.response)
         self._waiting: dict[int, asyncio.Future[codec.Frame]] = {}
         self._next_id = 0
         self._outbox: deque[bytes] = deque()

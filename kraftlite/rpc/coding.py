@@ -16,17 +16,24 @@ from kraftlite.model.limits import RPC_LONG_BYTES
 from kraftlite.runtime.ports import TransportError
 
 if TYPE_CHECKING:
+    from kraftlite.model.method import AnyMethod
     from kraftlite.rpc.codec import M, MessageCodec  # protobuf is imported late
 
 T = TypeVar("T")
 
 
 class Coding:
-    """The thread of one transport, started with the first long message. First come, first served."""
+    """The codecs of one transport and their thread, started with the first long message. First come, first served."""
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
         self._closed = False
+
+    def codec(self, method: AnyMethod, cls: type[M]) -> MessageCodec[M]:
+        """Make the codec of one message class of one method."""
+        from kraftlite.rpc.codec import MessageCodec
+
+        return MessageCodec(method, cls)
 
     async def encode(self, codec: MessageCodec[M], message: M, timeout_ms: int | None = None) -> bytes:
         """The message without a payload that travels beside it. Raises TimeoutError."""

@@ -80,7 +80,7 @@ class RpcServer:
     # --- unary --------------------------------------------------------------------------------------------------------
 
     def _unary(self, method: Method[Req, Res], handler: Handler[Req, Res]) -> grpc.RpcMethodHandler[Any, Any]:
-        requests, responses = codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response)
+        requests, responses = self.coding.codec(method, method.request), self.coding.codec(method, method.response)
 
         async def serve(data: bytes, context: aio.ServicerContext[Any, Any]) -> bytes:
             if self._closing:
@@ -105,7 +105,7 @@ class RpcServer:
     # --- streamed -----------------------------------------------------------------------------------------------------
 
     def _streamed(self, method: Method[Req, Res], handler: Handler[Req, Res]) -> grpc.RpcMethodHandler[Any, Any]:
-        requests, responses = codec.MessageCodec(method, method.request), codec.MessageCodec(method, method.response)
+        requests, responses = self.coding.codec(method, method.request), self.coding.codec(method, method.response)
 
         async def serve(_: Any, context: aio.ServicerContext[Any, Any]) -> None:
             stream = _ServerStream(self, method, handler, requests, responses, context)

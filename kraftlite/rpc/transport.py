@@ -31,18 +31,24 @@ class GrpcTransport(Transport):
     One channel per peer, connected on first use and reconnected within 200 ms of the peer's return. Ordinary methods are unary
     calls; hot ones share one long-lived stream per peer and method. A dead peer (connection refused or reset) is a
     TransportError at once, a silent one after the caller's `timeout_ms`. Cancelling a call cancels its handler at the peer.
-    `fault(error, where)` hears of a Fault in a handler; other exceptions there cost their request and are traced. gRPC is
-    imported on first use, so that a process may fork before.
+    `fault(error, where)` hears of a Fault in a handler; other exceptions there cost their request and are traced. `coding`: what
+    makes and runs the codecs, and is closed with the transport. gRPC is imported on first use, so that a process may fork before.
     """
 
-    def __init__(self, *, fault: Callable[[BaseException, str], None] = _report, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        fault: Callable[[BaseException, str], None] = _report,
+        tracer: Tracer | None = None,
+        coding: Coding | None = None,
+    ) -> None:
         self._fault = fault
         self._tracer = tracer or NullTracer()
         self._peers: dict[Endpoint, Peer] = {}
         self._servers: list[RpcServer] = []
         self._held: dict[Endpoint, socket.socket] = {}
         self._closed = False
-        self._coding = Coding()
+        self._coding = coding or Coding()
 
     async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if not isinstance(request, method.request):

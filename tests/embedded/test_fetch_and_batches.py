@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.cli.admin_calls import list_offsets
+from kraftlite.client.admin import list_offsets
 from kraftlite.client.connection import code_of
 from kraftlite.local.client import cluster_at
 from kraftlite.log import codecs

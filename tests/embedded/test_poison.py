@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.cli.admin_calls import list_offsets
+from kraftlite.client.admin import list_offsets
 from kraftlite.local.client import cluster_at
 from kraftlite.log.batch import parse_header
 from kraftlite.model.errors import ErrorCode

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kraftlite.cli.admin_calls import list_offsets
+from kraftlite.client.admin import list_offsets
 from kraftlite.client.connection import code_of
 from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
 from kraftlite.client.kafka_client import KafkaClient, client_for

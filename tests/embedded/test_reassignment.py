@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraftlite.cli.admin_calls import alter_reassignments, list_reassignments
+from kraftlite.client.admin import alter_reassignments, list_reassignments
 from kraftlite.local.client import cluster_at
 from kraftlite.model.errors import ErrorCode
 from tests.harness.embedded import embedded

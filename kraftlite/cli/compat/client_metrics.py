@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.admin_calls import alter_configs, describe_configs, list_resources
 from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one
+from kraftlite.client.admin import alter_configs, describe_configs, list_resources
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.model.ids import random_uuid, uuid_to_str
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import click
 
-from kraftlite.cli.compat.tool import UsageError, is_security, key_values, read_properties
+from kraftlite.cli.compat.tool import UsageError, key_values, read_properties
+from kraftlite.cli.target import is_security
 from kraftlite.client.properties import KNOWN, settings_from
 from kraftlite.client.security import in_lines
 from kraftlite.local.client import client_config

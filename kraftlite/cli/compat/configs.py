@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.admin_calls import (
+from kraftlite.cli.common import java_double
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, read_properties
+from kraftlite.client.admin import (
     MECHANISMS,
     SOURCES,
     alter_configs,
@@ -19,8 +21,6 @@ from kraftlite.cli.admin_calls import (
     describe_scram,
     list_resources,
 )
-from kraftlite.cli.common import java_double
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, read_properties
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType

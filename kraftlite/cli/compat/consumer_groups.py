@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from kraftlite.cli.compat.tool import Parser, UsageError, bootstrap, exactly_one, java_exception
+from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_one, java_exception
+from kraftlite.cli.target import Target
+from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 SCENARIOS = (
@@ -56,20 +62,20 @@ def run(arguments: Sequence[str]) -> int:
     action = exactly_one(options, ACTIONS, message)
     if action == "validate-regex":
         return _validate(options.validate_regex)
-    brokers = bootstrap(options)
     if action in ("describe", "delete", "reset-offsets") and bool(options.group) == options.all_groups:
         raise UsageError(f"Option [{action}] takes one of these options: [all-groups], [group]")
     if action == "delete-offsets" and not (options.group and options.topic):
         raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
     if action == "delete":
-        return _delete(brokers, options)
+        return _delete(cluster_of(options), options)
     if action == "delete-offsets":
-        return _delete_offsets(brokers, options)
+        return _delete_offsets(cluster_of(options), options)
     command = {"list": _list, "describe": _describe, "reset-offsets": _reset}[action](options)
-    if action in ("describe", "reset-offsets") and _refused(brokers, action, options):
+    cluster = cluster_of(options)
+    if action in ("describe", "reset-offsets") and _refused(cluster, action, options):
         return 0
     try:
-        return _invoke(*command, brokers)
+        return _invoke(*command, cluster)
     except click.UsageError as error:
         raise UsageError(error.message) from None
     except click.ClickException as error:
@@ -77,14 +83,12 @@ def run(arguments: Sequence[str]) -> int:
         return 0  # as Kafka's does
 
 
-def _refused(brokers: str, action: str, options: argparse.Namespace) -> bool:
+def _refused(cluster: ClusterClient, action: str, options: argparse.Namespace) -> bool:
     """Groups that do not exist cannot be described, and those with members not be reset: said as Kafka's tool says it."""
     from kraftlite.cli.group_reset import INACTIVE
     from kraftlite.cli.group_view import columns, describe_groups
-    from kraftlite.cli.kafka import admin
 
-    client = admin(brokers)
-    views = describe_groups(client, list(dict.fromkeys(options.group)))
+    views = describe_groups(cluster, list(dict.fromkeys(options.group)))
     if action == "describe":
         missing = [view.group for view in views if not view.exists]
         if missing:
@@ -102,13 +106,13 @@ def _refused(brokers: str, action: str, options: argparse.Namespace) -> bool:
     return bool(active)
 
 
-def _invoke(module: str, name: str, arguments: list[str], brokers: str) -> int:
+def _invoke(module: str, name: str, arguments: list[str], cluster: ClusterClient) -> int:
     """The own command that does the same, in the same layout."""
     from importlib import import_module
 
     command = getattr(import_module(f"kraftlite.cli.{module}"), name)
     status = command.main(
-        args=[*arguments, "--bootstrap-server", brokers], prog_name="kafka-consumer-groups", standalone_mode=False
+        args=arguments, prog_name="kafka-consumer-groups", standalone_mode=False, obj=Target(None, None, cluster)
     )
     return status if isinstance(status, int) else 0
 
@@ -134,14 +138,12 @@ def _describe(options: argparse.Namespace) -> _Command:
     return "groups", "describe", [*arguments, *(["--all-groups"] if options.all_groups else options.group)]
 
 
-def _delete(brokers: str, options: argparse.Namespace) -> int:
+def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
     from kraftlite.cli.group_view import list_groups
     from kraftlite.cli.groups import delete_groups, quoted
-    from kraftlite.cli.kafka import admin
 
-    client = admin(brokers)
-    names = [name for name, _, _ in list_groups(client)] if options.all_groups else list(dict.fromkeys(options.group))
-    done, failed = delete_groups(client, names, lambda error: java_exception(ErrorCode(max(int(error.args[0].code()), -1))))
+    names = [group.group for group in list_groups(cluster)] if options.all_groups else list(dict.fromkeys(options.group))
+    done, failed = delete_groups(cluster, names, lambda error: java_exception(error.code or ErrorCode.REQUEST_TIMED_OUT))
     if not failed:
         click.echo(f"Deletion of requested consumer groups ({quoted(done)}) was successful.")
         return 0
@@ -151,16 +153,15 @@ def _delete(brokers: str, options: argparse.Namespace) -> int:
     return 0  # as Kafka's does
 
 
-def _delete_offsets(brokers: str, options: argparse.Namespace) -> int:
+def _delete_offsets(cluster: ClusterClient, options: argparse.Namespace) -> int:
     from kraftlite.cli.group_view import columns, selected
-    from kraftlite.cli.groups import request_offset_delete
-    from kraftlite.cli.kafka import admin
+    from kraftlite.client.groups import delete_offsets
 
     group = options.group[0]
-    partitions = selected(admin(brokers), options.topic, ())
-    error, results = request_offset_delete(brokers, group, partitions)
-    if error is not ErrorCode.NONE:
-        click.echo(f"\nError: {java_exception(error)}")
+    try:
+        results = delete_offsets(cluster, group, selected(cluster, options.topic, ()))
+    except RequestRefused as error:
+        click.echo(f"\nError: {java_exception(error.code)}")
         return 0  # as Kafka's does
     if any(code is not ErrorCode.NONE for code in results.values()):
         click.echo("\nError: Encountered some partition-level error, see the follow-up details.")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import click
 
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
-from kraftlite.cli.admin_calls import list_offsets
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
+from kraftlite.client.admin import list_offsets
 from kraftlite.model.errors import ErrorCode
 
 _TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}

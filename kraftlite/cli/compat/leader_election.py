@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.admin_calls import Partition, elect_leaders
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, java_exception
 from kraftlite.cli.files import read_text
+from kraftlite.client.admin import Partition, elect_leaders
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import ElectionType

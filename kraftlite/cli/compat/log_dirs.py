@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.admin_calls import Partition, describe_log_dirs
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
+from kraftlite.client.admin import Partition, describe_log_dirs
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -13,15 +13,15 @@ from typing import Any
 
 import click
 
-from kraftlite.cli.admin_calls import (
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
+from kraftlite.cli.files import read_text
+from kraftlite.client.admin import (
     Partition,
     alter_configs,
     alter_reassignments,
     describe_configs,
     list_reassignments,
 )
-from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
-from kraftlite.cli.files import read_text
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.controller.placement import StripedPlacer, UsableBroker
 from kraftlite.model.errors import ErrorCode

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from kraftlite import __version__
+from kraftlite.cli import target
 from kraftlite.cli.common import bootstrap_of
-from kraftlite.cli.files import read_text
+from kraftlite.cli.error_texts import TEXTS
+from kraftlite.cli.target import CONFIG_OPTION, CONFIG_VARIABLE, SERVERS, client_of, effective
 from kraftlite.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -59,88 +62,44 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED: the brokers to connect to.")
         if controller:
             self.add_argument("--bootstrap-controller", metavar="HOST:PORT,…", help="Not supported: controllers speak gRPC here.")
-        self.add_argument("--command-config", metavar="FILE", help="Properties of the admin client.")
+        default = os.environ.get(CONFIG_VARIABLE)
+        self.add_argument(CONFIG_OPTION, metavar="FILE", default=default, help="Properties of the client.")
 
 
 def kafka_version() -> str:
     return f"4.1.0 (kraftlite {__version__})"
 
 
-def bootstrap(options: argparse.Namespace, *, name: str = "--bootstrap-server") -> str:
-    """The brokers to ask, for a tool whose client is librdkafka's admin client: that is made without TLS and SASL, so a
-    `--command-config` that wants them is refused."""
-    refuse_security(getattr(options, "command_config", None), "--command-config")
-    return addresses(options, name)
-
-
-def addresses(options: argparse.Namespace, name: str = "--bootstrap-server") -> str:
-    """The brokers to ask. Unlike Kafka's tools this takes the local cluster when nothing is named."""
+def addresses(options: argparse.Namespace, name: str = "--bootstrap-server", configured: str | None = None) -> str:
+    """The brokers to ask. Unlike Kafka's tools this takes `configured`, and else the local cluster, when nothing is named."""
     if getattr(options, "bootstrap_controller", None):
         raise UsageError("--bootstrap-controller: controllers speak gRPC here and have no Kafka port; give --bootstrap-server")
     given = getattr(options, "bootstrap_server", None)
     try:
-        return bootstrap_of(given)
+        return bootstrap_of(given, configured, SERVERS)
     except click.UsageError as error:
         raise UsageError(error.message) from None
     except click.ClickException as error:
         raise UsageError(f'Missing required argument "[{name.lstrip("-")}]" ({error.message})') from None
 
 
-def cluster_of(options: argparse.Namespace, path: str | None = None, option: str = "--command-config") -> ClusterClient:
+def cluster_of(options: argparse.Namespace, path: str | None = None, option: str = CONFIG_OPTION) -> ClusterClient:
     """The client of a tool, with the properties of `--command-config` or of another file (`path` with its `option`): addresses,
     time limits, TLS and SASL. What protects and cannot be honoured is refused, anything else without effect is warned about."""
-    from kraftlite.client.cluster import ClusterClient
-    from kraftlite.local.client import admin_settings
-
-    servers = addresses(options)
     path = path or getattr(options, "command_config", None)
     given = {} if path is None else read_properties(path, option)
-    given.pop("bootstrap.servers", None)
-    effective = {name: value for name, value in given.items() if name in _ADMIN or is_security(name)}
-    for name in given:
-        if name not in effective:
-            click.echo(f"WARN {option} {path}: {name} has no effect here", err=True)
+    servers = addresses(options, configured=given.get(SERVERS))
     try:
-        return ClusterClient(admin_settings({**effective, "bootstrap.servers": servers}))
+        return client_of(servers, effective(given, path or "", option), path, option)
     except ValueError as error:
-        raise UsageError(f"{option} {path}: {error}") from None
-
-
-_ADMIN: Final = (
-    "client.id",
-    "default.api.timeout.ms",
-    "reconnect.backoff.ms",
-    "request.timeout.ms",
-    "retry.backoff.max.ms",
-    "retry.backoff.ms",
-    "socket.connection.setup.timeout.ms",
-)
-"""Properties of Kafka's admin client that mean the same for ours, besides those that protect."""
-
-
-def is_security(name: str) -> bool:
-    return name.startswith(("security.", "sasl.", "ssl."))
-
-
-def refuse_security(path: str | None, option: str) -> None:
-    """UsageError when the properties of this file ask for protection that a tool's client cannot give."""
-    for name, value in ({} if path is None else read_properties(path, option)).items():
-        if name == "security.protocol" and value.upper() != "PLAINTEXT":
-            raise UsageError(f"{option} {path}: {name}={value} is not supported by this tool; allowed is PLAINTEXT")
-        if name != "security.protocol" and is_security(name):
-            raise UsageError(f"{option} {path}: {name} is not supported by this tool")
+        raise UsageError(str(error)) from None
 
 
 def read_properties(path: str, option: str) -> dict[str, str]:
-    from kraftlite.config.properties import parse_properties
-
     try:
-        properties = parse_properties(read_text(path))
-    except OSError as error:
-        raise UsageError(f"{option} {path}: {error.strerror or error}") from None
+        return target.read_properties(path, option)
     except ValueError as error:
-        raise UsageError(f"{option} {path}: {error}") from None
-    return {item.key: item.value for item in properties}
+        raise UsageError(str(error)) from None
 
 
 def key_values(items: Sequence[str], option: str) -> dict[str, str]:
@@ -200,21 +159,6 @@ _CLASSES: Final = {
     ErrorCode.INVALID_PARTITIONS: "InvalidPartitionsException",
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
 }
-_TEXTS: Final = {
-    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
-    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (
-        "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it."
-    ),
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
-    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
-    ErrorCode.LEADER_NOT_AVAILABLE: (
-        "There is no leader for this topic-partition as we are in the middle of a leadership election."
-    ),
-    ErrorCode.OFFSET_OUT_OF_RANGE: "The requested offset is not within the range of offsets maintained by the server.",
-    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
-}
 
 
 @contextlib.contextmanager
@@ -239,4 +183,4 @@ def java_exception(code: ErrorCode, message: str | None = None) -> str:
     if name is None:
         words = "".join(part.capitalize() for part in code.name.split("_"))
         name = words if words.endswith("Exception") else f"{words}Exception"
-    return f"org.apache.kafka.common.errors.{name}: {message or _TEXTS.get(code, code.name)}"
+    return f"org.apache.kafka.common.errors.{name}: {message or TEXTS.get(code, code.name)}"

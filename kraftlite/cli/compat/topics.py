@@ -10,10 +10,9 @@ from typing import Any
 import click
 
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
-from kraftlite.cli.admin_calls import describe_configs, list_reassignments
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
-from kraftlite.client.cluster import ClusterClient, check
-from kraftlite.client.connection import code_of
+from kraftlite.client.admin import create_partitions, create_topic, delete_topics, describe_configs, list_reassignments
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import uuid_to_str
@@ -21,7 +20,6 @@ from kraftlite.model.messages.controller import ConfigResourceType
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 FILTERS = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
-_TIMEOUT_MS = 60_000
 
 
 def _parser() -> Parser:
@@ -165,11 +163,12 @@ def _create(cluster: ClusterClient, options: argparse.Namespace) -> None:
         raise ToolError("The replication factor must be between 1 and 32767 inclusive")
     if options.partitions is not None and options.partitions < 1:
         raise ToolError("The partitions must be greater than 0")
-    (found,) = cluster.call(19, 7, {"topics": [topic], "timeout": _TIMEOUT_MS, "validate_only": False}).topics
-    code = code_of(found)
-    if code is ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
-        return
-    check(found)
+    try:
+        create_topic(cluster, topic)
+    except RequestRefused as error:
+        if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
+            return
+        raise
     click.echo(f"Created topic {name}.")
 
 
@@ -185,17 +184,16 @@ def _alter(cluster: ClusterClient, options: argparse.Namespace) -> None:
             added = parse_assignment(options.replica_assignment)[len(present[name].partitions) :]
             assignments = [{"broker_ids": brokers} for brokers in added]
         topics.append({"name": name, "count": options.partitions, "assignments": assignments})
-    for result in cluster.call(37, 3, {"topics": topics, "timeout": _TIMEOUT_MS, "validate_only": False}).results:
-        check(result)
+    create_partitions(cluster, topics)
 
 
 def _delete(cluster: ClusterClient, options: argparse.Namespace) -> None:
     names = _chosen(cluster, options)
     if not names:
         return
-    topics = [{"name": name, "topic_id": None} for name in names]
-    for result in cluster.call(20, 6, {"topics": topics, "timeout": _TIMEOUT_MS}).responses:
-        check(result)
+    for refused in delete_topics(cluster, names).values():
+        if refused is not None:
+            raise refused
 
 
 def _describe(cluster: ClusterClient, options: argparse.Namespace) -> None:

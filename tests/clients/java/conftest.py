@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.clients.java import tools
+from tests.clients.java.apache import ApacheKafka
+from tests.clients.java.secured import certify, secured_kafka
 from tests.harness.local import Cluster
 
 
@@ -37,6 +41,24 @@ class Kafka:
 def java() -> None:
     if (reason := tools.missing()) is not None:
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the certificates of `secured`."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    certify(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def secured(request: pytest.FixtureRequest, java: None, authority: Path) -> Iterator[ApacheKafka]:
+    if request.config.getoption("--kafka-external") is not None:
+        pytest.skip("--kafka-external: this starts a cluster itself")
+    with secured_kafka(authority) as found:
+        yield found
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ Source: KIP-43, KIP-84, KIP-651; `docs/SPARK.md`, The connection.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
@@ -25,83 +23,22 @@ from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.columns.encode import encode_records
 from kraftlite.columns.records import parse_records
 from kraftlite.model.topic_partition import TopicPartition
-from tests.clients.java.apache import ApacheKafka, apache_kafka
+from tests.clients.java.apache import ApacheKafka
+from tests.clients.java.secured import MODULES, PASSWORDS, REAUTHENTICATE_MS, by_name, quoted
 
 pytestmark = [pytest.mark.clients, pytest.mark.jvm, pytest.mark.slow, pytest.mark.xdist_group("clients")]
 
-PASSWORDS = {"alice": 'se"cret, with=signs\\', "bob": "plain"}
-MODULES = "org.apache.kafka.common.security"
-MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512")
-REAUTHENTICATE_MS = 1_000
-"""After so long the listener with TLS and SASL closes a connection that has not said again who it is (KIP-368)."""
 _NUMBERS = count(1)
 
 
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority, and what it vouches for: a broker on loopback and a client, whose key is also there with a password."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl")
-    folder = tmp_path_factory.mktemp("tls")
-
-    def openssl(command: str) -> None:
-        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
-
-    curve = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-    openssl(f"req -x509 {curve} -days 2 -subj /CN=authority -keyout authority.key -out authority.pem")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-    for who in ("broker", "client"):
-        openssl(f"req {curve} -subj /CN={who} -keyout {who}.key -out {who}.csr")
-        openssl(f"x509 -req -in {who}.csr -CA authority.pem -CAkey authority.key -days 2 -extfile names -out {who}.crt")
-        (folder / f"{who}.pem").write_text((folder / f"{who}.key").read_text() + (folder / f"{who}.crt").read_text())
-    openssl("pkcs8 -topk8 -v2 aes-256-cbc -passout pass:hidden -in client.key -out client-locked.key")
-    (folder / "client-locked.pem").write_text((folder / "client-locked.key").read_text() + (folder / "client.crt").read_text())
-    return folder
+@pytest.fixture
+def pem(authority: Path) -> Path:
+    return authority
 
 
-@pytest.fixture(scope="module")
-def kafka(request: pytest.FixtureRequest, java: None, pem: Path) -> Iterator[ApacheKafka]:
-    """SSL asks for the client's certificate, SASL_SSL does not."""
-    if request.config.getoption("--kafka-external") is not None:
-        pytest.skip("--kafka-external: this starts a cluster itself")
-    users = " ".join(f'user_{name}="{quoted(password)}"' for name, password in PASSWORDS.items())
-    config = {
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(pem / "broker.pem"),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(pem / "authority.pem"),
-        "listener.name.ssl.ssl.client.auth": "required",
-        **{f"listener.name.sasl_ssl.{name}.connections.max.reauth.ms": str(REAUTHENTICATE_MS) for name in MECHANISMS},
-    }
-    for listener in ("sasl_plaintext", "sasl_ssl"):
-        plain = f"{MODULES}.plain.PlainLoginModule required {users};"
-        config[f"listener.name.{listener}.plain.sasl.jaas.config"] = plain.replace("\\", "\\\\")  # as a properties file has it
-        for mechanism in MECHANISMS[1:]:
-            config[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = f"{MODULES}.scram.ScramLoginModule required;"
-    with apache_kafka(config=config, listeners=("SASL_PLAINTEXT", "SSL", "SASL_SSL")) as found:
-        give_passwords(found.bootstrap_servers)
-        yield found
-
-
-def quoted(password: str) -> str:
-    return password.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def give_passwords(bootstrap: str) -> None:
-    from confluent_kafka.admin import (
-        AdminClient,
-        ScramCredentialInfo,
-        ScramMechanism,
-        UserScramCredentialUpsertion,
-    )
-
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        for name, password in PASSWORDS.items():
-            wanted = [UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 8192), password.encode())]
-            for it in admin.alter_user_scram_credentials(wanted).values():
-                it.result(30)
+@pytest.fixture
+def kafka(secured: ApacheKafka) -> ApacheKafka:
+    return secured
 
 
 def round_trip(kafka: ApacheKafka, options: Mapping[str, str], host: str = "127.0.0.1") -> list[str]:
@@ -133,11 +70,6 @@ def round_trip(kafka: ApacheKafka, options: Mapping[str, str], host: str = "127.
         return found
     finally:
         client.close()
-
-
-def by_name(mechanism: str, user: str = "alice", protocol: str = "SASL_PLAINTEXT") -> dict[str, str]:
-    login = {"sasl.username": user, "sasl.password": PASSWORDS[user]}
-    return {"security.protocol": protocol, "sasl.mechanism": mechanism, **login}
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

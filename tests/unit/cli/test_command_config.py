@@ -1,4 +1,4 @@
-"""TLS and SASL of Kafka's tools, from the properties of `--command-config` and its like.
+"""TLS and SASL of the commands and of Kafka's tools, from the properties of `--command-config` and its like.
 
 Source: Kafka's AdminClientConfig (names); KIP-651; KIP-1147.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from kraftlite.cli.compat import clients, cluster, consumer_groups
+from kraftlite.cli.compat import clients, cluster, topics
 from kraftlite.cli.compat.tool import UsageError, finish
+from kraftlite.cli.main import cli, main
+from kraftlite.cli.target import Target
 from tests.harness.secure_broker import broker, certificate
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -78,13 +82,143 @@ def test_what_has_no_effect_is_told(properties: Write, capsys: pytest.CaptureFix
     assert (found.out, found.err) == ("Cluster ID: the-cluster\n", f"WARN --config {path}: metric.reporters has no effect here\n")
 
 
-@pytest.mark.parametrize("name", ["security_protocol", "sasl_jaas_config", "ssl_truststore_location"])
-def test_a_tool_whose_client_has_neither_says_so(name: str, properties: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    path = properties(**{name: "SSL"})
-    arguments = ["--list", "--bootstrap-server", "127.0.0.1:1", "--command-config", path]
-    assert finish("kafka-consumer-groups", consumer_groups.run, arguments) == 1
-    err = capsys.readouterr().err
-    assert f"--command-config {path}: {name.replace('_', '.')}" in err and "is not supported by this tool" in err
+# --- kraftlite's own commands
+
+COMMANDS: Final = {
+    "create-topic": ["t"],
+    "describe": [],
+    "topic list": [],
+    "topic describe": [],
+    "topic create": ["t"],
+    "topic alter": ["t", "--partitions", "2"],
+    "topic delete": ["t"],
+    "produce": ["t"],
+    "consume": ["t"],
+    "offsets": ["t"],
+    "records delete": ["t", "--before", "1"],
+    "group list": [],
+    "group describe": ["g"],
+    "group delete": ["g"],
+    "group reset-offsets": ["g", "--all-topics", "--to-latest"],
+    "group delete-offsets": ["g", "--topic", "t"],
+    "config describe": ["--topic", "t"],
+    "config alter": ["--topic", "t", "--delete", "retention.ms"],
+    "elect-leaders": ["--topic", "t"],
+    "quorum describe": ["--status"],
+    "cluster describe": [],
+    "log-dirs describe": [],
+    "feature describe": [],
+    "feature upgrade": ["--feature", "group.version=1"],
+    "feature downgrade": ["--feature", "group.version=0"],
+    "feature disable": ["--feature", "group.version"],
+    "client-metrics list": [],
+    "client-metrics describe": ["m"],
+    "client-metrics alter": ["m", "--delete", "match"],
+    "client-metrics delete": ["m"],
+    "reassign list": [],
+    "reassign start": ["t-0=1"],
+    "reassign cancel": ["--all"],
+    "quota describe": [],
+    "quota alter": ["--user", "u", "--delete", "producer_byte_rate"],
+}
+"""Each own command that asks a cluster, with as few arguments as it takes."""
+
+
+def commands(group: Any = cli, path: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    """Every command with its options."""
+    context = click.Context(group)
+    found: dict[str, list[str]] = {}
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            found |= commands(command, (*path, name))
+        else:
+            found[" ".join((*path, name))] = [option for parameter in command.params for option in parameter.opts]
+    return found
+
+
+def test_every_command_that_asks_a_cluster_takes_properties() -> None:
+    known = {name: options for name, options in commands().items() if not name.startswith("pipeline ")}
+    assert {name for name, options in known.items() if "--bootstrap-server" in options} == {*COMMANDS}
+    assert {name for name, options in known.items() if "--command-config" in options} == {*COMMANDS}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_what_cannot_be_honoured(command: str, properties: Write) -> None:
+    path = properties(ssl_protocol="TLSv1.3")
+    arguments = [*command.split(), *COMMANDS[command], "--bootstrap-server", "127.0.0.1:1", "--command-config", path]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert f"--command-config {path}: ssl.protocol='TLSv1.3' cannot be honoured" in result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_logs_in(command: str, properties: Write) -> None:
+    """Whom the broker does not know gets no further; without the properties it would not be asked for a password at all."""
+    given = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": jaas("wrong")}
+    with broker("SCRAM-SHA-512") as there:
+        arguments = [*command.split(), *COMMANDS[command], "--bootstrap-server", f"127.0.0.1:{there.port}"]
+        result = CliRunner().invoke(cli, [*arguments, "--command-config", properties(**given)])
+    assert result.exit_code == 1
+    assert "SASL_AUTHENTICATION_FAILED: alice by SCRAM-SHA-512" in (result.stderr or str(result.exception))
+
+
+def test_an_own_command_by_tls_and_scram(
+    tmp_path: Path, properties: Write, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The file may be named by the environment, too, and may name the brokers."""
+    pem = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem / "both.pem")
+    given = {"security_protocol": "SASL_SSL", "ssl_truststore_location": f"{pem}/cert.pem", "sasl_mechanism": "SCRAM-SHA-512"}
+    monkeypatch.delenv("KRAFTLITE_BOOTSTRAP_SERVER", raising=False)
+
+    def listed(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["topic", "list", "--output", "json", *arguments])
+        found = capfd.readouterr()
+        return int(ended.value.code or 0), found.out + found.err
+
+    with broker("SCRAM-SHA-512", context=context) as there:
+        path = properties(
+            **given,
+            sasl_jaas_config=jaas("secret"),
+            bootstrap_servers=f"localhost:{there.port}",
+            metric_reporters="x",
+            client_id="me",
+        )
+        warned = f"WARN --command-config {path}: metric.reporters has no effect here\n"
+        assert listed("--command-config", path) == (0, f'{{\n  "topics": []\n}}\n{warned}')
+        monkeypatch.setenv("KRAFTLITE_COMMAND_CONFIG", path)
+        assert listed() == (0, f'{{\n  "topics": []\n}}\n{warned.replace("--command-config", "KRAFTLITE_COMMAND_CONFIG")}')
+        code, said = listed("--bootstrap-server", "127.0.0.1:1")
+        assert code == 1 and "no broker answered (127.0.0.1:1: Connection refused)" in said, "the option goes first"
+        assert finish("kafka-topics", topics.run, ["--list"]) == 0, "Kafka's tools read the same"
+        assert capfd.readouterr() == ("\n", warned)
+        wrong = properties(**given, sasl_jaas_config=jaas("wrong"), bootstrap_servers=f"localhost:{there.port}")
+        code, said = listed("--command-config", wrong)
+        assert code == 1 and said.startswith("error: SASL_AUTHENTICATION_FAILED: alice by SCRAM-SHA-512: ")
+        nowhere = properties(**given, sasl_jaas_config=jaas("secret"), bootstrap_servers="nowhere")
+        code, said = listed("--command-config", nowhere)
+        assert code == 2 and f"bootstrap.servers in {nowhere} 'nowhere': allowed is host:port" in said
+
+
+@pytest.mark.parametrize("path", ["/absent", "/"])
+def test_a_file_that_cannot_be_read_is_named(path: str) -> None:
+    result = CliRunner().invoke(cli, ["topic", "list", "--command-config", path])
+    assert result.exit_code == 2 and f"--command-config {path}: " in result.output
+
+
+def test_librdkafka_gets_the_same_properties(properties: Write) -> None:
+    login = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": jaas("secret")}
+    path = properties(security_protocol="SASL_PLAINTEXT", **login, client_id="me", default_api_timeout_ms="5")
+    found = Target("127.0.0.1:1", path).librdkafka()
+    expected = {"bootstrap.servers": "127.0.0.1:1", "client.id": "me", "sasl.username": "alice", "sasl.password": "secret"}
+    assert expected.items() <= found.items() and found["security.protocol"] == "SASL_PLAINTEXT"
+    assert "default.api.timeout.ms" not in found and "sasl.jaas.config" not in found
+
+
+# --- librdkafka
 
 
 def test_librdkafka_is_told_in_its_own_words(tmp_path: Path) -> None:

@@ -38,8 +38,9 @@ def test_to_28_exactly_one_scenario() -> None:
 
 
 def test_to_28_offsets_are_clamped_to_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    nobody: Any = None
     bounds: list[dict[Any, int]] = [{("t", 0): 10, ("t", 1): 0, ("t", 2): 5}, {("t", 0): 20, ("t", 1): 3, ("t", 2): 9}]
-    found = clamp(None, {("t", 0): 4, ("t", 1): 9, ("t", 2): 6}, None, lambda _client, _wanted, _spec: bounds.pop(0))
+    found = clamp(nobody, {("t", 0): 4, ("t", 1): 9, ("t", 2): 6}, None, lambda _cluster, _wanted, _at: bounds.pop(0))
     assert found == {("t", 0): 10, ("t", 1): 3, ("t", 2): 6}
     told = capsys.readouterr().err.splitlines()
     assert told == [
@@ -47,7 +48,7 @@ def test_to_28_offsets_are_clamped_to_the_log(capsys: pytest.CaptureFixture[str]
         "New offset (9) is higher than latest offset for t-1.",
     ]
     with pytest.raises(click.ClickException, match="t-0 has no leader"):
-        clamp(None, {("t", 0): 4}, {}, lambda _client, _wanted, _spec: {})
+        clamp(nobody, {("t", 0): 4}, {}, lambda _cluster, _wanted, _at: {})
 
 
 def test_to_28_files(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from kraftlite.client.errors import ClientError
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.properties import settings_from
+from kraftlite.client.security import SaslError, Scram
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.api_keys import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.harness.secure_broker import Broker, broker, certificate
@@ -67,6 +68,23 @@ def test_a_mechanism_that_the_broker_does_not_offer() -> None:
     told = "UNSUPPORTED_SASL_MECHANISM: sasl.mechanism=PLAIN, the broker offers SCRAM-SHA-256"
     with broker("SCRAM-SHA-256") as there, pytest.raises(ClientError, match=told):
         connect(there, **sasl("PLAIN"))
+
+
+@pytest.mark.parametrize(
+    "count", ["9" * 5_000, "²²²²", "٤٠٩٦", "４０９６", "04096", "+4096", "4_096", "4095", "1000001", "9999999", ""]
+)
+def test_a_server_whose_count_of_iterations_is_none_is_refused(count: str) -> None:
+    client = Scram("SCRAM-SHA-256", "alice", "secret", nonce="mine")
+    client.answer(None)
+    with pytest.raises(SaslError, match=r"the server asks for '.{0,21}' iterations: allowed is 4096 to 1000000"):
+        client.answer(f"r=mineandyours,s=c2FsdA==,i={count}".encode())
+
+
+def test_the_counts_of_iterations_that_are_allowed() -> None:
+    for count in ("4096", "99999", "1000000"):
+        client = Scram("SCRAM-SHA-256", "alice", "secret", nonce="mine")
+        client.answer(None)
+        assert client.answer(f"r=mineandyours,s=c2FsdA==,i={count}".encode()) is not None
 
 
 # --- TLS

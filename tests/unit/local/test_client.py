@@ -6,11 +6,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError
 from kraftlite.local import client
+from kraftlite.protocol.api_keys import API_VERSIONS
 from kraftlite.protocol.kio_codec import encode_response
 
 
@@ -56,6 +59,13 @@ def answer(size: int = 0) -> bytes:
     return b"".join((4 + len(body)).to_bytes(4, "big") + number.to_bytes(4, "big") + body for number in (1, 2))
 
 
+def reach(address: str, **properties: str) -> None:
+    """Ask for what any broker answers, once."""
+    given = {"bootstrap.servers": address, "default.api.timeout.ms": "0", **properties}
+    with ClusterClient(client.admin_settings(given)) as cluster:
+        cluster.call(API_VERSIONS, 3, {"client_software_name": "test", "client_software_version": "1"})
+
+
 SETTINGS = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)
 
 
@@ -72,18 +82,28 @@ SETTINGS = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)
 )
 def test_what_is_no_broker_is_named(answer: bytes, first: bool, words: str) -> None:
     with server(answer, speaks_first=first) as address, pytest.raises(ClientError) as refused:
-        client.reach(address, timeout_s=0)
+        reach(address)
     assert str(refused.value).startswith(f"no broker answered ({address}: ") and words in str(refused.value)
 
 
 def test_a_port_that_is_silent_is_named() -> None:
     with server(None) as address, pytest.raises(ClientError, match="it takes connections and answers nothing"):
-        client.reach(address, timeout_s=0, probe_s=0.2)
+        reach(address, **{"socket.connection.setup.timeout.ms": "200"})
+
+
+@pytest.mark.parametrize("answer", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["silent", "HTTP"])
+def test_an_address_that_gives_no_connection_is_given_up_sooner_than_a_request(answer: bytes | None) -> None:
+    """The call has ten minutes here; without the shorter limit this would not end in time."""
+    given = {"default.api.timeout.ms": "600000", "socket.connection.setup.timeout.ms": "100"}
+    with server(answer) as address:
+        settings = replace(client.admin_settings({"bootstrap.servers": address, **given}), unreachable_timeout_ms=300)
+        with ClusterClient(settings) as cluster, pytest.raises(ClientError, match=f"no broker answered \\({address}: "):
+            cluster.brokers()
 
 
 def test_a_broker_is_found_among_others() -> None:
     with server(SETTINGS, speaks_first=True) as wrong, server(answer()) as right:
-        client.reach(f"{wrong},{right}", timeout_s=0)
+        reach(f"{wrong},{right}")
 
 
 def test_a_small_answer_is_not_taken_for_grpc() -> None:
@@ -91,4 +111,4 @@ def test_a_small_answer_is_not_taken_for_grpc() -> None:
     padded = answer(0x1204)
     assert padded[:4] == (0x1204).to_bytes(4, "big")
     with server(padded) as address:
-        client.reach(address, timeout_s=0)
+        reach(address)

@@ -18,6 +18,7 @@ from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import replica as p
 from kraftlite.model.messages.methods import ALTER_PARTITION, CREATE_TOPICS, REPLICA_FETCH
 from kraftlite.rpc import codec
+from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.runtime.ports import TransportError
 
@@ -104,8 +105,8 @@ class Node:
 
 
 @asynccontextmanager
-async def pair() -> AsyncIterator[tuple[GrpcTransport, Endpoint, Node]]:
-    node, server, client = Node(), GrpcTransport(), GrpcTransport()
+async def pair(watch: Watch) -> AsyncIterator[tuple[GrpcTransport, Endpoint, Node]]:
+    node, server, client = Node(), GrpcTransport(coding=WatchedCoding(watch)), GrpcTransport(coding=WatchedCoding(watch))
     endpoint = await server.serve(Endpoint("127.0.0.1", 0), node.handlers())
     try:
         yield client, endpoint, node
@@ -122,38 +123,70 @@ def create(count: int) -> c.CreateTopicsRequest:
 class Watch:
     """Which messages were read and written on the loop, and which elsewhere. `hold`: what is elsewhere waits for `release`."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.on_loop: list[str] = []
         self.elsewhere: list[str] = []
         self.hold = False
         self.held = threading.Event()
         self.release = threading.Event()
         self._loop_thread = threading.current_thread()
-        for name in ("encode", "encode_long", "split", "decode", "join"):
-            patch.setattr(codec.MessageCodec, name, self._watched(name, getattr(codec.MessageCodec, name, None)))
 
-    def _watched(self, name: str, original: Any) -> Any:
-        def watched(coder: Any, *args: Any) -> Any:
-            here = threading.current_thread() is self._loop_thread
-            (self.on_loop if here else self.elsewhere).append(f"{name.removesuffix('_long')} {coder.cls.__name__}")
-            if not here and self.hold:
-                self.held.set()
-                assert self.release.wait(PATIENCE_S)
-            return original(coder, *args)
-
-        return watched
+    def see(self, what: str, coder: codec.MessageCodec[Any]) -> None:
+        here = threading.current_thread() is self._loop_thread
+        (self.on_loop if here else self.elsewhere).append(f"{what} {coder.cls.__name__}")
+        if not here and self.hold:
+            self.held.set()
+            assert self.release.wait(PATIENCE_S)
 
     async def until_held(self) -> None:
         assert await asyncio.to_thread(self.held.wait, PATIENCE_S), "nothing is coded off the loop"
 
 
+class WatchedCodec(codec.MessageCodec[Any]):
+    """Shows its watch each message before it is read or written."""
+
+    def __init__(self, method: Any, cls: type[Any], watch: Watch) -> None:
+        super().__init__(method, cls)
+        self._watch = watch
+
+    def encode(self, message: Any) -> bytes:
+        self._watch.see("encode", self)
+        return super().encode(message)
+
+    def encode_long(self, message: Any) -> bytes:
+        self._watch.see("encode", self)
+        return super().encode_long(message)
+
+    def split(self, message: Any) -> tuple[bytes, bytes]:
+        self._watch.see("split", self)
+        return super().split(message)
+
+    def decode(self, data: bytes) -> Any:
+        self._watch.see("decode", self)
+        return super().decode(data)
+
+    def join(self, head: bytes, payload: bytes | memoryview) -> Any:
+        self._watch.see("join", self)
+        return super().join(head, payload)
+
+
+class WatchedCoding(Coding):
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def codec(self, method: Any, cls: type[Any]) -> codec.MessageCodec[Any]:
+        return WatchedCodec(method, cls, self._watch)
+
+
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    return Watch(monkeypatch)
+async def watch() -> Watch:
+    """Made on the loop whose thread it tells from others."""
+    return Watch()
 
 
 async def test_a_long_unary_answer_and_a_long_unary_request_leave_the_loop_free(watch: Watch) -> None:
-    async with pair() as (client, endpoint, node):
+    async with pair(watch) as (client, endpoint, node):
         assert await client.call(endpoint, CREATE_TOPICS, create(1_000), 60_000) == created(1_000)
         assert watch.elsewhere == ["encode CreateTopicsResponse", "decode CreateTopicsResponse"]
         assert watch.on_loop == ["encode CreateTopicsRequest", "decode CreateTopicsRequest"]
@@ -164,14 +197,14 @@ async def test_a_long_unary_answer_and_a_long_unary_request_leave_the_loop_free(
 
 
 async def test_short_messages_stay_on_the_loop(watch: Watch) -> None:
-    async with pair() as (client, endpoint, _):
+    async with pair(watch) as (client, endpoint, _):
         await client.call(endpoint, CREATE_TOPICS, create(10), 60_000)
         assert await client.call(endpoint, REPLICA_FETCH, fetch(500), 60_000) == fetched(500)
         assert watch.elsewhere == [] and len(watch.on_loop) == 8
 
 
 async def test_both_directions_of_a_stream_leave_the_loop_free(watch: Watch) -> None:
-    async with pair() as (client, endpoint, _):
+    async with pair(watch) as (client, endpoint, _):
         assert await client.call(endpoint, REPLICA_FETCH, fetch(10_000), 60_000) == fetched(10_000)
         assert watch.on_loop == []
         assert len(watch.elsewhere) == 4
@@ -179,7 +212,7 @@ async def test_both_directions_of_a_stream_leave_the_loop_free(watch: Watch) -> 
 
 async def test_others_are_answered_while_a_long_message_is_coded(watch: Watch) -> None:
     """On the loop the held message would let nothing else through, and this would end with the patience of `hold`."""
-    async with pair() as (client, endpoint, _):
+    async with pair(watch) as (client, endpoint, _):
         watch.hold = True
         long = asyncio.create_task(client.call(endpoint, CREATE_TOPICS, create(1_000), 60_000))
         await watch.until_held()
@@ -190,7 +223,7 @@ async def test_others_are_answered_while_a_long_message_is_coded(watch: Watch) -
 
 
 async def test_requests_of_a_stream_keep_their_order(watch: Watch) -> None:
-    async with pair() as (client, endpoint, node):
+    async with pair(watch) as (client, endpoint, node):
         watch.hold = True
         calls = [asyncio.create_task(client.call(endpoint, REPLICA_FETCH, fetch(10_000, 0), 60_000))]
         await watch.until_held()
@@ -204,7 +237,7 @@ async def test_requests_of_a_stream_keep_their_order(watch: Watch) -> None:
 
 
 async def test_who_waits_for_the_thread_has_its_own_time(watch: Watch) -> None:
-    async with pair() as (client, endpoint, _):
+    async with pair(watch) as (client, endpoint, _):
         watch.hold = True
         with pytest.raises(TransportError, match="within 50 ms"):
             await client.call(endpoint, ALTER_PARTITION, alter(10_000), 50)
@@ -216,7 +249,7 @@ async def test_who_waits_for_the_thread_has_its_own_time(watch: Watch) -> None:
 
 
 async def test_long_messages_that_are_refused(watch: Watch) -> None:
-    async with pair() as (client, endpoint, _):
+    async with pair(watch) as (client, endpoint, _):
         request = c.AlterPartitionRequest(broker_id=NodeId(9), broker_epoch=1, partitions=alter(10_000).partitions)
         with pytest.raises(ApiError, match="old"):
             await client.call(endpoint, ALTER_PARTITION, request, 60_000)
@@ -226,7 +259,7 @@ async def test_long_messages_that_are_refused(watch: Watch) -> None:
 
 
 async def test_a_transport_that_closes_fails_what_waits(watch: Watch) -> None:
-    async with pair() as (client, endpoint, _):
+    async with pair(watch) as (client, endpoint, _):
         watch.hold = True
         calls = [
             asyncio.create_task(client.call(endpoint, method, request, 60_000))

@@ -1,4 +1,4 @@
-"""Admin requests that several commands make, on a `ClusterClient`."""
+"""Requests of administrators that are not about groups, on a `ClusterClient`: topics, configs, offsets, placement, quotas."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from typing import Any
 
 from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.connection import code_of
+from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 
 Partition = tuple[str, int]
 
+_CHANGE_TIMEOUT_MS = 30_000
+"""The most time that the cluster has to carry out a change; less when the client's `default.api.timeout.ms` is less."""
+_ANSWER_MS = 10_000
+"""The time that the answer has behind that."""
 _LEADER_TIMEOUT_MS = 10_000
 """For a leader that takes connections and answers nothing: a little longer than a session, after which there is another."""
+_MAX_TIMESTAMP = -3
+"""The lowest timestamp of ListOffsets that every broker since Kafka 3.0 knows; those of tiered storage, below it, are newer."""
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -61,6 +68,54 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     return found
 
 
+def _change(cluster: ClusterClient, api_key: int, version: int, values: Mapping[str, Any], broker: int | None = None) -> Any:
+    timeout_ms = min(_CHANGE_TIMEOUT_MS, cluster.settings.retry_timeout_ms)
+    return cluster.call(api_key, version, {**values, "timeout": timeout_ms}, broker=broker, timeout_ms=timeout_ms + _ANSWER_MS)
+
+
+def create_topic(cluster: ClusterClient, topic: Mapping[str, Any]) -> None:
+    """`topic`: a CreatableTopic of CreateTopics, as plain values. Raises RequestRefused."""
+    (found,) = _change(cluster, 19, 7, {"topics": [topic], "validate_only": False}).topics
+    check(found)
+
+
+def create_partitions(cluster: ClusterClient, topics: Sequence[Mapping[str, Any]]) -> None:
+    """`topics`: those of CreatePartitions, as plain values. Raises RequestRefused for the first one that is refused."""
+    for result in _change(cluster, 37, 3, {"topics": topics, "validate_only": False}).results:
+        check(result)
+
+
+def delete_topics(cluster: ClusterClient, names: Iterable[str]) -> dict[str, RequestRefused | None]:
+    """None: it is deleted."""
+    topics = [{"name": name, "topic_id": None} for name in names]
+    found: dict[str, RequestRefused | None] = {}
+    for result in _change(cluster, 20, 6, {"topics": topics}).responses:
+        code = code_of(result)
+        found[str(result.name)] = None if code is ErrorCode.NONE else RequestRefused(code, result.error_message)
+    return found
+
+
+def delete_records(cluster: ClusterClient, wanted: Mapping[Partition, int]) -> dict[Partition, tuple[ErrorCode, int]]:
+    """(error, low watermark) after the records below an offset were deleted, by the leaders of the partitions."""
+    leaders = cluster.leaders(sorted({topic for topic, _index in wanted}))
+
+    def ask(leader: int, partitions: list[Partition]) -> dict[Partition, tuple[ErrorCode, int]]:
+        topics = [
+            {"name": topic, "partitions": [{"partition_index": at, "offset": wanted[topic, at]} for at in indexes]}
+            for topic, indexes in by_topic(partitions).items()
+        ]
+        answer = _change(cluster, 21, 2, {"topics": topics}, broker=leader)
+        return {
+            (str(topic.name), int(part.partition_index)): (code_of(part), int(part.low_watermark))
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+
+    found = cluster.at_leaders({partition: leaders.get(partition) for partition in wanted}, ask, lambda it: it[0])
+    leaderless = {partition: (ErrorCode.LEADER_NOT_AVAILABLE, -1) for partition in wanted if partition in leaders}
+    return dict.fromkeys(wanted, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)) | leaderless | found
+
+
 def list_offsets(
     cluster: ClusterClient, wanted: Mapping[Partition, int], leaders: Mapping[Partition, int | None], *, committed: bool = False
 ) -> dict[Partition, tuple[ErrorCode, int, int]]:
@@ -77,7 +132,8 @@ def list_offsets(
             for topic, indexes in by_topic(partitions).items()
         ]
         values = {"replica_id": -1, "isolation_level": 1 if committed else 0, "topics": topics, "timeout": 30_000}
-        answer = cluster.call(2, 10, values, broker=leader, timeout_ms=_LEADER_TIMEOUT_MS)
+        version = 7 if all(at >= _MAX_TIMESTAMP for at in wanted.values()) else 10
+        answer = cluster.call(2, version, values, broker=leader, timeout_ms=_LEADER_TIMEOUT_MS)
         return {
             (str(topic.name), int(part.partition_index)): (code_of(part), int(part.offset), int(part.timestamp))
             for topic in answer.topics
@@ -96,8 +152,7 @@ def elect_leaders(
     topics = None
     if partitions is not None:
         topics = [{"topic": topic, "partitions": indexes} for topic, indexes in by_topic(partitions).items()]
-    values = {"election_type": election_type, "topic_partitions": topics, "timeout": 30_000}
-    answer = check(cluster.call(43, 2, values, timeout_ms=40_000))
+    answer = check(_change(cluster, 43, 2, {"election_type": election_type, "topic_partitions": topics}))
     return {
         (str(topic.topic), int(one.partition_id)): (code_of(one), one.error_message)
         for topic in answer.replica_election_results
@@ -113,7 +168,7 @@ def alter_reassignments(
         {"name": topic, "partitions": [{"partition_index": at, "replicas": wanted[topic, at]} for at in indexes]}
         for topic, indexes in by_topic(wanted).items()
     ]
-    answer = check(cluster.call(45, 0, {"timeout": 30_000, "topics": topics}))
+    answer = check(_change(cluster, 45, 0, {"topics": topics}))
     return {
         (str(topic.name), int(one.partition_index)): (code_of(one), one.error_message)
         for topic in answer.responses

@@ -1,0 +1,29 @@
+"""The words for errors that brokers send as a bare code. Source: the messages of Kafka's `Errors`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.model.errors import ErrorCode
+
+TEXTS: Final = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (
+        "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it."
+    ),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+    ErrorCode.LEADER_NOT_AVAILABLE: (
+        "There is no leader for this topic-partition as we are in the middle of a leadership election."
+    ),
+    ErrorCode.OFFSET_OUT_OF_RANGE: "The requested offset is not within the range of offsets maintained by the server.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+}
+
+
+def explained(code: ErrorCode, message: str | None = None) -> str:
+    """`GROUP_ID_NOT_FOUND: The group id does not exist.`: Kafka's name of the error, and the broker's words or else Kafka's."""
+    text = message or TEXTS.get(code)
+    return f"{code.name}: {text}" if text else code.name
