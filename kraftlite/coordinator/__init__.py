@@ -1,8 +1,8 @@
 """Consumer groups and their offsets: the core that decides, and the driver that keeps it in `__consumer_offsets`.
 
-`coordinator.GroupCoordinator` is a broker's coordinator of groups. `core` is what every coordinator has: it follows which partitions
-of the topic the broker leads, routes each request to the partition of its key, and loads, steps and writes for the partition's
-state machine, from election to resignation. `shard_core.GroupShard` is that state machine.
+`coordinator.GroupCoordinator` is a broker's coordinator of groups. `core` is what every coordinator has: it follows which
+partitions of the topic the broker leads, routes each request to the partition of its key, and loads, steps and writes for the
+partition's state machine, from election to resignation. `shard_core.GroupShard` is that state machine.
 
 Events into `GroupShard.step(event, now_ms, wall_ms)`:
 

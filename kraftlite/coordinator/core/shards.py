@@ -73,8 +73,8 @@ class ShardTrace(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSettings:
-    """The size of a driver's reads in bytes, the number of the codec of its batches, and the time for which an append waits for the
-    high watermark."""
+    """The size of a driver's reads in bytes, the number of the codec of its batches, and the time for which an append waits for
+    the high watermark."""
 
     load_buffer_bytes: int
     compression_codec: int
