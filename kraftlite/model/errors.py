@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
-from kraftlite.model.limits import MAX_ERROR_MESSAGE_CHARS
-
 
 class ErrorCode(IntEnum):
     """Every error code that Kafka's protocol knows, by its upper-case name."""
@@ -208,15 +206,9 @@ def error_code(number: int) -> ErrorCode:
 
 
 class ApiError(Exception):
-    """An expected refusal. Raised before anything is mutated; becomes `code` (and `message`) in a response.
-
-    A message may name what came in, which may be as long as a string of the protocol; the message has to be one, too. It is cut
-    behind `MAX_ERROR_MESSAGE_CHARS` characters.
-    """
+    """An expected refusal. Raised before anything is mutated; becomes `code` (and `message`) in a response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        if message is not None and len(message) > MAX_ERROR_MESSAGE_CHARS:
-            message = message[: MAX_ERROR_MESSAGE_CHARS - 1] + "…"
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -70,9 +70,6 @@ MAX_LARGE_REQUESTS_BYTES: Final = 4 * MIB
 MAX_FORWARD_MS: Final = 60_000
 """The time for which a broker tries to hand an admin request to the controller, whatever the client allows. As in Kafka."""
 
-MAX_ERROR_MESSAGE_CHARS: Final = 2_000
-"""The length of an error message in a response. Names that it repeats may have 32 KiB, which is all that a string may have."""
-
 # rpc: one message carries at most a raft or replica fetch response and its head
 RPC_MAX_MESSAGE_BYTES: Final = 64 * MIB
 RPC_MAX_REQUEST_BYTES: Final = 4 * MIB

@@ -8,11 +8,9 @@ import struct
 import pytest
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
-from kraftlite.model.errors import ErrorCode
-from kraftlite.model.limits import MAX_ERROR_MESSAGE_CHARS
 from tests.harness.extreme import EXTREMES, Extreme, everything, extreme_request
 from tests.harness.offsets_log import GroupHarness
-from tests.harness.wire_fakes import RawClient, decode_response, partition, request_bytes
+from tests.harness.wire_fakes import RawClient, partition
 
 PRODUCE, API_VERSIONS = 0, 18
 
@@ -46,18 +44,3 @@ async def test_every_api_survives_its_extremes(how: Extreme) -> None:
             h.tasks.failures.clear()
             h.tracer.events.clear()
         assert not failed, "\n".join(failed)
-
-
-DESCRIBE_CLIENT_QUOTAS = 48
-
-
-async def test_cp_02_an_error_message_that_names_the_longest_string_is_a_string_too() -> None:
-    """A refusal that repeats 32 KiB of the request does not fit into the 16-bit length of a string."""
-    filters = [{"entity_type": "a" * 32_767, "match_type": 0, "match": "x"}]
-    async with GroupHarness({"events": [partition([1])]}) as h:
-        client = await h.client()
-        client.send_frame(request_bytes(DESCRIBE_CLIENT_QUOTAS, 0, {"components": filters, "strict": False}, 5))
-        answer = decode_response(DESCRIBE_CLIENT_QUOTAS, 0, await client.read_frame(20))
-        assert ErrorCode(answer.error_code) is ErrorCode.UNSUPPORTED_VERSION, "a custom type of entity"
-        assert "aaaa" in answer.error_message and len(answer.error_message) <= MAX_ERROR_MESSAGE_CHARS
-        assert not h.bugs
