@@ -27,7 +27,7 @@ MANIFEST: Final = "_compaction.json"
 SMALL_BYTES: Final = 32 << 20
 """Files below this are merged."""
 MAX_ROWS: Final = 10_000_000
-"""Of one file."""
+"""The largest number of rows that one merged file has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Lake:
         (writer.partitionBy(*self.partition_by) if self.partition_by else writer).parquet(staging)
 
     def files(self) -> list[DataFile]:
-        """What readers see, by directory and name."""
+        """Return the files that readers see, by directory and name."""
         return _files(self, self.path)
 
     def compact(self, committed: int) -> tuple[int, int]:
