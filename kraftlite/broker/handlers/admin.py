@@ -46,6 +46,7 @@ from kraftlite.model.messages.methods import (
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
 )
+from kraftlite.model.shown import shown
 
 _LOGGER: Final = int(ConfigResourceType.BROKER_LOGGER)
 
@@ -195,9 +196,9 @@ def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCo
         return _alter_logger(ctx, resource)
     if kind != ConfigResourceType.BROKER or name in ("", str(ctx.node_id)):
         return None
-    message = f"Unexpected broker id, expected {ctx.node_id}, but received {name}"
+    message = f"Unexpected broker id, expected {ctx.node_id}, but received {shown(name)}"
     if not (name.isascii() and name.isdigit()):
-        message = f"Node id must be an integer, but it is: {name}"
+        message = f"Node id must be an integer, but it is: {shown(name)}"
     return AlterConfigsResult(resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message=message)
 
 
@@ -208,9 +209,9 @@ def _alter_logger(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCon
         code, message = ErrorCode.INVALID_REQUEST, "Unknown resource type BROKER_LOGGER"
     elif resource.resource_name != str(ctx.node_id):
         code = ErrorCode.INVALID_REQUEST
-        message = f"Unexpected broker id, expected {ctx.node_id}, but received {resource.resource_name}"
+        message = f"Unexpected broker id, expected {ctx.node_id}, but received {shown(resource.resource_name)}"
     elif resource.changes:
-        code, message = ErrorCode.INVALID_CONFIG, f"Logger {resource.changes[0].name} does not exist!"
+        code, message = ErrorCode.INVALID_CONFIG, f"Logger {shown(resource.changes[0].name)} does not exist!"
     return AlterConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error=code, message=message
     )

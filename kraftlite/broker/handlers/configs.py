@@ -16,6 +16,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from kraftlite.model.ids import node_id_of
 from kraftlite.model.messages.controller import ConfigResourceType
+from kraftlite.model.shown import shown
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 from kraftlite.model.topic_name import validate_topic_name
 
@@ -130,9 +131,10 @@ def _own_id(ctx: BrokerContext, name: str, otherwise: str) -> None:
     """Check the id of a broker: only a broker itself knows its static values (CP-13)."""
     broker_id = node_id_of(name)
     if broker_id is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {shown(name)}")
     if broker_id != ctx.node_id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {ctx.node_id}{otherwise} but received {name}")
+        message = f"Unexpected broker id, expected {ctx.node_id}{otherwise} but received {shown(name)}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _dynamic(ctx: BrokerContext, kind: int, name: str) -> Mapping[str, str]:
