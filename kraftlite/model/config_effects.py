@@ -216,7 +216,7 @@ _TUNED_AT_START: Final = (
 _IN_PART: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "Thread counts of the log cleaner",
-        "one thread compacts; the number only says how large the key map must be, in the file",
+        "one thread compacts; the number only says how large the key map must be",
         "log.cleaner.threads",
     ),
     (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from kraftlite.broker.handlers.broker_changes import change_problems
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import forward, forward_entries
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -194,8 +195,15 @@ def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCo
     kind, name = resource.resource_type, resource.resource_name
     if kind == _LOGGER:
         return _alter_logger(ctx, resource)
-    if kind != ConfigResourceType.BROKER or name in ("", str(ctx.node_id)):
+    if kind != ConfigResourceType.BROKER:
         return None
+    if name in ("", str(ctx.node_id)):
+        problems = change_problems(ctx, resource)
+        if not problems:
+            return None
+        return AlterConfigsResult(
+            resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message="; ".join(problems)
+        )
     message = f"Unexpected broker id, expected {ctx.node_id}, but received {shown(name)}"
     if not (name.isascii() and name.isdigit()):
         message = f"Node id must be an integer, but it is: {shown(name)}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
+from kraftlite.broker.handlers.broker_changes import effective_broker_values
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_synonyms, topic_defaults
 from kraftlite.model.configdef import ConfigKey, ConfigSource
@@ -175,7 +176,7 @@ def _set_values(ctx: BrokerContext, names: Sequence[str]) -> Iterator[ConfigSyno
 
 def _topic_entries(ctx: BrokerContext, topic: str) -> Iterator[ConfigEntry]:
     overrides = _dynamic(ctx, ConfigResourceType.TOPIC, topic)
-    defaults = topic_defaults(_effective_broker_values(ctx))
+    defaults = topic_defaults(effective_broker_values(ctx))
     for name, key in TOPIC_CONFIGS.items():
         chain: list[ConfigSynonym] = []
         if name in overrides:
@@ -184,13 +185,6 @@ def _topic_entries(ctx: BrokerContext, topic: str) -> Iterator[ConfigEntry]:
             chain.extend(_broker_synonyms(ctx, key.server_key))
         value = overrides.get(name, defaults.get(name, key.default))
         yield _entry(key, value, chain, read_only=False)
-
-
-def _effective_broker_values(ctx: BrokerContext) -> dict[str, str]:
-    values = dict(ctx.config.values)
-    values.update(_dynamic(ctx, ConfigResourceType.BROKER, ""))
-    values.update(_dynamic(ctx, ConfigResourceType.BROKER, str(ctx.node_id)))
-    return values
 
 
 def _broker_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:
