@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.messages.controller import ListenerInfo
+from kraftlite.model.shown import shown
 
 KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 GRPC_PROTOCOLS = ("GRPC", "GRPC_TLS")
@@ -45,10 +46,6 @@ def _is_name(host: str | None) -> bool:
     return len(host) <= 253 and all(0 < len(part) <= 63 for part in host.removesuffix(".").split("."))
 
 
-def _short(item: str) -> str:
-    return item if len(item) <= 100 else item[:100] + "…"
-
-
 def is_grpc(listener: ListenerInfo) -> bool:
     return listener.security_protocol in GRPC_PROTOCOLS
 
@@ -60,7 +57,7 @@ def parse_protocol_map(items: Sequence[str], problems: list[str]) -> dict[str, s
         name, _, protocol = item.partition(":")
         if not name or protocol.upper() not in PROTOCOLS:
             problems.append(
-                f"listener.security.protocol.map: {_short(item)}: allowed is NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
+                f"listener.security.protocol.map: {shown(item)}: allowed is NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
             )
             continue
         found[name.upper()] = protocol.upper()
@@ -80,20 +77,20 @@ def parse_listeners(
         match = _LISTENER.match(item)
         if match is None or not 0 <= int(match[4]) <= 65535 or not _is_name(match[3]):
             problems.append(
-                f"{key}: {_short(item)}: allowed is NAME://host:port with a port between 0 and 65535, for example PLAINTEXT://:9092"
+                f"{key}: {shown(item)}: allowed is NAME://host:port with a port between 0 and 65535, for example PLAINTEXT://:9092"
             )
             continue
         name = match[1].upper()
         protocol = _protocol(name, protocols, controller_names)
         if protocol is None:
             problems.append(
-                f"{key}: {_short(item)}: listener.security.protocol.map has no protocol for {name}; "
+                f"{key}: {shown(item)}: listener.security.protocol.map has no protocol for {name}; "
                 f"allowed is one of {', '.join(PROTOCOLS)}"
             )
             continue
         if protocol not in SUPPORTED_PROTOCOLS:
             problems.append(
-                f"{key}: {_short(item)}: protocol {protocol} is not supported yet; "
+                f"{key}: {shown(item)}: protocol {protocol} is not supported yet; "
                 f"allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
             )
         host = match[2] if match[2] is not None else match[3]
@@ -137,11 +134,11 @@ def parse_voters(items: Sequence[str], problems: list[str]) -> tuple[QuorumVoter
     for item in items:
         match = _VOTER.match(item)
         if match is None or not 1 <= int(match[4]) <= 65535 or int(match[1]) > MAX_INT32 or not _is_name(match[3]):
-            problems.append(f"controller.quorum.voters: {_short(item)}: allowed is id@host:port, for example 1@localhost:9093")
+            problems.append(f"controller.quorum.voters: {shown(item)}: allowed is id@host:port, for example 1@localhost:9093")
             continue
         host = match[2] or match[3]
         if host == "0.0.0.0":
-            problems.append(f"controller.quorum.voters: {_short(item)}: 0.0.0.0 is not an address that other nodes can reach")
+            problems.append(f"controller.quorum.voters: {shown(item)}: 0.0.0.0 is not an address that other nodes can reach")
         voter = QuorumVoter(node_id=NodeId(int(match[1])), endpoint=Endpoint(host, int(match[4])))
         if voter.node_id in ids:
             problems.append(f"controller.quorum.voters: id {voter.node_id} is there twice")
@@ -159,7 +156,7 @@ def parse_addresses(key: str, items: Sequence[str], problems: list[str]) -> tupl
     for item in items:
         match = _ADDRESS.match(item)
         if match is None or not 1 <= int(match[3]) <= 65535 or not _is_name(match[2]):
-            problems.append(f"{key}: {_short(item)}: allowed is host:port, for example localhost:9093")
+            problems.append(f"{key}: {shown(item)}: allowed is host:port, for example localhost:9093")
             continue
         found.append(Endpoint(match[1] or match[2], int(match[3])))
     return tuple(found)

@@ -19,8 +19,8 @@ from kraftlite.config.listeners import (
     parse_protocol_map,
     parse_voters,
 )
+from kraftlite.model.broker_limits import cleaner_problems
 from kraftlite.model.ids import Endpoint, NodeId
-from kraftlite.model.limits import MIB
 from kraftlite.model.messages.controller import ListenerInfo
 
 Typed = Mapping[str, Any]
@@ -347,10 +347,4 @@ def _check_numbers(typed: Typed, problems: list[str]) -> None:
     for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
         no_more(f"group.consumer.min.{name}", f"group.consumer.{name}")
         no_more(f"group.consumer.{name}", f"group.consumer.max.{name}")
-    no_more("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms")
-    needed = typed["log.cleaner.threads"] * MIB
-    if typed["log.cleaner.dedupe.buffer.size"] < needed:
-        problems.append(
-            f"log.cleaner.dedupe.buffer.size={typed['log.cleaner.dedupe.buffer.size']} must be at least {needed}, "
-            f"1 MiB for each of log.cleaner.threads={typed['log.cleaner.threads']}"
-        )
+    problems.extend(cleaner_problems(typed.__getitem__))

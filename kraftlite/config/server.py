@@ -24,6 +24,7 @@ from kraftlite.model.config_effects import EFFECTS, Effect, effect_of, is_sensit
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
+from kraftlite.model.shown import shown
 
 DEFAULT_SOURCE = "default"
 OVERRIDE_SOURCE = "flag --override"
@@ -256,9 +257,11 @@ def _build(
 
 
 def _bounded(problems: Sequence[str]) -> list[str]:
-    shown = [problem if len(problem) <= _MAX_LINE else problem[:_MAX_LINE] + "…" for problem in problems[:_MAX_PROBLEMS]]
     rest = len(problems) - _MAX_PROBLEMS
-    return [*shown, *([f"{rest} more problems"] if rest > 0 else [])]
+    return [
+        *(shown(problem, _MAX_LINE) for problem in problems[:_MAX_PROBLEMS]),
+        *([f"{rest} more problems"] if rest > 0 else []),
+    ]
 
 
 def _unusable(key: str, text: str) -> str | None:
@@ -307,7 +310,7 @@ def _first(lines: Sequence[str], what: str) -> list[str]:
 
 def _short(key: str) -> str:
     text = key if key.isprintable() else repr(key)
-    return text if len(text) <= 100 else text[:100] + "…"
+    return shown(text)
 
 
 def _hostname() -> str:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of
+from kraftlite.model.shown import shown
 
 
 class Effect(StrEnum):
@@ -215,7 +216,7 @@ _TUNED_AT_START: Final = (
 _IN_PART: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "Thread counts of the log cleaner",
-        "one thread compacts; the number only says how large the key map must be, in the file",
+        "one thread compacts; the number only says how large the key map must be",
         "log.cleaner.threads",
     ),
     (
@@ -444,8 +445,8 @@ def refusal(name: str, text: str) -> str | None:
     found = effect_of(name)
     if found is None or found.rule.effect is not Effect.REFUSED or not found.departs(text):
         return None
-    shown = "[hidden]" if is_sensitive(name) else text if len(text) <= 100 else text[:100] + "…"
-    return f"{name}={shown}: {found.rule.words}"
+    told = "[hidden]" if is_sensitive(name) else shown(text)
+    return f"{name}={told}: {found.rule.words}"
 
 
 def dynamic_refusal(name: str, text: str) -> str | None:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kraftlite.model.limits import MAX_INT32, MAX_INT64
+from kraftlite.model.shown import shown
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,5})?")
 
@@ -157,7 +158,7 @@ class ConfigKey:
         )
 
     def _shown(self, text: str) -> str:
-        return "[hidden]" if self.sensitive else text if len(text) <= 200 else text[:200] + "…"
+        return "[hidden]" if self.sensitive else shown(text, 200)
 
 
 def _parse(kind: ConfigType, text: str) -> Any:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 import kraftlite.protocol.kio_import  # noqa: F401
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MAX_RESPONSE_ITEMS
+from kraftlite.model.shown import MAX_ERROR_TEXT, shown
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import (
     INT16,
@@ -43,6 +44,8 @@ _LONGEST_MS: Final = datetime.timedelta.max // _MILLISECOND
 _SHORTEST_MS: Final = datetime.timedelta.min // _MILLISECOND
 """A timedelta ends before an int64 does, and sooner below zero than above: what is beyond counts as these, 2.7 million years."""
 _TIMES: Final = ("timedelta_i32", "timedelta_i64")
+_ERROR_TEXT: Final = "error text"
+"""The type, in `_layout`, of a string that explains an error; other strings are written as they are."""
 _MOMENT: Final = "datetime_i64"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -157,12 +160,14 @@ def _empty(field: Any) -> Any:
 
 @cache
 def _layout(schema: Hashable) -> tuple[tuple[str, str, type[Any] | None, bool], ...]:
-    """Return, per field: name, Kafka type, nested class or None, whether it is an array."""
+    """Return, per field: name, Kafka type or `_ERROR_TEXT`, nested class or None, whether it is an array."""
     found = []
     for field in fields(cast(Any, schema)):
         kind = classify_field(field)
         nested = kind.type_ if isinstance(kind, EntityField | EntityTupleField) else None
-        found.append((field.name, str(field.metadata.get("kafka_type", "")), nested, kind.is_array))
+        told = field.name.endswith("error_message")
+        kafka_type = _ERROR_TEXT if told else str(field.metadata.get("kafka_type", ""))
+        found.append((field.name, kafka_type, nested, kind.is_array))
     return tuple(found)
 
 
@@ -185,6 +190,8 @@ def build_entity(schema: type[Any], values: Mapping[str, Any]) -> Any:
             found[name] = value * _MILLISECOND
         elif kafka_type == _MOMENT:
             found[name] = _EPOCH + value * _MILLISECOND
+        elif kafka_type == _ERROR_TEXT:  # it may quote a name of the request, which may be as long as a string can be
+            found[name] = shown(value, MAX_ERROR_TEXT)
         else:
             found[name] = value
     return schema(**found)

@@ -119,13 +119,14 @@ class ReplicaManager:
         self._tasks.append(self._ports.tasks.spawn(self._checkpoint_hws(), name="hw-checkpoint"))
 
     async def stop(self) -> None:
-        """Stop pulling and serving. Requests that wait are answered with NOT_LEADER_OR_FOLLOWER. The HWs are on disk
-        afterwards."""
+        """Stop pulling and serving, and lead nothing any more. Requests that wait, and those that come or whose checks end later,
+        are answered with NOT_LEADER_OR_FOLLOWER. The HWs are on disk afterwards."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
         self._fetchers.close()
         for partition in self._table.by_tp.values():
+            partition.leader = None  # a produce whose check ends later finds a log that is closed
             partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             partition.wake_waiters()
         self._service.close()

@@ -26,7 +26,8 @@ log = logging.getLogger("kraftlite.spark")
 LATEST: Final = -1
 EARLIEST: Final = -2
 SMALL_OFFSETS: Final = 2_000
-"""What a stream's task reads at least, if there is so much: a task costs 15 to 30 ms, and reads about 20 offsets in one."""
+"""A stream's task reads at least this many offsets if there are so many: a task costs 15 to 30 ms, in each of which it could
+read about 20."""
 
 
 Offsets = dict[TopicPartition, int]
@@ -34,7 +35,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What one task reads: offsets [start, end) of a partition."""
+    """The offsets [start, end) of a partition, which one task reads."""
 
     tp: TopicPartition
     start: int
@@ -158,7 +159,7 @@ def _parts(size: int, total: int, tasks: int) -> int:
 
 
 def _cut(whole: Range, parts: int) -> list[Range]:
-    """As Spark: each takes its share of what is left, so the larger ones are behind."""
+    """Cut a range as Spark does: each part takes its share of what is left, so the larger ones come last."""
     found, first = [], whole.start
     for left in range(parts, 0, -1):
         end = first + (whole.end - first) // left

@@ -50,8 +50,8 @@ class Base:
         racks: Sequence[str] = (),
     ) -> None:
         """Controllers are nodes 1 … C, brokers C+1 …; `combined`: nodes 1 … are both. `config` are Kafka's `server.properties`
-        for all nodes, over the short timeouts that are the default here (`kraftlite.testing.layout.FAST`). `racks`: where the
-        brokers stand, in turn. Raises ValueError.
+        for all nodes, over the short timeouts that are the default here (`kraftlite.testing.layout.FAST`); the lag limit is
+        raised with the session timeout. `racks`: where the brokers stand, in turn. Raises ValueError.
         """
         self._plans = plan(controllers, brokers, combined, racks)
         self._config = check_config(config or {})

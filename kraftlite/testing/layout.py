@@ -80,6 +80,7 @@ def server_config(node: NodePlan, nodes: tuple[NodePlan, ...], port: int | None,
         listeners.append(f"CONTROLLER://{name}:9093")
     values = {
         **FAST,
+        **_derived(config),
         "offsets.topic.replication.factor": str(min(3, sum(it.is_broker for it in nodes))),
         **config,
         "process.roles": ",".join(node.roles),
@@ -96,6 +97,14 @@ def server_config(node: NodePlan, nodes: tuple[NodePlan, ...], port: int | None,
     except ConfigError as error:
         raise ValueError("; ".join(it.replace(" (flag --override)", "") for it in error.problems)) from None
     return found
+
+
+def _derived(config: Mapping[str, str]) -> dict[str, str]:
+    """Raise the lag limit with the session timeout, when only that is raised: whoever wants a broker to be silent for longer
+    does not want it out of the ISRs long before."""
+    session, least = config.get("broker.session.timeout.ms", "").strip(), FAST["replica.lag.time.max.ms"]
+    raised = session.isascii() and session.isdigit() and int(session) > int(least)
+    return {"replica.lag.time.max.ms": session} if raised else {}
 
 
 def check_config(config: Mapping[str, object]) -> dict[str, str]:

@@ -62,6 +62,7 @@ SMALL_AND_LARGE = struct.pack(">ii", 1, 2**31 - 1)
 EXTREMES = (
     Extreme(name="lowest", number=low, text="", data=b"", float64=-1e308, flag=False, uuid=NONE, entries=1),
     Extreme(name="highest", number=high, text=LONG, data=b"\xff" * 70_000, float64=1e308, flag=True, uuid=ODD, entries=2),
+    Extreme(name="longest", number=high, text="x" * 32_767, data=bytes(61), float64=0.0, flag=True, uuid=ODD, entries=1),
     Extreme(name="nothing", number=lambda _: 0, text="", data=b"", float64=float("nan"), flag=False, uuid=NONE, entries=0),
     Extreme(name="null", number=lambda _: -1, text="x", data=b"", float64=1e999, flag=True, uuid=ODD, entries=-1, nulls=True),
     Extreme(name="one", number=lambda _: 1, text="events", data=bytes(61), float64=0.0, flag=True, uuid=KNOWN, entries=1),

@@ -286,6 +286,36 @@ def test_a_crash_in_the_compaction_of_what_is_merged_already(spark: Any, tmp_pat
     assert [it.name[:15] for it in opened().files()] == ["merged-00000001"]
 
 
+def test_a_compaction_takes_so_many_files_and_whole_batches(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kraftlite.spark.jobs import lake as module
+
+    monkeypatch.setattr(module, "MAX_ROWS", 2)
+    lake = module.Lake(spark, str(tmp_path / "lake"))
+    for batch in range(3):
+        lake.write(batch, frame(spark, batch * 4).coalesce(1))
+    before = lake.files()
+    assert [it.batch for it in before] == [0, 0, 1, 1, 2, 2]
+    monkeypatch.setattr(module, "MAX_ROWS", 1_000)
+    monkeypatch.setattr(module, "MAX_MERGED", 3)
+    assert lake.compact(2) == (6, 5), "two files are one: the third is of a batch that would be cut"
+    assert [it.name for it in lake.files() if it.batch] == [it.name for it in before if it.batch]
+    assert_rows(tmp_path / "lake", range(12))
+
+
+def test_a_small_file_beside_the_data_is_small(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kraftlite.spark.jobs import lake as module
+
+    lake = module.Lake(spark, str(tmp_path / "lake"))
+    monkeypatch.setattr(module, "MAX_TEXT_BYTES", 10)
+    lake.write_text("schema.txt", "x" * 10)
+    assert lake.read_text("schema.txt") == "x" * 10
+    with pytest.raises(ValueError, match=r"lake/schema.txt has 11 bytes; allowed are at most 10"):
+        lake.write_text("schema.txt", "x" * 11)
+    (tmp_path / "lake" / module.MANIFEST).write_text("x" * 11)
+    with pytest.raises(ValueError, match=r"lake/_compaction.json has 11 bytes"):
+        module.Lake(spark, str(tmp_path / "lake"))
+
+
 # --- aggregate
 
 MINUTES = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from kraftlite.broker.handlers.broker_changes import change_problems
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import forward, forward_entries
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -46,6 +47,7 @@ from kraftlite.model.messages.methods import (
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
 )
+from kraftlite.model.shown import shown
 
 _LOGGER: Final = int(ConfigResourceType.BROKER_LOGGER)
 
@@ -193,11 +195,18 @@ def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCo
     kind, name = resource.resource_type, resource.resource_name
     if kind == _LOGGER:
         return _alter_logger(ctx, resource)
-    if kind != ConfigResourceType.BROKER or name in ("", str(ctx.node_id)):
+    if kind != ConfigResourceType.BROKER:
         return None
-    message = f"Unexpected broker id, expected {ctx.node_id}, but received {name}"
+    if name in ("", str(ctx.node_id)):
+        problems = change_problems(ctx, resource)
+        if not problems:
+            return None
+        return AlterConfigsResult(
+            resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message="; ".join(problems)
+        )
+    message = f"Unexpected broker id, expected {ctx.node_id}, but received {shown(name)}"
     if not (name.isascii() and name.isdigit()):
-        message = f"Node id must be an integer, but it is: {name}"
+        message = f"Node id must be an integer, but it is: {shown(name)}"
     return AlterConfigsResult(resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message=message)
 
 
@@ -208,9 +217,9 @@ def _alter_logger(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCon
         code, message = ErrorCode.INVALID_REQUEST, "Unknown resource type BROKER_LOGGER"
     elif resource.resource_name != str(ctx.node_id):
         code = ErrorCode.INVALID_REQUEST
-        message = f"Unexpected broker id, expected {ctx.node_id}, but received {resource.resource_name}"
+        message = f"Unexpected broker id, expected {ctx.node_id}, but received {shown(resource.resource_name)}"
     elif resource.changes:
-        code, message = ErrorCode.INVALID_CONFIG, f"Logger {resource.changes[0].name} does not exist!"
+        code, message = ErrorCode.INVALID_CONFIG, f"Logger {shown(resource.changes[0].name)} does not exist!"
     return AlterConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error=code, message=message
     )

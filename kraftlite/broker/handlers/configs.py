@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
+from kraftlite.broker.handlers.broker_changes import effective_broker_values
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_synonyms, topic_defaults
 from kraftlite.model.configdef import ConfigKey, ConfigSource
@@ -16,6 +17,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from kraftlite.model.ids import node_id_of
 from kraftlite.model.messages.controller import ConfigResourceType
+from kraftlite.model.shown import shown
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 from kraftlite.model.topic_name import validate_topic_name
 
@@ -130,9 +132,10 @@ def _own_id(ctx: BrokerContext, name: str, otherwise: str) -> None:
     """Check the id of a broker: only a broker itself knows its static values (CP-13)."""
     broker_id = node_id_of(name)
     if broker_id is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {shown(name)}")
     if broker_id != ctx.node_id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {ctx.node_id}{otherwise} but received {name}")
+        message = f"Unexpected broker id, expected {ctx.node_id}{otherwise} but received {shown(name)}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _dynamic(ctx: BrokerContext, kind: int, name: str) -> Mapping[str, str]:
@@ -173,7 +176,7 @@ def _set_values(ctx: BrokerContext, names: Sequence[str]) -> Iterator[ConfigSyno
 
 def _topic_entries(ctx: BrokerContext, topic: str) -> Iterator[ConfigEntry]:
     overrides = _dynamic(ctx, ConfigResourceType.TOPIC, topic)
-    defaults = topic_defaults(_effective_broker_values(ctx))
+    defaults = topic_defaults(effective_broker_values(ctx))
     for name, key in TOPIC_CONFIGS.items():
         chain: list[ConfigSynonym] = []
         if name in overrides:
@@ -182,13 +185,6 @@ def _topic_entries(ctx: BrokerContext, topic: str) -> Iterator[ConfigEntry]:
             chain.extend(_broker_synonyms(ctx, key.server_key))
         value = overrides.get(name, defaults.get(name, key.default))
         yield _entry(key, value, chain, read_only=False)
-
-
-def _effective_broker_values(ctx: BrokerContext) -> dict[str, str]:
-    values = dict(ctx.config.values)
-    values.update(_dynamic(ctx, ConfigResourceType.BROKER, ""))
-    values.update(_dynamic(ctx, ConfigResourceType.BROKER, str(ctx.node_id)))
-    return values
 
 
 def _broker_entries(ctx: BrokerContext) -> Iterator[ConfigEntry]:

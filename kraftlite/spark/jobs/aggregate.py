@@ -28,7 +28,7 @@ QUALITY: Final = "quality"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """What is computed, per `group_by` and window of event time: rows, and count, sum, mean, min and max of the column `value`.
+    """The aggregates to compute per `group_by` and window of event time: rows, and count, sum, mean, min and max of `value`.
 
     `length`, `slide` and `watermark` are Spark's intervals, such as "1 hour".
     """
@@ -47,7 +47,7 @@ class Windows:
 
 @dataclass(slots=True, kw_only=True)
 class AggregateReport:
-    """Of one run. `late_rows`: dropped because the watermark had passed their window."""
+    """The counts of one run. `late_rows` were dropped because the watermark had passed their window."""
 
     out: str | None
     result_topic: str | None
@@ -118,7 +118,7 @@ def aggregate(
 
 
 def results_of(rows: DataFrame, windows: Windows) -> DataFrame:
-    """Of decoded rows, streaming or not. Raises ValueError for a column that there is not."""
+    """Return the aggregates of decoded rows, streaming or not. Raises ValueError for a column that does not exist."""
     from pyspark.sql import functions as F
 
     for name in (*windows.group_by, windows.value):
@@ -144,7 +144,7 @@ def results_of(rows: DataFrame, windows: Windows) -> DataFrame:
 
 
 def latest_results(results: DataFrame, group_by: Sequence[str]) -> DataFrame:
-    """Of each window the newest, from what mode `update` has written to Parquet."""
+    """Return the newest result of each window, from the Parquet files that output mode `update` has written."""
     from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 

@@ -50,7 +50,7 @@ OnProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """What an audit found. `findings`: violations first, each partition's in order of offset; notes behind."""
+    """The result of an audit. `findings` has violations first, each partition's in order of offset, and notes behind them."""
 
     engine: str
     brokers: Mapping[str, tuple[str, ...]]
@@ -65,7 +65,7 @@ class AuditReport:
 
     @property
     def complete(self) -> bool:
-        """Whether everything could be read."""
+        """Return True if everything could be read."""
         return not any(finding.kind == "unread" for finding in self.findings)
 
     @property

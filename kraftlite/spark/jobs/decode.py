@@ -102,7 +102,7 @@ def good(decoded: DataFrame) -> DataFrame:
 
 
 def malformed(decoded: DataFrame) -> DataFrame:
-    """What to quarantine: the record as it was, where it was, and why."""
+    """Return the rows to quarantine: each record as it was, where it was, and why."""
     return decoded.where(f"{REASON} is not null").selectExpr(
         *[f"{name} as {name[1:]}" for name in PLACE], "_key as key", "_value as value", f"{REASON} as reason"
     )

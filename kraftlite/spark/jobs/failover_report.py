@@ -52,7 +52,7 @@ _SCHEMAS: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverReport:
-    """What all runs tell. `problems`: why it is not well."""
+    """The measurements of all runs together. `problems` says in words what is wrong with them."""
 
     engine: str
     runs: tuple[RunReport, ...]

@@ -1,4 +1,4 @@
-"""What the demonstration computes from the flights, and the same in plain Python to compare it with."""
+"""The delays that the demonstration computes from the flights, and the same in plain Python to compare them with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class Delays:
-    """Of one carrier and hour; minutes."""
+    """The delays of one carrier in one hour, in minutes."""
 
     rows: int = 0
     values: int = 0
@@ -47,7 +47,7 @@ class Delays:
         self.max = delay if self.max is None else max(self.max, delay)
 
     def agrees(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row of the job says the same."""
+        """Return True if a row of the job says the same."""
         mean = self.sum / self.values if self.values else None
         said = (int(row["rows"]), int(row["values"]), row["sum"], row["min"], row["max"])
         mine = (self.rows, self.values, self.sum if self.values else None, self.min, self.max)
@@ -67,7 +67,7 @@ def expected(archive: Path) -> dict[Key, Delays]:
 
 
 def differences(truth: Mapping[Key, Delays], results: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the results say otherwise, in words; empty when they agree in everything."""
+    """Return in words where the results differ from the truth; empty when they agree in everything."""
     wrong = []
     seen: dict[Key, None] = {}
     for row in results:

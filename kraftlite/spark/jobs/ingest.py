@@ -24,7 +24,7 @@ SCHEMA_FILE = "kraftlite-schema.ddl"
 
 @dataclass(slots=True, kw_only=True)
 class IngestReport:
-    """Of one run. `quarantined` counts by reason."""
+    """The counts of one run. `quarantined` has them by reason."""
 
     out: str
     quarantine: str

@@ -27,7 +27,11 @@ MANIFEST: Final = "_compaction.json"
 SMALL_BYTES: Final = 32 << 20
 """Files below this are merged."""
 MAX_ROWS: Final = 10_000_000
-"""Of one file."""
+"""The largest number of rows that one merged file has."""
+MAX_MERGED: Final = 10_000
+"""The largest number of files that one compaction takes; the next one takes others."""
+MAX_TEXT_BYTES: Final = 64 << 20
+"""The size of a small file beside the data; a manifest of `MAX_MERGED` files with paths of some kilobytes has less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class DataFile:
     """Relative to the lake: "" or "event_date=2013-01-01"."""
     name: str
     size: int
+
+    @property
+    def batch(self) -> int:
+        return int(self.name.split("-")[1])
 
 
 class Lake:
@@ -79,7 +87,7 @@ class Lake:
         (writer.partitionBy(*self.partition_by) if self.partition_by else writer).parquet(staging)
 
     def files(self) -> list[DataFile]:
-        """What readers see, by directory and name."""
+        """Return the files that readers see, by directory and name."""
         return _files(self, self.path)
 
     def compact(self, committed: int) -> tuple[int, int]:
@@ -90,9 +98,15 @@ class Lake:
         before = self.files()
         groups: dict[str, list[DataFile]] = {}
         for file in before:
-            if file.size < SMALL_BYTES and int(file.name.split("-")[1]) <= committed:
+            if file.size < SMALL_BYTES and file.batch <= committed:
                 groups.setdefault(file.directory, []).append(file)
-        small = {directory: files for directory, files in groups.items() if len(files) > 1}
+        small: dict[str, list[DataFile]] = {}
+        room = MAX_MERGED
+        for directory, files in groups.items():
+            some = _whole_batches(files, room)
+            if len(some) > 1:
+                small[directory] = some
+                room -= len(some)
         if small:
             self._merge(small)
         return len(before), len(self.files())
@@ -149,25 +163,40 @@ class Lake:
             raise OSError(f"{source} could not be moved to {there}/{name}")
 
     def write_text(self, name: str, text: str) -> None:
-        """A small file beside the data; readers of Parquet do not see it."""
+        """Write a small file beside the data; readers of Parquet do not see it. Raises ValueError for a text that could not be
+        read again."""
+        data = text.encode()
+        self._check_size(name, len(data))
         out = self._fs.create(self._at(f"{self.path}/{name}"), True)
         try:
-            out.write(bytearray(text.encode()))
+            out.write(bytearray(data))
             out.hsync()
         finally:
             out.close()
 
     def read_text(self, name: str) -> str | None:
-        """None when there is no such file."""
+        """Read a small file beside the data; None when there is none. Raises ValueError for one that is too large."""
         path = self._at(f"{self.path}/{name}")
         if not self._fs.exists(path):
             return None
+        self._check_size(name, int(self._fs.getFileStatus(path).getLen()))
         found = self._fs.open(path)
         try:
             data = self._jvm.org.apache.commons.io.IOUtils.toByteArray(found)
         finally:
             found.close()
         return bytes(data).decode()
+
+    def _check_size(self, name: str, size: int) -> None:
+        if size > MAX_TEXT_BYTES:
+            raise ValueError(f"{self.path}/{name} has {size} bytes; allowed are at most {MAX_TEXT_BYTES}")
+
+
+def _whole_batches(files: list[DataFile], room: int) -> list[DataFile]:
+    """Return the first files, at most `room`, and all or none of a batch: the merged file gets the name of its last batch."""
+    if len(files) <= room:
+        return files
+    return [it for it in files[:room] if it.batch != files[room].batch]
 
 
 def _files(lake: Lake, root: str) -> list[DataFile]:

@@ -1,4 +1,4 @@
-"""What the jobs share: where they read, how long they run, and what they say meanwhile."""
+"""The parts that all jobs share: where they read, how long they run, and what they say meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOP_POLL_S = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What is read. `options` are further ones of the data source, by name."""
+    """The brokers and topics that a job reads. `options` are further options of the data source, by name."""
 
     bootstrap: str
     topics: str
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """Of a job that runs; given to `on_progress` again and again."""
+    """The state of a job that runs; `on_progress` gets it again and again."""
 
     job: str
     batches: int = 0

@@ -18,7 +18,7 @@ VIEWS: Final = ("records", "batches")
 ENDS: Final = ("highwatermark", "logend")
 NAMES: Final = ("scan", "path", "view", "endAt")
 NO_BROKER: Final = {"bootstrap.servers": "no-broker.invalid:1"}
-"""What stands for the brokers of a query that has none."""
+"""The option that stands for the brokers of a query that has none."""
 _FILES_ONLY: Final = NAMES[1:]
 _NO_BROKER_FOR: Final = {
     "fetchOffset.numRetries": "files do not lag behind, nothing is asked again",
@@ -43,7 +43,8 @@ class Files:
 
 
 def files_of(options: Mapping[str, str], *, streaming: bool) -> Files | None:
-    """Of options with names in lower case; None when brokers are asked. Raises ValueError naming the option and the reason."""
+    """Return the files that options (names in lower case) ask for; None when brokers are to be asked. Raises ValueError, which
+    names the option and the reason."""
     scan = _choice(options, "scan", SCANS)
     if scan == "broker":
         for name in _FILES_ONLY:
@@ -111,7 +112,7 @@ def _dirs(path: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _name(directory: Path) -> str:
-    """As a local cluster's nodes are called, by the id in `meta.properties`; else the directory's own name."""
+    """Return a node's name as a local cluster has it, by the id in `meta.properties`; without one, the directory's name."""
     try:
         lines = read_bounded(directory / "meta.properties", MAX_TEXT_BYTES).decode().splitlines()
     except (OSError, ValueError):

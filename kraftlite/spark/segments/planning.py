@@ -1,7 +1,7 @@
-"""What the planning of a query asks a cluster, answered from the files of its brokers; and how those are cut into tasks.
+"""The files of brokers answer what the planning of a query asks a cluster, and are cut into tasks.
 
-Of a partition one replica is read: the one with the highest high watermark written down, of several the longest, of several the
-first by the broker's name. It ends at that high watermark: what lies beyond is not known to be committed.
+One replica of each partition is read: the one with the highest high watermark written down, of several the longest, of several
+the first by the broker's name. It ends at that high watermark: what lies beyond is not known to be committed.
 
 Source: RP-28 (the checkpoint of high watermarks); KIP-33 (which offset a time has).
 """
@@ -167,7 +167,7 @@ class FileCluster:
     # tasks
 
     def cut(self, ranges: Iterable[Range]) -> list[Range]:
-        """Where segments end, and in larger ones, so that a task has some `TASK_BYTES`."""
+        """Cut ranges where segments end, and large segments inside, so that a task has about `TASK_BYTES`."""
         return [part for whole in ranges for part in self._cut(whole)]
 
     def _cut(self, whole: Range) -> list[Range]:

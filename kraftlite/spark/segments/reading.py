@@ -121,7 +121,7 @@ class _Reading:
         self._buffer = Buffer()
         self._offset = task.range.start
         self._more = False
-        """Whether the segment that was read goes on behind the range."""
+        """True if the segment that was read goes on behind the range."""
 
     def run(self) -> Iterator[pa.RecordBatch]:
         end = self._task.range.end

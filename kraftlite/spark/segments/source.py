@@ -99,7 +99,7 @@ class SegmentReader(BatchReader):
 
 
 class PushdownSegmentReader(SegmentReader, PushdownReader):
-    """As `PushdownReader`, for one query per `load()`."""
+    """A `PushdownReader` over files, for one query per `load()`."""
 
 
 class BatchesReader(DataSourceReader):

@@ -35,14 +35,14 @@ log = logging.getLogger("kraftlite.spark")
 NAMES: Final = ("topic", "kraftlite.sink.mode", "kraftlite.sink.headers")
 MODES: Final = ("at_least_once", "exactly_once")
 OF_SPARK: Final = ("checkpointlocation", "queryname", "path")
-"""What Spark hands on although it is its own."""
+"""Options of Spark itself, which it hands on to the sink."""
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass
 class Committed(WriterCommitMessage):
-    """What a task reports: rows, and bytes of encoded batches."""
+    """The report of a task: rows, and bytes of encoded batches."""
 
     rows: int
     bytes: int

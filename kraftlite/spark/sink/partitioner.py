@@ -1,4 +1,4 @@
-"""Which partition a key goes to, for a column of keys.
+"""The partitions to which a column of keys goes.
 
 Source: Kafka's Utils.murmur2 and BuiltInPartitioner.partitionForKey.
 """
@@ -22,7 +22,8 @@ _FEW: Final = 8
 
 
 def murmur2_partition(keys: Any, partitions: int) -> npt.NDArray[np.int32]:
-    """Of each key (an array of binary or string), as Kafka's producers choose it; -1 for null. ValueError: partitions < 1."""
+    """Return the partition of each key (an array of binary or string) as Kafka's producers choose it; -1 for null. Raises
+    ValueError for less than one partition."""
     if partitions < 1:
         raise ValueError(f"{partitions} partitions")
     if isinstance(keys, pa.ChunkedArray):
@@ -42,7 +43,7 @@ def murmur2_partition(keys: Any, partitions: int) -> npt.NDArray[np.int32]:
 
 
 def _murmur2(data: npt.NDArray[np.uint8], at: I64, size: I64) -> npt.NDArray[np.uint32]:
-    """Of the `size` bytes at each `at`. One step mixes four bytes into every hash whose key still has them."""
+    """Return the hash of the `size` bytes at each `at`. One step mixes four bytes into every hash whose key still has them."""
     m = np.uint32(_M)
     hashed = np.uint32(_SEED) ^ size.astype(np.uint32)
     blocks = size >> 2

@@ -68,7 +68,7 @@ class SinkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a task wrote: rows, and bytes of encoded batches."""
+    """The amount that a task wrote: rows, and bytes of encoded batches."""
 
     rows: int
     bytes: int

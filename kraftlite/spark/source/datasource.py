@@ -70,5 +70,5 @@ class KraftliteDataSource(DataSource):
 
 
 def _only_streaming(given: dict[str, str]) -> bool:
-    """Whether the options say what only a streaming query may say: to start at the latest offset."""
+    """Return True if the options say what only a streaming query may say: to start at the latest offset."""
     return given.get("startingoffsets", "").strip().lower() == "latest" or "-1" in given.get("startingoffsets", "")

@@ -51,7 +51,7 @@ _DEFAULT_TRIGGER_DELAY_MS: Final = 15 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Where to start or end: the symbols, per partition; one time; or a time per partition. Exactly one is set."""
+    """A start or an end: a symbol for all, offsets per partition, one time, or a time per partition. Exactly one is set."""
 
     symbol: int | None = None
     offsets: Offsets | None = None
@@ -61,18 +61,18 @@ class At:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a query was asked for, checked. Raises ValueError naming the option, its value and what is allowed."""
+    """The checked options of a query. Raises ValueError, which names the option, its value and what is allowed."""
 
     settings: ClientSettings
     files: Files | None = None
-    """What is read instead of asking brokers; then nobody is to connect with `settings`."""
+    """The files that are read instead of asking brokers; then nobody is to connect with `settings`."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
     starting: At
     ending: At
     no_match_is_latest: bool = False
-    """What a starting time behind the last record means: where the partition ends, or an error."""
+    """True: a starting time behind the last record means the end of the partition. False: it is an error."""
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
     max_records: int | None = None

@@ -1,7 +1,7 @@
-"""What a query reads: which partitions there are, where the query starts, how far a batch goes.
+"""A query's plan: which partitions there are, where the query starts, how far a batch goes.
 
-Symbols in offsets are explained in `offsets.py`. What was to be read and is gone is `DataLoss` when `failOnDataLoss` is true;
-otherwise a warning, and the query goes on with what there is.
+Symbols in offsets are explained in `offsets.py`. Offsets that were to be read and are gone are `DataLoss` when
+`failOnDataLoss` is true; otherwise they are a warning, and the query goes on with what there is.
 
 Source: Spark's Kafka source; KIP-207 (a leader that does not know its high watermark yet says so, and is asked again).
 """
@@ -18,14 +18,14 @@ from kraftlite.spark.source.options import At, SourceOptions
 
 
 class Found(Protocol):
-    """Where a time is in a partition; offset -1: nothing is as late."""
+    """The place of a time in a partition; offset -1: no record is as late."""
 
     @property
     def offset(self) -> int: ...
 
 
 class Topic(Protocol):
-    """What the cluster knows of a topic."""
+    """A topic as the cluster describes it."""
 
     @property
     def internal(self) -> bool: ...
@@ -36,7 +36,7 @@ class Topic(Protocol):
 
 
 class Cluster(Protocol):
-    """What planning asks the cluster."""
+    """The questions that planning asks the cluster."""
 
     def topics(self) -> Mapping[str, Topic]: ...
     def describe(self, names: Iterable[str]) -> Mapping[str, Topic]: ...
@@ -66,7 +66,7 @@ class Planner:
     # what there is
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Of the topics that exist, sorted."""
+        """Return the partitions of the topics that exist, sorted."""
         options = self._options
         if options.pattern is not None:
             found = {name: it for name, it in self._cluster.topics().items() if options.matches(name) and not it.internal}
@@ -77,7 +77,7 @@ class Planner:
         return tuple(tp for tp in every if not options.assigned or tp in options.assigned)
 
     def demanded(self) -> tuple[TopicPartition, ...]:
-        """As `partitions`, and every topic or partition that was named is there."""
+        """Return the same as `partitions`, after a check that every topic and partition that was named is there."""
         found = self.partitions()
         topics = {tp.topic for tp in found}
         missing = [str(tp) for tp in self._options.assigned if tp not in found]
@@ -87,7 +87,7 @@ class Planner:
         return found
 
     def heads(self, tps: Iterable[TopicPartition]) -> Offsets:
-        """Where each partition ends for this query: the high watermark, or with read_committed the last stable offset."""
+        """Return where each partition ends for this query: the high watermark, or with read_committed the last stable offset."""
         return self._offsets(dict.fromkeys(tps, LATEST))
 
     def _offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
@@ -207,7 +207,7 @@ class Planner:
     # where
 
     def _where(self, tps: tuple[TopicPartition, ...], at: At, which: str) -> Offsets:
-        """As it was said, symbols included."""
+        """Return the offsets as the option says them, symbols included."""
         if at.symbol is not None:
             return dict.fromkeys(tps, at.symbol)
         if at.offsets is not None:
@@ -237,7 +237,7 @@ class Planner:
             )
 
     def _within(self, offsets: Mapping[TopicPartition, int], option: str) -> Offsets:
-        """Of these, the ones that are numbers, as the partitions have them; others are a loss."""
+        """Return the offsets that are numbers, moved to what the partitions have; each one that had to be moved is a loss."""
         explicit = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         earliest, heads = self._offsets(dict.fromkeys(explicit, EARLIEST)), self.heads(explicit)
         for tp, offset in explicit.items():

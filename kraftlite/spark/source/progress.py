@@ -1,4 +1,4 @@
-"""How far a streaming query is, as the offsets of a consumer group: for those who look at lag. Nothing is ever read from there.
+"""A streaming query's progress, published as the offsets of a consumer group for those who look at lag; it is never read back.
 
 A query's id is known in its tasks only, and the process that plans is asked what to do next while no task runs. So the first task
 of the first batches commits where its batch starts, with a token beside the offsets; the planner finds its group by that, and
@@ -27,7 +27,7 @@ PAUSE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What the batches before this one have done."""
+    """The offsets up to which the batches before this one have read."""
 
     offsets: Mapping[TopicPartition, int]
     group: str
@@ -66,7 +66,8 @@ def _hasty(settings: ClientSettings) -> ClientSettings:
 
 
 class Publisher:
-    """Of a query, in the process that plans it. Commits in a thread of its own, so that no batch waits for a coordinator.
+    """The publisher of one query, in the process that plans it. It commits in a thread of its own, so that no batch waits for a
+    coordinator.
 
     `group` None: `<prefix>-<query id>`, which is looked for once a task was told to commit to it (`expect`).
     """
@@ -97,7 +98,7 @@ class Publisher:
         self._not_before = 0.0
 
     def expect(self, offsets: Offsets) -> Progress | None:
-        """What the first task of a batch is to commit; None: nothing, the group is known here."""
+        """Return what the first task of a batch is to commit; None: nothing, because the group is known here."""
         with self._change:
             self._expected = True
             return None if self._group is not None else Progress(offsets=offsets, group=self._prefix, token=self._token)

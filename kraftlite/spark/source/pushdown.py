@@ -23,6 +23,8 @@ from kraftlite.spark.source.planning import Cluster
 
 CLAIMS_S: Final = 7 * 86_400
 """No query runs longer."""
+MAX_CLAIM_BYTES: Final = 1024
+"""A claim is the id of a query."""
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp")
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -69,13 +71,14 @@ def narrow(ranges: list[Range], conditions: list[Condition], cluster: Cluster) -
     return [it for it in kept if it.size > 0]
 
 
-def claim(plan: str, query: str) -> None:
+def claim(plan: str, query: str, within: Path | None = None) -> None:
     """Let one query only use the ranges that filters have left. Raises ValueError for another one.
 
     A loaded DataFrame that is used again, with other filters or none, is given the same tasks by Spark: rows would be missing.
-    Claims are files of this machine: on a cluster it is the second task on one machine that is refused.
+    Claims are files of this machine, `within` a directory, else that of temporary files: on a cluster it is the second task on
+    one machine that is refused.
     """
-    directory = Path(tempfile.gettempdir()) / f"kraftlite-spark-{os.getuid()}"
+    directory = (within or Path(tempfile.gettempdir())) / f"kraftlite-spark-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     path = directory / plan
     if not path.exists():
@@ -85,7 +88,11 @@ def claim(plan: str, query: str) -> None:
         with contextlib.suppress(FileExistsError):
             os.link(mine, path)  # with its content, or not at all
         mine.unlink()
-    if path.read_text() != query:
+    with path.open("rb") as file:
+        found = file.read(MAX_CLAIM_BYTES + 1)
+    if len(found) > MAX_CLAIM_BYTES:
+        raise ValueError(f"{path} has more than {MAX_CLAIM_BYTES} bytes, so no query has written it; delete it and try again")
+    if found != query.encode():
         raise ValueError(
             'a DataFrame that was loaded with option "pushdown" is for one query: Spark gives the ranges of its filters to every '
             "other one. load() again for each query, or leave the option out"

@@ -106,8 +106,8 @@ class _Reader:
 
 
 class FetchPartition(InputPartition):
-    """What a task of Spark reads, for the first of a batch what to publish, and for filtered ranges the one plan that they are
-    for."""
+    """The range that a task of Spark reads. The first task of a batch also has what to publish, and filtered ranges have the one
+    plan that they are for."""
 
     def __init__(self, tasks: tuple[Task | SegmentTask, ...], progress: Progress | None = None, plan: str | None = None) -> None:
         super().__init__(tasks)
@@ -133,7 +133,7 @@ def _read(
 
 
 def _local_property(name: str) -> str | None:
-    """What Spark tells a task of the query that it belongs to."""
+    """Return what Spark tells a task of the query that it belongs to."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -149,7 +149,7 @@ def _publish_from_task(task: Task, progress: Progress) -> None:
 
 
 def _begins(start: Offsets, end: Offsets, ranges: Sequence[Range]) -> Offsets:
-    """Where a batch starts, in numbers: a symbol is what was planned for it, or the end where there is nothing to read."""
+    """Return where a batch starts, in numbers: a symbol is what was planned for it, or the end where there is nothing to read."""
     begins = {tp: end[tp] if start.get(tp, EARLIEST) < 0 else start[tp] for tp in end}
     for it in reversed(ranges):
         begins[it.tp] = it.start

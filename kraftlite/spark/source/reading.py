@@ -83,7 +83,7 @@ def read_range(task: Task) -> Iterator[pa.RecordBatch]:
 
 
 def _behind_the_loss(task: Task, client: KafkaClient, offset: int, error: ClientError) -> int | None:
-    """Where to go on after an offset that is not there; None when there is nothing to go on with. Raises DataLoss."""
+    """Return where to go on after an offset that is not there; None when there is nothing to go on with. Raises DataLoss."""
     tp = task.range.tp
     report_loss(f"offset {offset} of {tp} cannot be read: {error}", task.fail_on_data_loss)
     try:

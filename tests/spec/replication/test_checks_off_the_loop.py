@@ -198,3 +198,20 @@ async def test_a_bug_in_a_check_costs_its_request() -> None:
         assert [type(error) for error in lease.failures] == [KeyError] and (lease.held, lease.released) == (1, 1)
         assert not done and c[1].log().leo == 1
         assert ask(c[1], make_batch(["behind"]))[0].error is ErrorCode.NONE
+
+
+async def test_rp_09_a_broker_that_stopped_appends_nothing_more() -> None:
+    """A check may outlast the time that a broker which stops gives its clients. The log is closed by then."""
+    lease = Lease()
+    async with Loop() as c:
+        done = ask(c[1], make_batch(["before"]), heavy(), make_batch(["behind"]), acks=-1, lease=lease)
+        await c.until(lambda: c[1].log().hw == 1)
+        assert len(c.held.running) == 1 and not done
+        await c[1].manager.stop()
+        assert c[1].manager.leader_count() == 0 and not c[1].partition().is_leader
+        c[1].log().close()
+        await c.work_all()
+        refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [it.error for it in done] == [ErrorCode.NONE, refused, refused] and lease.released == 1
+        assert [it.error for it in ask(c[1], make_batch(["late"]))] == [refused]
+        assert c[1].log().leo == 1, "a log that is closed does not grow"

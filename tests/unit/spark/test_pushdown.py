@@ -6,6 +6,7 @@ import datetime
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.spark.offsets import Range
-from kraftlite.spark.source.pushdown import Condition, narrow, understood
+from kraftlite.spark.source.pushdown import MAX_CLAIM_BYTES, Condition, claim, narrow, understood
 
 UTC = datetime.UTC
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
@@ -196,3 +197,14 @@ def test_pysparks_filters_are_understood() -> None:
         assert found == Condition("offset", kind, (1, 2) if kind == "In" else 3)
     assert understood(filters.IsNotNull(("offset",))) is None
     assert understood(filters.Not(filters.EqualTo(("offset",), 1))) is None
+
+
+def test_a_claim_is_for_one_query_and_is_read_with_a_bound(tmp_path: Path) -> None:
+    claim("plan", "query-1", tmp_path)
+    claim("plan", "query-1", tmp_path)
+    with pytest.raises(ValueError, match="is for one query"):
+        claim("plan", "query-2", tmp_path)
+    (path,) = tmp_path.glob("*/plan")
+    path.write_bytes(b"x" * (MAX_CLAIM_BYTES + 1))
+    with pytest.raises(ValueError, match=r"/plan has more than 1024 bytes, so no query has written it; delete it"):
+        claim("plan", "query-1", tmp_path)

@@ -1,0 +1,57 @@
+"""The values of a broker's configs together, looked at before a change is handed to the controller: the broker alone knows its
+file. Source: KIP-226; Kafka's ConfigAdminManager and DynamicBrokerConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.broker_limits import CLEANER_KEYS, cleaner_change_problems
+from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceChange, ConfigResourceType, LegacyConfigResource
+
+
+def change_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> list[str]:
+    """Return why this broker cannot run with the change, in words. The resource is the broker, or the default of all brokers.
+
+    What is wrong with a single value is for the controller to say, so such a change has no problem here.
+    """
+    now = effective_broker_values(ctx)
+    then = effective_broker_values(ctx, {resource.resource_name: _changed(ctx, resource)})
+    if all(now.get(key) == then.get(key) for key in CLEANER_KEYS):
+        return []
+    try:
+        return cleaner_change_problems(_number(now), _number(then))
+    except ValueError:
+        return []
+
+
+def effective_broker_values(ctx: BrokerContext, instead: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
+    """Return the broker's values by precedence (CM-49). `instead`: dynamic values, by the resource's name, that replace those of
+    the metadata."""
+    values = dict(ctx.config.values)
+    for name in ("", str(ctx.node_id)):
+        dynamic = None if instead is None else instead.get(name)
+        values.update(ctx.metadata.image.configs.get(ConfigResourceType.BROKER, name) if dynamic is None else dynamic)
+    return values
+
+
+def _changed(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> dict[str, str]:
+    """Return the dynamic values of a resource after a change. Its lists are left as they are: no check needs them."""
+    if isinstance(resource, LegacyConfigResource):
+        return {pair.name: pair.value for pair in resource.configs if pair.value is not None}
+    values = dict(ctx.metadata.image.configs.get(ConfigResourceType.BROKER, resource.resource_name))
+    for change in resource.changes:
+        if change.op == AlterConfigOp.DELETE:
+            values.pop(change.name, None)
+        elif change.op == AlterConfigOp.SET and change.value is not None:
+            values[change.name] = change.value
+    return values
+
+
+def _number(values: Mapping[str, str]) -> Callable[[str], int]:
+    def value(name: str) -> int:
+        key = BROKER_CONFIGS[name]
+        return int(key.parse(values.get(name, key.default or "")))
+
+    return value
