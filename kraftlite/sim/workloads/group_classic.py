@@ -1,4 +1,4 @@
-"""A simulated consumer of the classic protocol: it joins, syncs, beats, and joins again when told to (KIP-62, KIP-345, KIP-429)."""
+"""A simulated consumer of the classic protocol: it joins, syncs, beats, and joins again when told to (KIP-62, KIP-429)."""
 
 from __future__ import annotations
 
