@@ -6,6 +6,7 @@ from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.group_log import GroupWatch
+from kraftlite.sim.checkers.group_refusals import GroupRefusals
 from kraftlite.sim.checkers.i40_one_owner import OneOwner
 from kraftlite.sim.checkers.i41_epochs_grow import EpochsGrow
 from kraftlite.sim.checkers.i42_offsets_kept import OffsetsKept
@@ -19,5 +20,6 @@ GROUPS: Final[tuple[CheckerFactory, ...]] = (
     OffsetsKept,
     FencedMembers,
     LoadedGroups,
+    GroupRefusals,
 )
 """The watch of the offsets topic drives the others, and is driven by the keeper of the losses."""

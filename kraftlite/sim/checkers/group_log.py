@@ -166,6 +166,8 @@ class GroupFacts:
         self.world = world
         self.logs: dict[TopicPartition, GroupLog] = {}
         self.checkers: list[GroupChecker] = []
+        self.told: dict[tuple[str, TopicPartition], int] = {}
+        """By group and partition, the log offset of the latest version that was acknowledged or answered."""
 
     @property
     def replicas(self) -> ReplicaFacts:

@@ -48,8 +48,6 @@ class OffsetsKept(GroupChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._told: dict[tuple[str, TopicPartition], int] = {}
-        """The log offset of the latest version that was acknowledged or answered."""
         self._asked: dict[AnyExchange, Asked] = {}
         self._removable: dict[str, None] = {}
         """Groups for which somebody asked to delete something."""
@@ -112,7 +110,7 @@ class OffsetsKept(GroupChecker):
             if log is not None and exchange not in self._asked:
                 known = log.offsets.get(request.group_id, {})
                 wanted = list(known) if request.partitions is None else request.partitions
-                told = {tp: self._told.get((request.group_id, tp), -1) for tp in wanted}
+                told = {tp: self.groups.told.get((request.group_id, tp), -1) for tp in wanted}
                 self._asked[exchange] = Asked(self._is_current(exchange.target, request.group_id), told)
         elif exchange.method is OFFSET_DELETE or exchange.method is DELETE:
             assert isinstance(request, OffsetDeleteAsk | DeleteAsk)
@@ -155,7 +153,7 @@ class OffsetsKept(GroupChecker):
 
     def _note(self, group_id: str, tp: TopicPartition, at: int | None) -> None:
         if at is not None:
-            self._told[(group_id, tp)] = max(at, self._told.get((group_id, tp), -1))
+            self.groups.told[(group_id, tp)] = max(at, self.groups.told.get((group_id, tp), -1))
 
     def _fetched(self, node_id: NodeId, request: OffsetFetchAsk, asked: Asked, found: Sequence[FetchedOffset]) -> None:
         group_id = request.group_id

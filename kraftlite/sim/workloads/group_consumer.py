@@ -69,7 +69,7 @@ class ConsumerMember(SimMember):
             rack_id=None,
             rebalance_timeout_ms=self.group.rebalance_ms if full else None,
             topics=self.topics if full else None,
-            regex=self.regex if full else None,
+            regex=(self.regex or "") if full else None,
             server_assignor=self._assignor if full else None,
             owned=self._owned() if full or self._changed else None,
             client_id=self.name,
@@ -153,7 +153,7 @@ class ConsumerMember(SimMember):
             self.topics = self.rng.choice(
                 (self.group.topics, self.group.topics[:1], (*self.group.topics, f"{self.group.name}-x"))
             )
-            self.regex = self.rng.choice((None, "", "t.*"))
+            self.regex = self.rng.choice((None, "t.*"))
             self._full = True
         elif at == 4:
             self._lazy_us = self.group.rebalance_ms * self.rng.choice((300, 1_500))
