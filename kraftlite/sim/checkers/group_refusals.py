@@ -300,7 +300,7 @@ def _group(request: Any) -> str:
 
 def _refusals(request: Any, response: Any) -> Iterator[tuple[ErrorCode, str, str | None, int]]:
     """(error, member id, instance id, generation or epoch) of everything in the answer that was refused."""
-    who = ("", None, -1)
+    who: tuple[str, str | None, int] = ("", None, -1)
     if isinstance(request, CommitAsk):
         who = (request.base.member_id, request.base.instance_id, request.base.generation)
     elif isinstance(request, OffsetFetchAsk):
