@@ -15,6 +15,7 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.service import client_handlers
 from kraftlite.sim.shape import Shape
+from kraftlite.sim.workloads.settings import settings_of
 from kraftlite.simhost.disk import MemDisk
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import Link, SimNetwork
@@ -59,6 +60,7 @@ class SimCluster:
         self.wall_offset_ms: dict[NodeId, int] = {}
         self.nodes: dict[NodeId, SimHost] = {}
         roles = shape.roles
+        self._drawn = settings_of(seed, sum("broker" in it for it in roles))
         voters = ",".join(f"{n}@n{n}:9093" for n, it in enumerate(roles, 1) if "controller" in it)
         for number, role in enumerate(roles, 1):
             self._add(number, role, voters)
@@ -78,6 +80,7 @@ class SimCluster:
             "log.dirs": "/data",
             **({"inter.broker.listener.name": "REPLICATION"} if "broker" in roles else {}),
             **SIM_DEFAULTS,
+            **self._drawn,
             **self.shape.config,
         }
         node_id = NodeId(number)

@@ -31,7 +31,7 @@ from kraftlite.coordinator.modern.member import (
     Parts,
     parts_of,
 )
-from kraftlite.coordinator.modern.migrate import can_downgrade, downgraded, upgraded
+from kraftlite.coordinator.modern.migrate import can_downgrade, downgraded, stored, upgraded
 from kraftlite.coordinator.modern.records import (
     ConsumerKey,
     ConsumerValue,
@@ -268,7 +268,8 @@ class ConsumerGroups:
             then(error)
 
         tombstones = {key: record_of(key, None) for key in (*change.records, *group.record_keys()) if key is not None}
-        self._effects.append([*tombstones.values(), group_record(group_id, classic.value())], written)
+        value = stored(classic, group, self.cluster.topics, self.cluster.session_timeout_ms(group_id), gone)
+        self._effects.append([*tombstones.values(), group_record(group_id, value)], written)
         if rebalance:
             self._classic.rebalances.prepare(classic, f"no member of the new protocol is left: {reason}")
 

@@ -7,6 +7,7 @@ CG-08.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from uuid import UUID
 
 from kraftlite.coordinator.api import Protocol
@@ -18,6 +19,7 @@ from kraftlite.coordinator.consumer_protocol import (
     Subscription,
     TopicParts,
     build_assignment,
+    build_subscription,
     parse_assignment,
     parse_subscription,
 )
@@ -37,6 +39,7 @@ from kraftlite.coordinator.modern.records import (
     current_value,
     member_value,
 )
+from kraftlite.coordinator.records import GroupValue, MemberValue
 from kraftlite.metadata.image import TopicsImage
 from kraftlite.model.errors import ApiError, ErrorCode
 
@@ -143,6 +146,30 @@ def downgraded(group: ConsumerGroup, without: Collection[str], topics: TopicsIma
         version = _version(classic.members[member.member_id].metadata(classic.protocol_name))
         classic.members[member.member_id].assignment = build_assignment(version, by_name(target, topics))
     return classic
+
+
+def stored(classic: Group, group: ConsumerGroup, topics: TopicsImage, gone_session_ms: int, gone: Collection[str]) -> GroupValue:
+    """The classic group as it is stored: with the members that are gone, as a classic group's record has them until its next
+    generation. So a coordinator that loads it before the rebalance has ended finds them silent, and rebalances.
+
+    Departs: Kafka stores the others alone; a failover then leaves the partitions of who is gone to nobody.
+    """
+    departed = [
+        MemberValue(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            session_timeout_ms=gone_session_ms,
+            subscription=build_subscription(Subscription(1, group.topics_of(member))),
+            assignment=build_assignment(1, by_name(group.target.get(member.member_id, NO_PARTS), topics)),
+        )
+        for member in group.members.values()
+        if member.member_id in gone
+    ]
+    value = classic.value()
+    return replace(value, members=(*value.members, *departed))
 
 
 def _version(metadata: bytes) -> int:

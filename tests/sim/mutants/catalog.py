@@ -21,6 +21,7 @@ MODULES: Final = (
     "producers",
     "strangers",
     "self_checks",
+    "groups",
 )
 
 Change = Callable[[Patch], None]

@@ -236,6 +236,20 @@ def test_the_group_is_classic_again_when_the_last_of_the_new_protocol_is_fenced(
     assert w.state() == "PreparingRebalance"
 
 
+def test_a_coordinator_that_takes_over_after_a_downgrade_shares_what_the_member_that_is_gone_had() -> None:
+    """CG-08: the rebalance that the downgrade began is not stored; the next coordinator must begin it, too."""
+    w = ConsumerWorld()
+    a, x, epoch = mixed(w)
+    w.quit(a)  # type: ignore[arg-type]
+    w.fail_over()
+    answers = []
+    for _ in range(12):
+        w.advance(5_000)
+        answers.append(w.heartbeat(x, epoch))
+    assert ErrorCode.REBALANCE_IN_PROGRESS in answers
+    assert list(w.group().members) == [x]
+
+
 def test_a_downgrade_that_cannot_be_written_has_not_been() -> None:
     w = ConsumerWorld()
     a, x, epoch = mixed(w)

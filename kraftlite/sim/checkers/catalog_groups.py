@@ -1,0 +1,25 @@
+"""The checkers of consumer groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.group_log import GroupWatch
+from kraftlite.sim.checkers.group_refusals import GroupRefusals
+from kraftlite.sim.checkers.i40_one_owner import OneOwner
+from kraftlite.sim.checkers.i41_epochs_grow import EpochsGrow
+from kraftlite.sim.checkers.i42_offsets_kept import OffsetsKept
+from kraftlite.sim.checkers.i43_fenced_members import FencedMembers
+from kraftlite.sim.checkers.i44_loaded_groups import LoadedGroups
+
+GROUPS: Final[tuple[CheckerFactory, ...]] = (
+    GroupWatch,
+    OneOwner,
+    EpochsGrow,
+    OffsetsKept,
+    FencedMembers,
+    LoadedGroups,
+    GroupRefusals,
+)
+"""The watch of the offsets topic drives the others, and is driven by the keeper of the losses."""

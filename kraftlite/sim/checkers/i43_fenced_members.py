@@ -1,0 +1,134 @@
+"""Invariant 43: who is no member, or not in this generation or epoch, neither commits nor is told that all is well
+(CP-32, CP-34, CP-36, CG-02, CG-07)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from kraftlite.coordinator.api import ConsumerHeartbeatRequest, HeartbeatRequest, SyncRequest
+from kraftlite.coordinator.records import OffsetKey
+from kraftlite.coordinator.shard_driver import ShardDriver
+from kraftlite.model.errors import ErrorCode
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
+from kraftlite.sim.services.groups import BEAT, COMMIT, HEARTBEAT, SYNC, CommitAsk, Told
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import AnyExchange
+
+_WELL = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+class FencedMembers(GroupChecker):
+    """A commit says in its metadata who made it, and in which generation. In the order of the log, that member was in the group
+    and in that generation or epoch, and one from outside of the group came while the group had no members. A member that a
+    coordinator has removed or replaced gets nothing but refusals from it afterwards, and its heartbeat or sync of another
+    generation is refused."""
+
+    numbers: ClassVar[tuple[int, ...]] = (43,)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._gone: dict[ShardDriver, dict[tuple[str, str], int]] = {}
+        """By coordination: (group, member) → when it was removed."""
+        self._arrived: dict[AnyExchange, tuple[int, ShardDriver | None, int | None]] = {}
+        """When, at which coordination, and the group's generation then."""
+
+    # --- the log
+
+    def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if isinstance(change.key, OffsetKey) and change.new is not None:
+                author = change.new.metadata.split("|")
+                if len(author) == 3:
+                    self._check_author(log, change, author[0], int(author[1]))
+
+    def _check_author(self, log: GroupLog, change: Change, member_id: str, generation: int) -> None:
+        group_id = change.key.group_id
+        members = log.members(group_id)
+        if generation < 0:
+            if members:
+                self.fail_in(log, change, f"is a commit from outside of group {group_id}, which has the members {list(members)}")
+        elif members.get(member_id) != generation:
+            self.fail_in(
+                log,
+                change,
+                f"is a commit of {member_id} in generation {generation} of group {group_id}, whose members are then {members}",
+            )
+
+    # --- requests
+
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
+        if isinstance(event, GroupMemberRemoved):
+            self._note(node, event.group, event.member, now_us)
+        elif isinstance(event, StaticMemberReplaced):
+            self._note(node, event.group, event.old, now_us)
+
+    def _note(self, node: SimHost, group_id: str, member_id: str, now_us: int) -> None:
+        driver = self.groups.driver(node, group_id)
+        if driver is not None:
+            self._gone.setdefault(driver, {})[(group_id, member_id)] = now_us
+
+    def on_arrival(self, exchange: AnyExchange) -> None:
+        if exchange.method in (HEARTBEAT, SYNC, COMMIT, BEAT):
+            request = exchange.request
+            group_id = request.base.group_id if isinstance(request, CommitAsk) else request.group_id
+            driver = self.groups.driver(self.world.nodes[exchange.target], group_id)
+            if isinstance(request, ConsumerHeartbeatRequest) and request.member_epoch == 0 and driver is not None:
+                self._gone.get(driver, {}).pop((group_id, request.member_id), None)  # it makes its id itself, and may come again
+            self._arrived.setdefault(exchange, (self.world.cluster.loop.now_us(), driver, _generation(driver, group_id)))
+
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
+        arrived = self._arrived.pop(exchange, None)
+        if arrived is None:
+            return
+        request = exchange.request
+        at_us, driver, was = arrived
+        if driver is None or self.groups.driver(self.world.nodes[exchange.target], _group(request)) is not driver:
+            return
+        if isinstance(request, CommitAsk):
+            assert isinstance(response, Told)
+            well = response.error is ErrorCode.NONE and ErrorCode.NONE in response.result
+            self._check_gone(exchange, driver, at_us, request.base.member_id, well=well and request.base.generation >= 0)
+            return
+        assert isinstance(request, HeartbeatRequest | SyncRequest | ConsumerHeartbeatRequest)
+        well = getattr(response, "error", None) in _WELL if exchange.method is HEARTBEAT else _is_none(response)
+        if isinstance(request, ConsumerHeartbeatRequest):
+            well = well and request.member_epoch > 0
+        self._check_gone(exchange, driver, at_us, request.member_id, well=well)
+        if isinstance(request, HeartbeatRequest | SyncRequest) and well and was is not None:
+            now = _generation(driver, request.group_id)
+            if request.generation not in (was, now):
+                self.fail(
+                    f"group {request.group_id}: {exchange.method} of {request.member_id} in generation {request.generation} is "
+                    f"answered {response}; the group was in {was} when it came, and is in {now}"
+                )
+
+    def _check_gone(self, exchange: AnyExchange, driver: ShardDriver, at_us: int, member_id: str, *, well: bool) -> None:
+        group_id = _group(exchange.request)
+        gone_us = self._gone.get(driver, {}).get((group_id, member_id))
+        if well and gone_us is not None and gone_us < at_us:
+            self.fail(
+                f"group {group_id}: node {exchange.target} serves {exchange.method} of {member_id}, which it removed or replaced "
+                f"{(at_us - gone_us) // 1000} ms before"
+            )
+
+
+def _group(request: object) -> str:
+    group_id = request.base.group_id if isinstance(request, CommitAsk) else request.group_id  # type: ignore[attr-defined]
+    assert isinstance(group_id, str)
+    return group_id
+
+
+def _is_none(response: object) -> bool:
+    return getattr(response, "error", None) is ErrorCode.NONE
+
+
+def _generation(driver: ShardDriver | None, group_id: str) -> int | None:
+    """The generation of a classic group that the coordinator has loaded."""
+    if driver is None or not driver.loaded:
+        return None
+    group = driver.shard.groups.by_id.get(group_id)
+    return None if group is None else group.generation

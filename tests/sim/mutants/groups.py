@@ -1,0 +1,267 @@
+"""Consumer groups: generations, epochs, sessions, static members, offsets, and what the next coordinator loads."""
+
+from __future__ import annotations
+
+from kraftlite.coordinator import offsets
+from kraftlite.coordinator.classic.group import Group
+from kraftlite.coordinator.classic.groups import Groups
+from kraftlite.coordinator.classic.rebalance import Rebalances
+from kraftlite.coordinator.loader import PartitionLoader
+from kraftlite.coordinator.modern import member, reconcile
+from kraftlite.coordinator.modern.group import ConsumerGroup
+from kraftlite.coordinator.modern.groups import ConsumerGroups
+from kraftlite.coordinator.modern.journal import Journal
+from kraftlite.coordinator.offsets import Offsets
+from kraftlite.coordinator.shard_driver import ShardDriver
+from kraftlite.sim.workloads import group_settings
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.patching import Patch
+
+
+def with_groups(patch: Patch) -> None:
+    """Every seed has groups, not only a third of them."""
+    patch.set(group_settings, "ONE_SEED_IN", 1)
+
+
+@mutant(
+    "old-generation-commits",
+    "a member of an older generation commits",
+    expects=("43",),
+    lens=with_groups,
+)
+def old_generation_commits(patch: Patch) -> None:
+    """A consumer that missed a rebalance takes the offsets of its partitions' new owner back."""
+    patch.edit(Offsets, "_check_commit", ("if request.generation != group.generation:", "if False:"))
+
+
+@mutant(
+    "stale-epoch-commits", "a member of the consumer protocol commits in an epoch that is over", expects=("43",), lens=with_groups
+)
+def stale_epoch_commits(patch: Patch) -> None:
+    """KIP-848: who has not heard of its new epoch may not own any more what it commits."""
+    patch.edit(offsets, "_check_epoch", ("if epoch != member.epoch:", "if False:"))
+
+
+@mutant("heartbeat-of-any-generation", "a heartbeat is fine in any generation", expects=("43", "liveness"), lens=with_groups)
+def heartbeat_of_any_generation(patch: Patch) -> None:
+    """A member that slept through a rebalance is never told, and goes on with what others own."""
+    patch.edit(Groups, "heartbeat", ("_check_generation(group, request.generation)", "pass"))
+
+
+@mutant(
+    "replaced-instance-not-fenced",
+    "a static member that was replaced is served as its successor",
+    expects=("43",),
+    lens=with_groups,
+)
+def replaced_instance_not_fenced(patch: Patch) -> None:
+    """KIP-345: the former self of a static member is let in by its instance id."""
+    patch.edit(
+        Group,
+        "check_member",
+        ("if current != member_id:", "if False:"),
+        ("member = self.members.get(member_id)", "member = self.members.get(self.static.get(instance_id, member_id))"),
+    )
+
+
+@mutant(
+    "commit-before-hw",
+    "a commit is acknowledged when it is written, not when it is replicated",
+    expects=("42", "44"),
+    lens=with_groups,
+)
+def commit_before_hw(patch: Patch) -> None:
+    """CP-37: the offsets that a failover takes back are read twice, or never."""
+    patch.edit(ShardDriver, "_append", ("acks=-1", "acks=1"))
+
+
+@mutant(
+    "member-told-before-committed",
+    "a member of the consumer protocol is told before it is committed",
+    expects=("40", "41", "42", "43", "44", "crash", "liveness"),
+    lens=with_groups,
+)
+def member_told_before_committed(patch: Patch) -> None:
+    """KIP-848: what a coordinator tells and the next one does not know is owned twice."""
+    patch.edit(
+        Journal,
+        "write",
+        ("waiting = self._last[group_id] = [then]", "then(ErrorCode.NONE)\n    waiting = self._last[group_id] = []"),
+    )
+
+
+@mutant(
+    "tombstones-not-replayed",
+    "a coordinator that loads passes over the tombstones of offsets",
+    expects=("44", "42"),
+    lens=with_groups,
+)
+def tombstones_not_replayed(patch: Patch) -> None:
+    """CP-39, CP-40: deleted and expired offsets are back after a failover."""
+    patch.edit(Offsets, "replay", ("self._drop(group_id, (tp,))", "pass"))
+
+
+@mutant(
+    "group-tombstones-not-replayed",
+    "a coordinator that loads passes over the tombstones of members",
+    expects=("44",),
+    lens=with_groups,
+)
+def group_tombstones_not_replayed(patch: Patch) -> None:
+    """CG-04: members that left are there again, and hold their partitions for a session."""
+    patch.edit(
+        ConsumerGroup,
+        "_replay_member",
+        ("elif member is not None:", "elif member is not None and member.instance_id is not None:"),
+    )
+
+
+@mutant(
+    "loads-to-the-hw",
+    "a coordinator begins when it has read up to the HW of its election",
+    expects=("44", "42"),
+    lens=with_groups,
+)
+def loads_to_the_hw(patch: Patch) -> None:
+    """ML-22: what is in the log of the new leader and not yet below its HW was acknowledged by the old one."""
+    patch.edit(PartitionLoader, "load", ("end = self._offset(_LATEST)", "end = self._log.partition(self._tp).log.hw"))
+
+
+@mutant(
+    "sessions-not-started-on-load",
+    "a loaded classic group has no sessions until its members come",
+    expects=("liveness", "crash"),
+    lens=with_groups,
+)
+def sessions_not_started_on_load(patch: Patch) -> None:
+    """CP-32: a member that died with its coordinator stays for ever, and its partitions with it."""
+    patch.edit(Groups, "loaded", ("self.rebalances.expect_heartbeat(group, member)", "pass"))
+
+
+@mutant(
+    "member-sessions-not-started-on-load",
+    "a loaded consumer group has no sessions until its members come",
+    expects=("liveness",),
+    lens=with_groups,
+)
+def member_sessions_not_started_on_load(patch: Patch) -> None:
+    """CG-03: the same in the consumer protocol."""
+    patch.edit(ConsumerGroups, "loaded", ("self.schedule(group, member)", "pass"))
+
+
+@mutant("rebalance-without-end", "a join waits for members that do not come again", expects=("liveness",), lens=with_groups)
+def rebalance_without_end(patch: Patch) -> None:
+    """KIP-62: the rebalance timeout is not applied; one member that died stops the group."""
+    patch.edit(
+        Rebalances,
+        "prepare",
+        (
+            "self._wait_for_members(group, patience_ms)",
+            "self._wait_for_members(group, patience_ms if group.first_round else 100_000_000)",
+        ),
+    )
+    patch.edit(
+        Rebalances,
+        "session_expired",
+        ("if member is not None and", "if group.state is not GroupState.PREPARING_REBALANCE and member is not None and"),
+    )
+
+
+@mutant(
+    "pending-members-waited-for",
+    "an id that was given out and never used holds its group up",
+    expects=("liveness", "crash"),
+    lens=with_groups,
+)
+def pending_members_waited_for(patch: Patch) -> None:
+    """KAFKA-9935, KIP-394: pending members that are forgotten by nobody."""
+    patch.edit(Groups, "time_is_up", ("self.rebalances.forget_pending(group, member_id)", "pass"))
+
+
+@mutant(
+    "revoked-at-once", "a partition is free as soon as its owner is told to give it up", expects=("40", "crash"), lens=with_groups
+)
+def revoked_at_once(patch: Patch) -> None:
+    """KIP-848, CG-01: double assignment during revocation."""
+    patch.edit(reconcile, "_still_owns", ("return aim.owned is None or overlaps(aim.owned, parts)", "return False"))
+
+
+@mutant("held-partitions-assigned", "a member gets what another has yet to give up", expects=("40", "crash"), lens=with_groups)
+def held_partitions_assigned(patch: Patch) -> None:
+    """CG-01: the partition epochs of a group forget those that are being revoked."""
+    patch.set(
+        ConsumerGroup,
+        "is_held",
+        lambda self, topic_id, partition: any(partition in it.assigned.get(topic_id, ()) for it in self.members.values()),
+    )
+
+
+@mutant("expires-what-is-read", "offsets expire although members read their topics", expects=("42",), lens=with_groups)
+def expires_what_is_read(patch: Patch) -> None:
+    """KAFKA-4682, KIP-211: an active group with a quiet topic began anew, after a day."""
+    patch.edit(
+        Offsets,
+        "_past_retention",
+        ("if tp.topic in kept or self._is_pending(group_id, tp):", "if self._is_pending(group_id, tp):"),
+    )
+
+
+@mutant("expires-too-early", "offsets expire with the first look at them", expects=("42",), lens=with_groups)
+def expires_too_early(patch: Patch) -> None:
+    """The retention is taken for minutes where it is in milliseconds."""
+    patch.edit(Offsets, "_past_retention", (">= retention_ms", ">= retention_ms // 60_000"))
+
+
+@mutant("delete-keeps-offsets", "a deleted group's offsets are forgotten and not deleted", expects=("44",), lens=with_groups)
+def delete_keeps_offsets(patch: Patch) -> None:
+    """CP-40: what was deleted is back after the next failover."""
+    rule = "records = [offset_tombstone(group_id, tp) for tp in self._committed.get(group_id, {})]\n    if"
+    patch.edit(Offsets, "_remove_group", (rule, "records = []\n    if"))
+
+
+@mutant("epoch-not-bumped", "a member that leaves changes no epoch", expects=("liveness",), lens=with_groups)
+def epoch_not_bumped(patch: Patch) -> None:
+    """KIP-848: the partitions of who left are nobody's until somebody else comes."""
+    patch.edit(ConsumerGroups, "drop", ("self.steps.bump_epoch(change)", "pass"))
+
+
+@mutant("generation-not-checked-in-sync", "an assignment of an older generation is taken", expects=("40", "43"), lens=with_groups)
+def generation_not_checked_in_sync(patch: Patch) -> None:
+    """CP-30: the leader of the last generation assigns in this one."""
+    patch.edit(Groups, "sync", ("_check_generation(group, request.generation)", "pass"))
+
+
+@mutant("generation-begins-anew", "a loaded group counts its generations from zero", expects=("41", "43", "44"), lens=with_groups)
+def generation_begins_anew(patch: Patch) -> None:
+    """ML-22: members of two generations have one number."""
+    rule = "Group.from_value(group_id, value, self._effects.wall_ms)"
+    patch.edit(Groups, "replay", (rule, f"{rule}; self.by_id[group_id].generation = 0"))
+
+
+@mutant(
+    "assignment-before-stored",
+    "members get an assignment that is not stored yet",
+    expects=("44", "40", "42", "43"),
+    lens=with_groups,
+)
+def assignment_before_stored(patch: Patch) -> None:
+    """CP-31: a failover takes back what members already read."""
+    rule = "self._effects.append([group_record(group.group_id, group.value(assignments))], stored)"
+    patch.edit(Groups, "_store_assignment", (rule, "self.rebalances.assign(group, assignments)"))
+
+
+@mutant("previous-epoch-always-taken", "a heartbeat of the epoch before is always taken", expects=("43", "40"), lens=with_groups)
+def previous_epoch_always_taken(patch: Patch) -> None:
+    """CG-02: an epoch that is over counts although the member has what others were given."""
+    patch.edit(member.Member, "check_epoch", ("and owned is not None and is_subset(owned, self.assigned)", ""))
+
+
+@mutant(
+    "leave-forgets-others",
+    "members that wait for an assignment are not told when one of them leaves",
+    expects=("crash", "liveness", "44"),
+    lens=with_groups,
+)
+def leave_forgets_others(patch: Patch) -> None:
+    """CP-30: pending syncs that nobody answers."""
+    patch.edit(Rebalances, "prepare", ("self.fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)", "pass"))

@@ -1,0 +1,66 @@
+"""The groups of the simulator: who has them, how their leaders assign, and that a run with them does what it should."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kraftlite.coordinator.api import JoinedMember
+from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.consumer_protocol import Subscription, build_subscription
+from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.run import Outcome, RunPlan, run
+from kraftlite.sim.workloads import group_settings
+from kraftlite.sim.workloads.group_assignors import by_topic, deal
+
+SEED = next(seed for seed in range(100) if group_settings.comes_with(seed))
+
+
+def member(name: str, *topics: str, owned: tuple[TopicPartition, ...] = ()) -> JoinedMember:
+    return JoinedMember(name, None, build_subscription(Subscription(1, topics, by_topic(owned))))
+
+
+def test_a_third_of_the_seeds_has_groups_with_a_valid_configuration() -> None:
+    seeds = [seed for seed in range(100) if group_settings.comes_with(seed)]
+    assert 20 < len(seeds) < 46
+    for seed in seeds:
+        values = group_settings.settings(seed, 3)
+        assert values == group_settings.settings(seed, 3)
+        GroupConfig.from_values(values)
+        for key, value in values.items():
+            BROKER_CONFIGS[key].parse(value)
+    assert group_settings.settings(next(seed for seed in range(100) if seed not in seeds), 3) == {}
+
+
+@pytest.mark.parametrize("cooperative", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_leader_deals_every_wanted_partition_out_once(seed: int, *, cooperative: bool) -> None:
+    """Cooperative: but for those that others have to give up first, which the next round deals out."""
+    rng = random.Random(seed)
+    sizes = {"t": rng.randint(1, 5), "u": rng.randint(1, 5)}
+    topics = {f"m{index}": rng.choice((("t",), ("u",), ("t", "u"))) for index in range(rng.randint(1, 4))}
+    wanted = {TopicPartition(it, index) for several in topics.values() for it in several for index in range(sizes[it])}
+    owned: dict[str, tuple[TopicPartition, ...]] = {"m0": tuple(sorted(it for it in wanted if it.topic in topics["m0"]))}
+    for _ in range(4):
+        members = [member(name, *several, owned=owned.get(name, ())) for name, several in topics.items()]
+        dealt = deal(members, sizes, cooperative=cooperative)
+        found = [tp for mine in dealt.values() for tp in mine]
+        assert len(found) == len(set(found))
+        assert all(tp.topic in topics[name] for name, mine in dealt.items() for tp in mine)
+        for name, mine in dealt.items():
+            others = {tp for other, had in owned.items() if other != name for tp in had}
+            assert not cooperative or not others & set(mine), "nobody gets what another has yet"
+        if set(found) == wanted:
+            return
+        owned = {name: tuple(mine) for name, mine in dealt.items()}
+    raise AssertionError(f"{sorted(wanted - set(found))} go to nobody")
+
+
+def test_a_run_with_groups_settles_and_commits() -> None:
+    seen: list[str] = []
+    result = run(RunPlan(seed=SEED, faults=(), duration_ms=4_000), sink=lambda _now, _node, event: seen.append(event.event))
+    assert result.outcome is Outcome.OK, result.story
+    assert "group.loaded" in seen
+    assert "group.state_changed" in seen
