@@ -46,6 +46,9 @@ MAX_NAME_BYTES: Final = MAX_STRING_BYTES - 37
 """The longest name that, with a dash and a UUID behind it, is still a string."""
 
 
+GroupDriver = ShardDriver[GroupShard]
+
+
 class GroupCoordinator:
     """Coordinates the groups whose partition of `__consumer_offsets` this broker leads. All methods on the node's loop.
 
@@ -68,7 +71,7 @@ class GroupCoordinator:
         )
         self.led: LedPartitions[GroupShard] = LedPartitions(OFFSETS_TOPIC, "group", node_id, self._begin)
 
-    def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> ShardDriver[GroupShard]:
+    def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> GroupDriver:
         shard = GroupShard(self.config, self._ports.tracer, self._ports.entropy, self._image)
         return ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard)
 

@@ -31,14 +31,14 @@ class LedPartitions(Generic[S]):
         self._begin = begin
         self._topic: TopicImage | None = None
         self._drivers: dict[int, ShardDriver[S]] = {}
-        self._closed = False
+        self.closed = False
 
     # --- metadata
 
     def apply(self, delta: TopicsDelta, topic: TopicImage | None) -> None:
         """Follow a change of topics, after the local replicas have followed it. `topic`: the coordinator's own as it is now."""
         self._topic = topic
-        if self._closed:
+        if self.closed:
             return
         for gone in delta.deleted.values():
             if gone.name == self.topic_name:
@@ -77,7 +77,7 @@ class LedPartitions(Generic[S]):
 
     def close(self) -> None:
         """Everybody who waits gets NOT_COORDINATOR."""
-        self._closed = True
+        self.closed = True
         self.resign(sorted(self._drivers))
 
     # --- looking
@@ -89,7 +89,7 @@ class LedPartitions(Generic[S]):
 
     def check_open(self) -> None:
         """Raises ApiError(COORDINATOR_NOT_AVAILABLE) when the broker is stopping."""
-        if self._closed:
+        if self.closed:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
 
     def of(self, key: str) -> ShardDriver[S]:
@@ -101,6 +101,10 @@ class LedPartitions(Generic[S]):
         if found is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._what} {key} has its coordinator elsewhere")
         return found
+
+    def drivers(self) -> list[ShardDriver[S]]:
+        """The drivers of all partitions that this broker leads."""
+        return list(self._drivers.values())
 
     def get(self, index: int) -> ShardDriver[S] | None:
         return self._drivers.get(index)

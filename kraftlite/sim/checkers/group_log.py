@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from kraftlite.coordinator.coordinator import GroupDriver
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.coordinator.modern import records as modern
 from kraftlite.coordinator.modern.member import Parts
 from kraftlite.coordinator.modern.records import (
@@ -21,7 +23,6 @@ from kraftlite.coordinator.modern.records import (
     TargetEpochKey,
     TargetKey,
 )
-from kraftlite.coordinator.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.coordinator.records import (
     CommittedOffset,
     GroupKey,
@@ -31,7 +32,6 @@ from kraftlite.coordinator.records import (
     decode_key,
     decode_offset,
 )
-from kraftlite.coordinator.shard_driver import ShardDriver
 from kraftlite.log.batch import iter_batches, iter_records
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.base import Checker, World
@@ -190,14 +190,14 @@ class GroupFacts:
         log.lost = log.lost or log.tp in self.world.losses.excused
         return log.lost
 
-    def driver(self, node: SimHost, group_id: str) -> ShardDriver | None:
+    def driver(self, node: SimHost, group_id: str) -> GroupDriver | None:
         """The coordination of a group on this node."""
         broker = None if node.node is None else node.node.broker
         if broker is None:
             return None
-        return broker.groups._partitions.get(partition_for(group_id, self.partitions))
+        return broker.groups.led.get(partition_for(group_id, self.partitions))
 
-    def is_current(self, driver: ShardDriver | None, node: SimHost) -> bool:
+    def is_current(self, driver: GroupDriver | None, node: SimHost) -> bool:
         """Return whether the controller's last word makes this node the coordinator that it takes itself for."""
         if driver is None:
             return False

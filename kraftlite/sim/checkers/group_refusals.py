@@ -13,7 +13,7 @@ from kraftlite.coordinator.api import (
     LeaveRequest,
     SyncRequest,
 )
-from kraftlite.coordinator.shard_driver import ShardDriver
+from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.runtime.trace import TraceEvent
@@ -45,7 +45,7 @@ METHODS: Final = frozenset((JOIN, SYNC, HEARTBEAT, LEAVE, BEAT, COMMIT, OFFSET_F
 class Seen:
     """A group as its broker has it at one moment. `epochs`: member id → generation or member epoch. `state` "" for no group."""
 
-    driver: ShardDriver | None
+    driver: GroupDriver | None
     loading: bool
     leads: bool
     topic_known: bool
@@ -254,7 +254,7 @@ class GroupRefusals(GroupChecker):
             epoch=who[2],
             waited_ms=waited_us // 1000 + 1,
             commit_timeout_ms=config.commit_timeout_ms,
-            stopping=broker.groups._closed,
+            stopping=broker.groups.led.closed,
             broken=node.node_id in self._broken,
             most=min(config.max_size, config.consumer_max_size),
         )
@@ -263,7 +263,7 @@ class GroupRefusals(GroupChecker):
         broker = None if node.node is None else node.node.broker
         if broker is None:
             return _NOTHING
-        topic_known = broker.groups.topic() is not None
+        topic_known = broker.groups.led.topic is not None
         driver = self.groups.driver(node, group_id)
         if driver is None or not driver.loaded:
             return Seen(driver, driver is not None and driver.loading, False, topic_known, "", "", -1, {}, {}, (), 0, ())

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, HeartbeatRequest, SyncRequest
+from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.coordinator.records import OffsetKey
-from kraftlite.coordinator.shard_driver import ShardDriver
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
@@ -31,9 +31,9 @@ class FencedMembers(GroupChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._gone: dict[ShardDriver, dict[tuple[str, str], int]] = {}
+        self._gone: dict[GroupDriver, dict[tuple[str, str], int]] = {}
         """By coordination: (group, member) → when it was removed."""
-        self._arrived: dict[AnyExchange, tuple[int, ShardDriver | None, int | None]] = {}
+        self._arrived: dict[AnyExchange, tuple[int, GroupDriver | None, int | None]] = {}
         """When, at which coordination, and the group's generation then."""
 
     # --- the log
@@ -106,7 +106,7 @@ class FencedMembers(GroupChecker):
                     f"answered {response}; the group was in {was} when it came, and is in {now}"
                 )
 
-    def _check_gone(self, exchange: AnyExchange, driver: ShardDriver, at_us: int, member_id: str, *, well: bool) -> None:
+    def _check_gone(self, exchange: AnyExchange, driver: GroupDriver, at_us: int, member_id: str, *, well: bool) -> None:
         group_id = _group(exchange.request)
         gone_us = self._gone.get(driver, {}).get((group_id, member_id))
         if well and gone_us is not None and gone_us < at_us:
@@ -126,7 +126,7 @@ def _is_none(response: object) -> bool:
     return getattr(response, "error", None) is ErrorCode.NONE
 
 
-def _generation(driver: ShardDriver | None, group_id: str) -> int | None:
+def _generation(driver: GroupDriver | None, group_id: str) -> int | None:
     """The generation of a classic group that the coordinator has loaded."""
     if driver is None or not driver.loaded:
         return None

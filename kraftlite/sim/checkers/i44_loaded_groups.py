@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kraftlite.coordinator.classic.group import Group, GroupState
+from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.records import CommittedOffset, GroupValue
 from kraftlite.coordinator.shard_core import GroupShard
-from kraftlite.coordinator.shard_driver import ShardDriver
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
@@ -39,7 +39,7 @@ class LoadedGroups(GroupChecker):
             return
         for partition, end in self._fresh.pop(node.node_id, ()):
             broker = None if node.node is None else node.node.broker
-            driver = None if broker is None else broker.groups._partitions.get(partition)
+            driver = None if broker is None else broker.groups.led.get(partition)
             log = None if driver is None else self.groups.logs.get(driver.tp)
             if driver is None or not driver.loaded or log is None or self.groups.is_lost(log):
                 continue
@@ -50,12 +50,12 @@ class LoadedGroups(GroupChecker):
     def at_end(self) -> None:
         for node in self.world.cluster.brokers:
             broker = None if node.node is None else node.node.broker
-            for driver in () if broker is None else broker.groups._partitions.values():
+            for driver in () if broker is None else broker.groups.led.drivers():
                 log = self.groups.logs.get(driver.tp)
                 if driver.loaded and log is not None and not self.groups.is_lost(log) and _is_idle(driver):
                     self._compare(node, driver, log, loaded=False)
 
-    def _compare(self, node: SimHost, driver: ShardDriver, log: GroupLog, *, loaded: bool) -> None:
+    def _compare(self, node: SimHost, driver: GroupDriver, log: GroupLog, *, loaded: bool) -> None:
         where = f"{driver.tp} on node {node.node_id}, in leader epoch {driver.leader_epoch}, with [0,{log.end})"
         shard = driver.shard
         found = {group_id: offsets for group_id, offsets in shard.offsets._committed.items() if offsets}
@@ -95,7 +95,7 @@ class LoadedGroups(GroupChecker):
                 )
 
 
-def _is_idle(driver: ShardDriver) -> bool:
+def _is_idle(driver: GroupDriver) -> bool:
     """Return whether no write is under way."""
     return not driver.shard._effects._then
 

@@ -6,13 +6,13 @@ from kraftlite.coordinator import offsets
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Rebalances
-from kraftlite.coordinator.loader import PartitionLoader
+from kraftlite.coordinator.core.loader import PartitionLoader
+from kraftlite.coordinator.core.shard_driver import ShardDriver
 from kraftlite.coordinator.modern import member, reconcile
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
 from kraftlite.coordinator.offsets import Offsets
-from kraftlite.coordinator.shard_driver import ShardDriver
 from kraftlite.sim.workloads import group_settings
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch

@@ -24,6 +24,7 @@ from kraftlite.coordinator.api import (
 )
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import Subscription, build_assignment, build_subscription
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.coordinator.modern.member import MemberState, Parts
 from kraftlite.coordinator.modern.records import (
     CurrentKey,
@@ -38,7 +39,6 @@ from kraftlite.coordinator.modern.records import (
     TargetValue,
     record_of,
 )
-from kraftlite.coordinator.placement import OFFSETS_TOPIC
 from kraftlite.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
