@@ -289,6 +289,9 @@ class _Line:
     def at(self, offset: int) -> MetadataState:
         return self._states[bisect_right(self._offsets, offset) - 1]
 
+    def between(self, begin: int, end: int) -> list[MetadataState]:
+        return self._states[bisect_right(self._offsets, begin) - 1 : bisect_right(self._offsets, end)]
+
 
 class MetadataHistory:
     """Every state the committed log went through. `applied` has the records of an open metadata transaction, `visible` not."""
@@ -333,6 +336,10 @@ class MetadataHistory:
     def applied(self, offset: int) -> MetadataState:
         """Return the state of a controller that applied every record up to `offset`, inclusive."""
         return self._applied.at(offset)
+
+    def between(self, begin: int, end: int) -> list[MetadataState]:
+        """Return every state, in order, of a controller that applied what is up to `begin`, and then up to `end`, inclusive."""
+        return self._applied.between(begin, end)
 
     def in_transaction(self, offset: int) -> bool:
         """Return whether an image that ends with `offset` would show half a transaction."""

@@ -1,7 +1,7 @@
 """An administrator who uses all of the admin API, and a tenant of the topics that it creates, deletes and creates again.
 
-`admin_topics` and `admin_configs` draw what is asked; everything is written down with what came of it, and the checkers i50 to i54
-know what may come of it. A third of the seeds have both, with random streams of their own.
+`admin_topics` and `admin_configs` draw what is asked; everything is written down with what came of it, and the checkers i50 to
+i54 know what may come of it. A third of the seeds have both, with random streams of their own.
 """
 
 from __future__ import annotations
