@@ -79,7 +79,7 @@ def _codes(*found: tuple[object, E]) -> Codes:
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-def _bad_name(name: str) -> bool:
+def bad_name(name: str) -> bool:
     return name in (".", "..") or _LEGAL.fullmatch(name) is None
 
 
@@ -109,7 +109,7 @@ def _name_faults(state: MetadataState, name: str, names: Counter[str], made: Seq
     collides = any(it != name and it.replace(".", "_") == like for it in (*known, *made))
     return _codes(
         (names[name] > 1 or name == "__cluster_metadata", E.INVALID_REQUEST),
-        (_bad_name(name) or collides, E.INVALID_TOPIC_EXCEPTION),
+        (bad_name(name) or collides, E.INVALID_TOPIC_EXCEPTION),
         (name in known, E.TOPIC_ALREADY_EXISTS),
     )
 
