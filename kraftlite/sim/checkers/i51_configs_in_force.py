@@ -99,9 +99,7 @@ class ConfigsInForce(MetadataChecker):
             wanted = in_force(state, static, view.node_id, topic, key)
             found = as_text(getattr(replica.log.config, key.replace(".", "_")))
             if found != wanted and not _equal_numbers(found, wanted):
-                self.fail(
-                    f"broker {view.node_id} has applied offset {offset}, where {key} of {topic} is {wanted}; it has {found}"
-                )
+                self.fail(f"broker {view.node_id} has applied offset {offset}: {key} of {topic} is {wanted}, its log has {found}")
         least = min(int(in_force(state, static, view.node_id, topic, "min.insync.replicas")), len(replica.replicas))
         if replica.min_isr != least:
             self.fail(

@@ -16,8 +16,8 @@ Pairs = Mapping[Any, Any]
 
 
 class Descriptions(HistoryChecker):
-    """Each answer to the drawn administrator (`workloads/admin`) is compared with the checkers' replay of the committed log, by the
-    rules of the specification (CM-49, CM-54, CM-59, CM-61, CP-08 to CP-13)."""
+    """Each answer to the drawn administrator (`workloads/admin`) is compared with the checkers' replay of the committed log, by
+    the rules of the specification (CM-49, CM-54, CM-59, CM-61, CP-08 to CP-13)."""
 
     numbers: ClassVar[tuple[int, ...]] = (53,)
 
@@ -139,9 +139,8 @@ def _configs(by: Descriptions, it: Description, state: MetadataState) -> tuple[P
     found: dict[str, Any] = {"error": it.found.error}
     if wanted["error"] is E.NONE and kind != 8:
         keys = it.request.keys
-        for key, value in state.configs.get((kind, name), {}).items():
-            if keys is None or key in keys:
-                wanted[key] = value
+        known = state.configs.get((kind, name), {})
+        wanted |= {key: value for key, value in known.items() if keys is None or key in keys}
         shown = {entry.name: entry.value for entry in it.found.entries}
         found |= shown if (kind, name) == (BROKER, "") else {key: shown.get(key) for key in wanted if key != "error"}
     return found, wanted
@@ -151,10 +150,9 @@ def _refusal(it: Description, kind: int, name: str) -> E:
     if kind == TOPIC:
         return E.INVALID_TOPIC_EXCEPTION if bad_name(name) else E.UNKNOWN_TOPIC_OR_PARTITION
     if kind in (BROKER, 8):
-        wrong = name != str(it.broker) and (kind, name) != (BROKER, "")
-    else:
-        wrong = kind not in (16, 32) or name == ""
-    return E.INVALID_REQUEST if wrong else E.NONE
+        right = name == str(it.broker) or (kind, name) == (BROKER, "")
+        return E.NONE if right else E.INVALID_REQUEST
+    return E.NONE if kind in (16, 32) and name else E.INVALID_REQUEST
 
 
 def _topic_configs(by: Descriptions, it: Description, state: MetadataState) -> tuple[Pairs, Pairs]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 from uuid import UUID
 
+from kraftlite.log.log import Log
 from kraftlite.metadata import records as r
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.partition import Partition
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
@@ -15,6 +17,9 @@ from kraftlite.sim.checkers.views import Entry, undisturbed
 from kraftlite.sim.client import records_of
 from kraftlite.sim.history import UNANSWERED, TenantWrite
 from kraftlite.sim.workloads.admin_topics import NAMES
+from kraftlite.simhost.host import SimHost
+
+Writes = Mapping[str, TenantWrite]
 
 
 class RebornTopics(MetadataChecker):
@@ -33,32 +38,32 @@ class RebornTopics(MetadataChecker):
             self._created.setdefault(record.name, {})[record.topic_id] = self.world.cluster.loop.now_us()
 
     def at_end(self) -> None:
-        writes = {it.value: it for it in self.world.history.tenant_writes}
-        for read in self.world.history.tenant_reads:
+        history = self.world.history
+        writes = {it.value: it for it in history.tenant_writes}
+        for read in history.tenant_reads:
             values = [value for _, value in read.records]
             if not any(self._may_have(it, read.tp, values, writes) for it in self._incarnations(read.tp, read.topic_id)):
-                what = "its name" if read.topic_id is None else f"the id {read.topic_id}"
-                self.fail(
-                    f"{read.tp}, asked for by {what} at node {read.broker} at {read.invoked_us} us, has {values}: {self._of(values, writes)}"
-                )
+                by = "name" if read.topic_id is None else f"id {read.topic_id}"
+                where = f"{read.tp}, asked for by {by} at node {read.broker} at {read.invoked_us} us"
+                self.fail(f"{where}, has {values}: {self._told(values, writes)}")
         for node in self.world.cluster.brokers:
-            broker = None if node.node is None else node.node.broker
-            if broker is None:
-                continue
-            for replica in broker.replicas.partitions():
-                if replica.tp.topic in NAMES and replica.log is not None:
-                    with undisturbed(node.disk):
-                        data = bytes(replica.log.read(replica.log.log_start_offset, 1 << 22, up_to=replica.log.leo))
-                    values = [value for _, value in records_of(data)]
-                    if not self._may_have(replica.topic_id, replica.tp, values, writes):
-                        self.fail(
-                            f"the log of {replica.tp} on node {node.node_id} ({replica.topic_id}) has {values}: {self._of(values, writes)}"
-                        )
+            if node.node is not None and node.node.broker is not None:
+                for replica in node.node.broker.replicas.partitions():
+                    if replica.tp.topic in NAMES and replica.log is not None:
+                        self._check_log(node, replica, replica.log, writes)
+
+    def _check_log(self, node: SimHost, replica: Partition, log: Log, writes: Writes) -> None:
+        with undisturbed(node.disk):
+            data = bytes(log.read(log.log_start_offset, 1 << 22, up_to=log.leo))
+        values = [value for _, value in records_of(data)]
+        if not self._may_have(replica.topic_id, replica.tp, values, writes):
+            where = f"the log of {replica.tp} ({replica.topic_id}) on node {node.node_id}"
+            self.fail(f"{where} has {values}: {self._told(values, writes)}")
 
     def _incarnations(self, tp: TopicPartition, topic_id: UUID | None) -> Iterable[UUID]:
         return (topic_id,) if topic_id is not None else self._created.get(tp.topic, {})
 
-    def _may_have(self, topic_id: UUID, tp: TopicPartition, values: list[str], writes: dict[str, TenantWrite]) -> bool:
+    def _may_have(self, topic_id: UUID, tp: TopicPartition, values: list[str], writes: Writes) -> bool:
         created = self._created.get(tp.topic, {}).get(topic_id)
         if created is None:
             return False
@@ -70,8 +75,7 @@ class RebornTopics(MetadataChecker):
                 return False
         return True
 
-    def _of(self, values: list[str], writes: dict[str, TenantWrite]) -> str:
-        parts = [
-            f"{it} to {writes[it].topic_id or 'the name'} until {writes[it].returned_us} us" for it in values if it in writes
-        ]
-        return "; ".join(parts[:4]) + f"; created: {self._created}"
+    def _told(self, values: list[str], writes: Writes) -> str:
+        found = [writes[it] for it in values if it in writes]
+        parts = [f"{it.value} went to {it.topic_id or 'the name'} until {it.returned_us} us" for it in found[:4]]
+        return "; ".join(parts) + f"; created: {self._created}"

@@ -21,6 +21,7 @@ MODULES: Final = (
     "producers",
     "strangers",
     "self_checks",
+    "admin",
 )
 
 Change = Callable[[Patch], None]
