@@ -30,11 +30,6 @@ from kraftlite.sim.checkers.i21_partition_epochs import PartitionEpochs
 from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
 from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
-from kraftlite.sim.checkers.i50_admin_outcomes import AdminOutcomes
-from kraftlite.sim.checkers.i51_configs_in_force import ConfigsInForce
-from kraftlite.sim.checkers.i52_moves import Moves
-from kraftlite.sim.checkers.i53_descriptions import Descriptions
-from kraftlite.sim.checkers.i54_reborn_topics import RebornTopics
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
@@ -64,9 +59,4 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     PartitionEpochs,
     BrokerEpochs,
     ProducerIds,
-    AdminOutcomes,
-    ConfigsInForce,
-    Moves,
-    Descriptions,
-    RebornTopics,
 )

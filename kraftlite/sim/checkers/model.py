@@ -59,9 +59,11 @@ class MetadataState:
     def topic_named(self, name: str) -> tuple[UUID, TopicState] | None:
         return next(((topic_id, topic) for topic_id, topic in self.topics.items() if topic.name == name), None)
 
-    def topic_config(self, topic: str, key: str) -> str | None:
-        """The override, or the cluster-wide default; None when neither is set. Defaults of one node are left out."""
+    def topic_config(self, topic: str, key: str, node_id: NodeId | None = None) -> str | None:
+        """The override, what is set for the node `node_id`, or the cluster-wide default; None when none of them is set."""
         own = self.configs.get((TOPIC, topic), {}).get(key)
+        if own is None and node_id is not None:
+            own = self.configs.get((BROKER, str(node_id)), {}).get(key)
         return own if own is not None else self.configs.get((BROKER, ""), {}).get(key)
 
 
