@@ -109,7 +109,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a broker answered to a question about its metadata, from the image at `offset`."""
+    """A broker's answer to a question about its metadata, from the image at `offset`."""
 
     kind: str
     request: Any

@@ -29,7 +29,7 @@ MOST: Final = 10_000
 _TOO_MANY: Final[Codes] = frozenset({E.POLICY_VIOLATION})
 
 Wants = Callable[[MetadataState, Any], bool]
-"""Whether a record, after the state in which the request was decided, is one that was wanted."""
+"""Says of a record, given the state in which the request was decided, if it is one that was wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ def _move(state: MetadataState, wanted: m.ReassignablePartition, any_factor: boo
 Nodes = tuple[NodeId, ...]
 
 
-def _cancelled(old: PartitionRegistration, new: PartitionRegistration, before: Nodes, _target: Nodes) -> bool:
+def _cancelled(old: PartitionRegistration, new: PartitionRegistration, before: Nodes, target: Nodes) -> bool:
     """CM-44."""
     stays = tuple(it for it in old.isr if it not in old.adding_replicas)
     in_sync = set(new.isr) == set(stays) if stays else len(new.isr) == 1 and new.recovering

@@ -182,10 +182,9 @@ def _bad_level(state: MetadataState, it: m.FeatureUpdate, voters: Sequence[NodeI
 
 
 def _unsupported(state: MetadataState, it: m.FeatureUpdate, voters: Sequence[NodeId]) -> bool:
-    ranges = [_SUPPORTED[it.name]]
-    for node in (*state.brokers.values(), *state.controllers.values()):
-        found = next(((one.min_level, one.max_level) for one in node.features if one.name == it.name), (1, 0))
-        ranges.append(found)
+    nodes = [*(one.features for one in state.brokers.values()), *(one.features for one in state.controllers.values())]
+    ranges = [next(((one.min_level, one.max_level) for one in features if one.name == it.name), (1, 0)) for features in nodes]
+    ranges.append(_SUPPORTED[it.name])
     registering = state.features.get("metadata.version", 0) >= _CONTROLLERS_REGISTER
     silent = registering and any(voter not in state.controllers for voter in voters)
     return silent or any(not low <= it.level <= high for low, high in ranges)

@@ -13,6 +13,7 @@ from kraftlite.model.errors import ErrorCode as E
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import methods
+from kraftlite.model.messages.security import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
 from kraftlite.model.method import AnyMethod
 from kraftlite.sim.checkers import admin_rules as topics
 from kraftlite.sim.checkers import admin_rules_configs as configs
@@ -78,7 +79,7 @@ class AdminOutcomes(MetadataChecker):
         for kind, served in METHODS.items():
             for method in served:
                 self.facts.watch_arrival(method, lambda exchange, kind=kind: self._on_arrival(kind, exchange))  # type: ignore[misc]
-                self.facts.watch_served(served, self._on_served)
+                self.facts.watch_served(method, self._on_served)
 
     def outcome(self, state: MetadataState, kind: str, request: Any) -> Outcome:
         """The one place where a kind of request is tied to its rule."""
@@ -242,7 +243,7 @@ def _divided(op: Operation) -> tuple[list[Entry | None], Any]:
     request = op.request
     if op.kind != "alter_configs":
         empty = next((it for it in ("topics", "partitions", "updates", "entries") if getattr(request, it, None) == ()), None)
-        nothing = isinstance(request, configs.s.AlterUserScramCredentialsRequest) and not request.deletions + request.upsertions
+        nothing = isinstance(request, AlterUserScramCredentialsRequest) and not request.deletions + request.upsertions
         return [], None if (empty and op.kind != "list_reassignments") or nothing else request
     own = [_answered_by(op.broker, it) for it in request.resources]
     if any(own):
@@ -266,7 +267,7 @@ def _answered_by(broker: NodeId, resource: m.ConfigResourceChange | m.LegacyConf
 def _codes(op: Operation) -> list[E] | None:
     """The answer to each entry of a request; None when it was answered as a whole, or is a question."""
     response = op.response
-    if isinstance(response, configs.s.AlterUserScramCredentialsResponse):
+    if isinstance(response, AlterUserScramCredentialsResponse):
         told = {it.user: it.error for it in response.results}
         return [told.get(it, E.UNKNOWN_SERVER_ERROR) for it in configs.scram_users(op.request)]
     if response is None or isinstance(response, m.ElectLeadersResponse):

@@ -44,7 +44,7 @@ LAYERS: Final[Mapping[str, Layer]] = {
     "delete.retention.ms": Layer("log.cleaner.delete.retention.ms", "86400000"),
     "producer.id.expiration.ms": Layer("producer.id.expiration.ms", "86400000"),
 }
-"""What a log acts on. Source: Kafka's topic configuration reference."""
+"""The keys that a log acts on. Source: Kafka's topic configuration reference."""
 
 
 def in_force(state: MetadataState, static: Mapping[str, str], node_id: NodeId, topic: str, key: str) -> str:

@@ -74,7 +74,8 @@ def _topics(_by: Descriptions, it: Description, state: MetadataState) -> tuple[P
         topic_id, known = by_name[name]
         wanted[name] = topic_id
         for index, one in known.partitions.items():
-            alive = one.leader in state.brokers and not state.brokers[one.leader].fenced
+            known_leader = None if one.leader is None else state.brokers.get(one.leader)
+            alive = known_leader is not None and not known_leader.fenced
             wanted[name, index] = (one.leader if alive else None, one.leader_epoch, one.replicas, one.isr, one.elr)
     return found, wanted
 

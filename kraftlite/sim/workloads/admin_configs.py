@@ -1,4 +1,4 @@
-"""What the simulated administrator asks for configs, features, quotas and credentials. Drawn, not sent."""
+"""The simulated administrator's requests about configs, features, quotas and credentials: drawn here, sent elsewhere."""
 
 from __future__ import annotations
 

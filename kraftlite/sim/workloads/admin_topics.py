@@ -1,4 +1,4 @@
-"""What the simulated administrator asks for topics and brokers: right, wrong and in between. Drawn, not sent."""
+"""The simulated administrator's requests about topics and brokers, right and wrong: drawn here, sent elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUTS_MS: Final = (4_000,) * 10 + (0, -1, 1, 50, 2**31 - 1)
 
 @dataclass(slots=True)
 class Sight:
-    """What the administrator knows. `counts`: partitions by topic; `ids`: every id that a topic ever had."""
+    """The administrator's knowledge. `counts`: partitions by topic; `ids`: every id that a topic ever had."""
 
     brokers: Sequence[NodeId]
     shape: Sequence[TopicPlan]
