@@ -102,7 +102,7 @@ def collisions_allowed(patch: Patch) -> None:
     patch.edit(TopicControl, "_check_new_name", ("if has_collision_characters(name):", "if False:"))
 
 
-@mutant("fenced-replicas-in-sync", "a new partition has its fenced replicas in the ISR", expects=("50", "19"))
+@mutant("fenced-replicas-in-sync", "a new partition has its fenced replicas in the ISR", expects=("50", "19", "SelfCheck"))
 def fenced_replicas_in_sync(patch: Patch) -> None:
     """CM-17, CM-19, KIP-841: a replica that is down from the first moment counts as in sync, or leads."""
     patch.set(TopicControl, "_live", lambda self, replicas: tuple(replicas))
