@@ -6,6 +6,7 @@ from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
 from kraftlite.broker.handlers import configs as described
+from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.election_control import ElectionControl
@@ -117,17 +118,34 @@ def duplicates_decided_once(patch: Patch) -> None:
 @mutant(
     "log-of-former-topic",
     "a topic that is created again takes over the log of its former self",
-    expects=("54", "28", "14", "crash"),
+    expects=("25", "51", "54", "28"),
 )
 def log_of_former_topic(patch: Patch) -> None:
     """KIP-516: before topic ids a broker that missed a deletion served the old records under the new name."""
-    patch.edit(ReplicaManager, "_obtain", ("if partition is not None and partition.topic_id != topic_id:", "if False:"))
+    rule = "if log is not None and log.topic_id in (None, topic_id):"
+    patch.edit(ReplicaManager, "_delete", (rule, "if False:"))
+    patch.edit(ReplicaManager, "_open_log", ("self._logs.delete(tp)", "existing.topic_id = topic_id"))
+
+
+@mutant("former-id-still-served", "the id of a topic that is gone stands for the topic of its name", expects=("54", "53"))
+def former_id_still_served(patch: Patch) -> None:
+    """KIP-516: a consumer that knows the former topic goes on reading in the new one, as if nothing had happened."""
+    names: dict[Any, str] = {}
+
+    def by_id(original: Any, self: Any, topic_id: Any) -> Any:
+        found = original(self, topic_id)
+        if found is not None:
+            names[topic_id] = found.name
+            return found
+        return self.topic(names[topic_id]) if topic_id in names else None
+
+    patch.around(MetadataCache, "topic_by_id", by_id)
 
 
 # --- moves and elections
 
 
-@mutant("move-ends-early", "a reassignment ends before all new replicas are in sync", expects=("52",))
+@mutant("move-ends-early", "a reassignment ends before all new replicas are in sync", expects=("52", "50"))
 def move_ends_early(patch: Patch) -> None:
     """CM-42; KAFKA-14190's class: data is deleted where it was, and is not yet where it should be."""
     rule = "any(replica not in isr for replica in replicas)"
