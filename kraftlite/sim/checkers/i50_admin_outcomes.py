@@ -74,6 +74,8 @@ class AdminOutcomes(MetadataChecker):
         self._arrivals: list[Arrival] = []
         self._open: list[Arrival] = []
         """Those that may still have an effect."""
+        self._records: list[tuple[int, r.MetadataRecord]] = []
+        """Those of the batch that is being committed."""
         self._committed: list[tuple[int, int]] = []
         """(time in microseconds, offset behind) of each committed batch."""
         for kind, served in METHODS.items():
@@ -107,9 +109,12 @@ class AdminOutcomes(MetadataChecker):
 
     # --- what is written has been asked for
 
+    def on_record(self, entry: Batch, offset: int, record: r.MetadataRecord, before: MetadataState, after: MetadataState) -> None:
+        self._records.append((offset, record))
+
     def on_commit(self, entry: Batch, before: MetadataState, after: MetadataState) -> None:
         self._committed.append((self.world.cluster.loop.now_us(), entry.next_offset))
-        records = self.facts.records(entry)
+        records, self._records = self._records, []
         at = 0
         while at < len(records):
             offset, record = records[at]

@@ -159,7 +159,7 @@ def move_needs_no_catching_up(patch: Patch) -> None:
     patch.edit(PartitionChangeBuilder, "_complete_reassignment", (rule, "if not isr or not replicas:"))
 
 
-@mutant("cancel-keeps-replicas", "a cancelled reassignment keeps the replicas that it was adding", expects=("50",))
+@mutant("cancel-keeps-replicas", "a cancelled reassignment keeps the replicas that it was adding", expects=("50", "52"))
 def cancel_keeps_replicas(patch: Patch) -> None:
     """CM-44: KIP-455 says that a cancellation goes back to the replicas of before."""
     rule = "replicas = _without(partition.replicas, partition.adding_replicas)"
@@ -172,7 +172,7 @@ def factor_may_change(patch: Patch) -> None:
     patch.edit(ReassignmentControl, "_alter_one", ("if not allow_factor_change:", "if False:"))
 
 
-@mutant("preferred-not-in-sync", "the preferred replica is elected though it is not in sync", expects=("20", "50", "24"))
+@mutant("preferred-not-in-sync", "the preferred replica is elected though it is not in sync", expects=("20", "50", "24", "SelfCheck"))
 def preferred_not_in_sync(patch: Patch) -> None:
     """CM-38; KAFKA-7283's opposite: balance is no reason to lose records."""
     patch.edit(
