@@ -112,7 +112,10 @@ class SimCluster:
 
     def format(self, node_id: NodeId) -> None:
         node = self.nodes[node_id]
-        format_directories(node.disk, node.config, CLUSTER_ID, wall_ms=self.wall_ms(node_id), entropy=self.disk_rng)
+        release = self.shape.release
+        format_directories(
+            node.disk, node.config, CLUSTER_ID, release_version=release, wall_ms=self.wall_ms(node_id), entropy=self.disk_rng
+        )
 
     # --- time
 

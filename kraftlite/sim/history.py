@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+from uuid import UUID
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
@@ -92,6 +93,62 @@ class Strange:
     offset: int = -1
 
 
+@dataclass(eq=False, slots=True, kw_only=True)
+class Operation:
+    """One call of the administrator that `workloads/admin` draws: a change, or a question to the active controller. `error`: the
+    name of the error with which the whole call was refused; UNANSWERED when nobody knows what came of it."""
+
+    kind: str
+    request: Any
+    broker: NodeId
+    invoked_us: int
+    returned_us: int | None = None
+    error: str | None = None
+    response: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """A broker's answer to a question about its metadata, from the image at `offset`."""
+
+    kind: str
+    request: Any
+    broker: NodeId
+    invoked_us: int
+    returned_us: int
+    offset: int
+    found: Any
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class TenantWrite:
+    """One record of a tenant of topics that come and go. `topic_id` None: it was sent to the topic's name. `error` None: it is at
+    `offset`; UNANSWERED when nobody knows."""
+
+    tp: TopicPartition
+    topic_id: UUID | None
+    value: str
+    invoked_us: int
+    returned_us: int | None = None
+    error: str | None = None
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRead:
+    """The records that a tenant was given, by the topic's name or, if it has one, by `topic_id`."""
+
+    tp: TopicPartition
+    topic_id: UUID | None
+    broker: NodeId
+    invoked_us: int
+    returned_us: int
+    records: tuple[tuple[int, str], ...]
+
+
+UNANSWERED = "UNANSWERED"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRead:
     """The metadata that one broker told, as of `metadata_offset`."""
@@ -115,6 +172,10 @@ class History:
     admins: list[Admin] = field(default_factory=list)
     metadata: list[MetadataRead] = field(default_factory=list)
     strange: list[Strange] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    descriptions: list[Description] = field(default_factory=list)
+    tenant_writes: list[TenantWrite] = field(default_factory=list)
+    tenant_reads: list[TenantRead] = field(default_factory=list)
     acknowledged: deque[tuple[TopicPartition, bytes, int]] = field(default_factory=lambda: deque(maxlen=64))
     """The last batches of idempotent producers that were acknowledged: partition, bytes, base offset."""
     final_logs: dict[TopicPartition, tuple[tuple[int, str], ...]] = field(default_factory=dict)

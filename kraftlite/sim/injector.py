@@ -414,6 +414,20 @@ class Injector:
         self.revive()
 
     def revive(self) -> None:
+        self._end_unregistered()
         for node in self.cluster.nodes.values():
             if not node.running and node not in self.stopping.values():
                 node.boot()
+
+    def _end_unregistered(self) -> None:
+        """End a broker that came back just before its unregistration was carried out: it does not register again of itself, so
+        its operator starts it anew (KIP-631)."""
+        active = self.active_controller()
+        controller = None if active is None or active.node is None else active.node.controller
+        if controller is None or not controller.core.activated:
+            return
+        registered = controller.core.state.cluster.brokers
+        for node in self.cluster.brokers:
+            if node.started and node.node_id not in registered and node not in self.stopping.values():
+                self._note(f"broker {node.node_id} is not registered any more: started anew")
+                self.kill(node)

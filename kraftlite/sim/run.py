@@ -30,7 +30,7 @@ from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 from kraftlite.sim.history import History
 from kraftlite.sim.injector import Injector
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
-from kraftlite.sim.shape import Shape
+from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.workload import Workload
 from kraftlite.simhost.host import SimHost
@@ -113,7 +113,7 @@ class _Run:
     def __init__(self, plan: RunPlan, checkers: Sequence[CheckerFactory], sink: TraceSink | None) -> None:
         self.plan = plan
         seed = plan.seed
-        shape = plan.shape or draw_shape(random.Random(f"shape/{seed}"))
+        shape = plan.shape or of_release(draw_shape(random.Random(f"shape/{seed}")), seed)
         faults = plan.faults
         if faults is None:
             faults = tuple(schedule.draw(random.Random(f"faults/{seed}"), shape, plan.duration_ms))

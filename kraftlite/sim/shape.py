@@ -37,6 +37,8 @@ class Shape:
     max_delay_us: int = 500
     wire: bool = False
     """Messages between nodes go through the production codec."""
+    release: str | None = None
+    """The `metadata.version` with which the cluster is formatted; None: the latest."""
     drift_ppm: int = 0
     """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
 
@@ -53,7 +55,8 @@ class Shape:
             f"{it.name}({it.partitions}x{it.replication} min {it.min_isr}{' unclean' if it.unclean else ''})"
             for it in self.topics
         )
-        return f"{nodes} nodes, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
+        release = "" if self.release is None else f" of {self.release}"
+        return f"{nodes} nodes{release}, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
 
 
 QUICK: Final[Mapping[str, str]] = {
@@ -138,6 +141,16 @@ def draw(rng: random.Random) -> Shape:
     config |= _draw_segments(rng, "metadata.log.segment.ms")
     topics = _with_segments(rng, topics)
     return replace(shape, config={**config, **_draw_short_log(rng)}, topics=topics)
+
+
+OLD_RELEASES: Final = ("3.6-IV2", "3.9-IV0", "4.0-IV3", "4.2-IV1", "4.2-IV1")
+"""Before controllers register; before `group.version`; and two from which nothing forbids the way up."""
+
+
+def of_release(shape: Shape, seed: int) -> Shape:
+    """The shape, in an eighth of the seeds of an older `metadata.version`, which an administrator may raise."""
+    rng = random.Random(f"release/{seed}")
+    return replace(shape, release=rng.choice(OLD_RELEASES)) if rng.randrange(8) == 0 else shape
 
 
 def _draw_short_log(rng: random.Random) -> Mapping[str, str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.catalog_admin import ADMINISTRATION
 from kraftlite.sim.checkers.catalog_groups import GROUPS
 from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
 
-ALL: Final[tuple[CheckerFactory, ...]] = tuple(dict.fromkeys((*REPLICATION_AND_HISTORY, *RAFT_AND_METADATA, *GROUPS)))
-"""Each once: both begin with the watch of the metadata log."""
+_PARTS: Final = (REPLICATION_AND_HISTORY, RAFT_AND_METADATA, ADMINISTRATION, GROUPS)
+
+ALL: Final[tuple[CheckerFactory, ...]] = tuple(dict.fromkeys(checker for part in _PARTS for checker in part))
+"""Each once: all parts begin with the watch of the metadata log."""

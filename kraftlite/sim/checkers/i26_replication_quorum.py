@@ -76,7 +76,7 @@ class ReplicationQuorum(ReplicaChecker):
             for view in views.values():
                 if leads(view, registration) is None or registration is None:
                     continue
-                override = state.topic_config(view.tp.topic, "min.insync.replicas")
+                override = state.topic_config(view.tp.topic, "min.insync.replicas", view.node_id)
                 wanted = min(int(override or view.node.config.get_int("min.insync.replicas")), len(registration.replicas))
                 if view.partition.min_isr != wanted:
                     self.fail(f"{view.text} goes by min.insync.replicas={view.partition.min_isr}, it is {wanted}")

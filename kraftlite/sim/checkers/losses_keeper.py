@@ -15,6 +15,7 @@ from kraftlite.metadata.records import (
 )
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import ElectionType, ElectLeadersRequest
 from kraftlite.model.messages.methods import REPLICA_FETCH
 from kraftlite.model.messages.replica import ReplicaFetchRequest
 from kraftlite.model.method import AnyMethod
@@ -152,6 +153,7 @@ class LossesKeeper(MetadataChecker):
         override = state.topic_config(tp.topic, UNCLEAN)
         enabled = override if override is not None else self.world.cluster.controllers[0].config.get(UNCLEAN)
         asked = any(it.kind == "elect_leaders" and it.facts.get("election") == "unclean" for it in self.world.history.admins)
+        asked = asked or any(_asks_unclean(it.request, tp) for it in self.world.history.operations)
         if str(enabled).strip().lower() != "true" and not asked:
             self.fail(
                 f"{tp}: node {new.leader} was elected at metadata offset {offset}, but the ISR was {old.isr} and "
@@ -179,6 +181,13 @@ class LossesKeeper(MetadataChecker):
         ends = [view.core.committed_offset or 0 for view in self.facts.views.values() if view.core is not None]
         if max(ends, default=0) > self.facts.committed_end:
             self.fail(f"the checkers know the metadata log up to {self.facts.committed_end}, {max(ends)} is committed")
+
+
+def _asks_unclean(request: object, tp: TopicPartition) -> bool:
+    """CM-38: whoever names a partition for an unclean election gives up what it may lose."""
+    if not isinstance(request, ElectLeadersRequest) or request.election_type != ElectionType.UNCLEAN:
+        return False
+    return request.partitions is None or any((it.topic, it.partition) == tp for it in request.partitions)
 
 
 def partition_of(path: str, log_dirs: Sequence[str]) -> TopicPartition | None:

@@ -59,9 +59,11 @@ class MetadataState:
     def topic_named(self, name: str) -> tuple[UUID, TopicState] | None:
         return next(((topic_id, topic) for topic_id, topic in self.topics.items() if topic.name == name), None)
 
-    def topic_config(self, topic: str, key: str) -> str | None:
-        """The override, or the cluster-wide default; None when neither is set. Defaults of one node are left out."""
+    def topic_config(self, topic: str, key: str, node_id: NodeId | None = None) -> str | None:
+        """The override, what is set for the node `node_id`, or the cluster-wide default; None when none of them is set."""
         own = self.configs.get((TOPIC, topic), {}).get(key)
+        if own is None and node_id is not None:
+            own = self.configs.get((BROKER, str(node_id)), {}).get(key)
         return own if own is not None else self.configs.get((BROKER, ""), {}).get(key)
 
 
@@ -289,6 +291,9 @@ class _Line:
     def at(self, offset: int) -> MetadataState:
         return self._states[bisect_right(self._offsets, offset) - 1]
 
+    def between(self, begin: int, end: int) -> list[MetadataState]:
+        return self._states[bisect_right(self._offsets, begin) - 1 : bisect_right(self._offsets, end)]
+
 
 class MetadataHistory:
     """Every state the committed log went through. `applied` has the records of an open metadata transaction, `visible` not."""
@@ -333,6 +338,10 @@ class MetadataHistory:
     def applied(self, offset: int) -> MetadataState:
         """Return the state of a controller that applied every record up to `offset`, inclusive."""
         return self._applied.at(offset)
+
+    def between(self, begin: int, end: int) -> list[MetadataState]:
+        """Return every state, in order, of a controller that applied what is up to `begin`, and then up to `end`, inclusive."""
+        return self._applied.between(begin, end)
 
     def in_transaction(self, offset: int) -> bool:
         """Return whether an image that ends with `offset` would show half a transaction."""

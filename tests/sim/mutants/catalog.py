@@ -22,6 +22,7 @@ MODULES: Final = (
     "strangers",
     "self_checks",
     "groups",
+    "admin",
 )
 
 Change = Callable[[Patch], None]

@@ -1,0 +1,257 @@
+"""What administrators decide: topics that come again, moves, configs, features, quotas, credentials, and who is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftlite.broker.dynamic_configs import DynamicConfigs
+from kraftlite.broker.handlers import configs as described
+from kraftlite.broker.metadata_cache import MetadataCache
+from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.election_control import ElectionControl
+from kraftlite.controller.feature_control import FeatureControl
+from kraftlite.controller.partition_change import PartitionChangeBuilder
+from kraftlite.controller.reassignment_control import ReassignmentControl
+from kraftlite.controller.results import ControllerResult
+from kraftlite.controller.topic_control import TopicControl
+from kraftlite.metadata.delta import ClusterDelta, ConfigsDelta, ScramDelta
+from kraftlite.metadata.image import ClientQuotasImage, FeaturesImage
+from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.replication.manager import ReplicaManager
+from kraftlite.replication.partition import Partition
+from kraftlite.timeline.registry import Revertable
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.patching import Patch
+
+# --- deltas, images, snapshots, the timeline
+
+
+@mutant("credential-not-removed", "a SCRAM credential that was removed stays in the images", expects=("16", "53"))
+def credential_not_removed(patch: Patch) -> None:
+    """A delta whose removals are forgotten: KAFKA-14084 was about SCRAM in KRaft, and its first version had no removals."""
+    patch.edit(ScramDelta, "replay_removed", ("self.changes[record.name, record.mechanism] = None", "pass"))
+
+
+@mutant("unregistered-stays-in-image", "a broker that was unregistered stays in the images", expects=("16", "53"))
+def unregistered_stays_in_image(patch: Patch) -> None:
+    """Clients go on asking a broker that has gone for good: KAFKA-14996's neighbourhood."""
+    patch.edit(ClusterDelta, "replay_unregister", ("self.changed_brokers[record.broker_id] = None", "pass"))
+
+
+@mutant("snapshot-without-moves", "a metadata snapshot forgets that replicas are being added and removed", expects=("16", "14"))
+def snapshot_without_moves(patch: Patch) -> None:
+    """A field that was added to the record and not to the image's writer."""
+    patch.edit(
+        PartitionRegistration,
+        "to_record",
+        ("removing_replicas=self.removing_replicas,", "removing_replicas=(),"),
+        ("adding_replicas=self.adding_replicas,", "adding_replicas=(),"),
+    )
+
+
+@mutant("snapshot-without-features", "a metadata snapshot has no feature but metadata.version", expects=("16",))
+def snapshot_without_features(patch: Patch) -> None:
+    """KIP-584: a node that starts from the snapshot takes the cluster for an older one."""
+    patch.edit(FeaturesImage, "write", ("if name != METADATA_VERSION:", "if False:"))
+
+
+@mutant("snapshot-with-one-quota", "a metadata snapshot has one quota of each entity", expects=("16",))
+def snapshot_with_one_quota(patch: Patch) -> None:
+    """The class of KAFKA-13558: an image that is written incompletely is found when it is read, on another node."""
+    patch.edit(ClientQuotasImage, "write", ("for key in sorted(values):", "for key in sorted(values)[:1]:"))
+
+
+@mutant("image-keeps-configs", "a topic that is deleted leaves its configs in the images", expects=("16", "51", "53"))
+def image_keeps_configs(patch: Patch) -> None:
+    """CM-23: the topic that comes next under this name begins with them."""
+    patch.set(ConfigsDelta, "replay_topic_removed", lambda self, topic: None)
+
+
+@mutant(
+    "revert-forgets-removals",
+    "a controller that steps down does not take back what it removed",
+    expects=("18", "14", "SelfCheck"),
+)
+def revert_forgets_removals(patch: Patch) -> None:
+    """TL-05: the undo of a removal is an insertion. A timeline that only undoes changes passes for long."""
+    patch.edit(
+        Revertable,
+        "_undo",
+        ("            self._data[key] = value", "            if key in self._data:\n                self._data[key] = value"),
+    )
+
+
+# --- topics
+
+
+@mutant("controller-keeps-configs", "a topic that is deleted leaves its configs at the controller", expects=("18", "50", "16"))
+def controller_keeps_configs(patch: Patch) -> None:
+    """CM-23: a topic that is created again has min.insync.replicas and cleanup.policy of its former self."""
+    patch.set(ConfigControl, "remove_topic", lambda self, topic: None)
+
+
+@mutant("validate-only-carried-out", "what was only to be validated is carried out", expects=("50",))
+def validate_only_carried_out(patch: Patch) -> None:
+    """CE-19: the dry run of kafka-topics or of an operator's plan creates topics."""
+    patch.set(ControllerResult, "without_records", lambda self: self)
+
+
+@mutant("collisions-allowed", "names that differ in dots and underscores only are both created", expects=("50",))
+def collisions_allowed(patch: Patch) -> None:
+    """CM-15: the metrics of both topics are one."""
+    patch.edit(TopicControl, "_check_new_name", ("if has_collision_characters(name):", "if False:"))
+
+
+@mutant("fenced-replicas-in-sync", "a new partition has its fenced replicas in the ISR", expects=("50", "19", "SelfCheck"))
+def fenced_replicas_in_sync(patch: Patch) -> None:
+    """CM-17, CM-19, KIP-841: a replica that is down from the first moment counts as in sync, or leads."""
+    patch.set(TopicControl, "_live", lambda self, replicas: tuple(replicas))
+
+
+@mutant("duplicates-decided-once", "a topic that a request names twice is created", expects=("50",))
+def duplicates_decided_once(patch: Patch) -> None:
+    """CM-25: which of both entries counts is chance."""
+    patch.edit(TopicControl, "_check_new_name", ("if count[name] > 1:", "if False:"))
+
+
+@mutant(
+    "log-of-former-topic",
+    "a topic that is created again takes over the log of its former self",
+    expects=("25", "51", "54", "28"),
+)
+def log_of_former_topic(patch: Patch) -> None:
+    """KIP-516: before topic ids a broker that missed a deletion served the old records under the new name."""
+    rule = "if log is not None and log.topic_id in (None, topic_id):"
+    patch.edit(ReplicaManager, "_delete", (rule, "if False:"))
+    patch.edit(ReplicaManager, "_open_log", ("self._logs.delete(tp)", "existing.topic_id = topic_id"))
+
+
+@mutant("former-id-still-served", "the id of a topic that is gone stands for the topic of its name", expects=("54", "53"))
+def former_id_still_served(patch: Patch) -> None:
+    """KIP-516: a consumer that knows the former topic goes on reading in the new one, as if nothing had happened."""
+    names: dict[Any, str] = {}
+
+    def by_id(original: Any, self: Any, topic_id: Any) -> Any:
+        found = original(self, topic_id)
+        if found is not None:
+            names[topic_id] = found.name
+            return found
+        return self.topic(names[topic_id]) if topic_id in names else None
+
+    patch.around(MetadataCache, "topic_by_id", by_id)
+
+
+# --- moves and elections
+
+
+@mutant("move-ends-early", "a reassignment ends before all new replicas are in sync", expects=("52", "50"))
+def move_ends_early(patch: Patch) -> None:
+    """CM-42; KAFKA-14190's class: data is deleted where it was, and is not yet where it should be."""
+    rule = "any(replica not in isr for replica in replicas)"
+    patch.edit(PartitionChangeBuilder, "_complete_reassignment", (rule, f"(not self._old.adding_replicas and {rule})"))
+
+
+@mutant("move-needs-no-catching-up", "a reassignment is over as soon as it is asked for", expects=("50",))
+def move_needs_no_catching_up(patch: Patch) -> None:
+    """CM-41: replicas that have nothing yet are all that the partition has."""
+    rule = "if not isr or not replicas or any(replica not in isr for replica in replicas):"
+    patch.edit(PartitionChangeBuilder, "_complete_reassignment", (rule, "if not isr or not replicas:"))
+
+
+@mutant("cancel-keeps-replicas", "a cancelled reassignment keeps the replicas that it was adding", expects=("50", "52"))
+def cancel_keeps_replicas(patch: Patch) -> None:
+    """CM-44: KIP-455 says that a cancellation goes back to the replicas of before."""
+    rule = "replicas = _without(partition.replicas, partition.adding_replicas)"
+    patch.edit(ReassignmentControl, "_cancel", (rule, "replicas = partition.replicas"))
+
+
+@mutant("factor-may-change", "a request that forbids another replication factor is carried out with one", expects=("50",))
+def factor_may_change(patch: Patch) -> None:
+    """KIP-860: the guard of an operator against a plan that drops replicas."""
+    patch.edit(ReassignmentControl, "_alter_one", ("if not allow_factor_change:", "if False:"))
+
+
+@mutant(
+    "preferred-not-in-sync", "the preferred replica is elected though it is not in sync", expects=("20", "50", "24", "SelfCheck")
+)
+def preferred_not_in_sync(patch: Patch) -> None:
+    """CM-38; KAFKA-7283's opposite: balance is no reason to lose records."""
+    patch.edit(
+        PartitionChangeBuilder,
+        "_elect",
+        ("if self._election is Election.PREFERRED and self._valid(preferred):", "if self._election is Election.PREFERRED:"),
+    )
+
+
+@mutant("unregistered-stays-in-isr", "a broker that is unregistered stays in its ISRs", expects=("52", "20", "19", "SelfCheck"))
+def unregistered_stays_in_isr(patch: Patch) -> None:
+    """KAFKA-13488's class: what the registration takes with it is forgotten in one of several places."""
+    patch.edit(ElectionControl, "unregister", ("yield from self.broker_leaves(broker_id, records)", "yield"))
+
+
+# --- configs and features
+
+
+@mutant("config-removal-ignored", "a config that is deleted stays as it is", expects=("50",))
+def config_removal_ignored(patch: Patch) -> None:
+    """CM-47: the operation succeeds, and nothing has changed."""
+
+    patch.edit(ConfigControl, "_new_value", ("return None", "return current.get(change.name)"))
+
+
+@mutant("bad-key-in-part", "of a resource with one bad key the others are changed", expects=("50",))
+def bad_key_in_part(patch: Patch) -> None:
+    """CM-47: one bad key leaves its resource unchanged (KIP-339)."""
+
+    def records(original: Any, self: Any, resource: Any, current: Any, wanted: Any) -> Any:
+        names = sorted(wanted)
+        try:
+            return original(self, resource, current, wanted)
+        except Exception:
+            if len(names) < 2:
+                raise
+            return original(self, resource, current, {name: wanted[name] for name in names[:1]})
+
+    patch.around(ConfigControl, "_records", records)
+
+
+@mutant("cluster-default-wins", "the default of all brokers counts more than what a topic says itself", expects=("51",))
+def cluster_default_wins(patch: Patch) -> None:
+    """CM-49: one default for the cluster changes topics that were set up with care."""
+    rule = "{**self._topic_defaults, **self._configs.get(ConfigResourceType.TOPIC, topic)}"
+    patch.edit(
+        DynamicConfigs, "log_config_for", (rule, "{**self._configs.get(ConfigResourceType.TOPIC, topic), **self._topic_defaults}")
+    )
+
+
+@mutant("cluster-default-not-applied", "a changed default of all brokers reaches no log", expects=("51",))
+def cluster_default_not_applied(patch: Patch) -> None:
+    """CM-52; KAFKA-15604's class: dynamic defaults that are stored, described and not acted on."""
+    patch.edit(
+        BrokerMetadataPublisher,
+        "_apply_configs",
+        ("if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):", "if False:"),
+    )
+
+
+@mutant("min-isr-not-applied", "a leader goes on with the min.insync.replicas with which it began", expects=("51",))
+def min_isr_not_applied(patch: Patch) -> None:
+    """CM-52, RP-05: acknowledged means less than what the administrator has asked for."""
+    patch.edit(Partition, "update_config", ("self._set_min_isr()", "pass"))
+
+
+@mutant("described-without-broker", "DescribeConfigs does not show what is set for one broker", expects=("53",))
+def described_without_broker(patch: Patch) -> None:
+    """CM-49: what is shown is not what is in force."""
+    patch.edit(
+        described,
+        "_effective_broker_values",
+        ("values.update(_dynamic(ctx, ConfigResourceType.BROKER, str(ctx.node_id)))", "pass"),
+    )
+
+
+@mutant("downgrade-without-permission", "a feature is lowered by a request that only allows upgrades", expects=("50",))
+def downgrade_without_permission(patch: Patch) -> None:
+    """CM-53, KIP-584: a typing error takes a feature away from the cluster."""
+    patch.edit(FeatureControl, "_check_update", ("if level < current and kind is FeatureUpgradeType.UPGRADE:", "if False:"))

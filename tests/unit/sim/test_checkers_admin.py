@@ -1,0 +1,216 @@
+"""Each checker of what administrators ask for finds a violation made on the real objects; the rules say what they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kraftlite.metadata import records as r
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages import controller as m
+from kraftlite.model.messages import security as s
+from kraftlite.model.messages.methods import CREATE_TOPICS
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.checkers import admin_rules, admin_rules_configs
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.catalog_admin import ADMINISTRATION
+from kraftlite.sim.checkers.facts import MetadataWatch
+from kraftlite.sim.checkers.i50_admin_outcomes import AdminOutcomes
+from kraftlite.sim.checkers.i51_configs_in_force import ConfigsInForce
+from kraftlite.sim.checkers.i52_moves import Moves
+from kraftlite.sim.checkers.i53_descriptions import Descriptions
+from kraftlite.sim.checkers.i54_reborn_topics import RebornTopics
+from kraftlite.sim.checkers.model import MetadataState, apply
+from kraftlite.sim.history import Description, Operation, TenantRead, TenantWrite
+from tests.harness.violations import Cases, assert_found
+from tests.harness.watched_cluster import WatchedCluster, watched
+
+Make = Callable[..., WatchedCluster]
+CASES: Cases[WatchedCluster] = Cases()
+BROKER = NodeId(4)
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    with watched() as start:
+        yield start
+
+
+def topic_id(cluster: WatchedCluster, name: str) -> UUID:
+    watch = cluster.checkers[0]
+    assert isinstance(watch, MetadataWatch)
+    found = watch.facts.history.latest.topic_named(name)
+    assert found is not None
+    return found[0]
+
+
+def answered(cluster: WatchedCluster, kind: str, request: Any, response: Any = None, error: str | None = None) -> None:
+    """An administrator says that it was answered like this just now."""
+    now = cluster.loop.now_us()
+    op = Operation(kind=kind, request=request, broker=BROKER, invoked_us=now - 1, returned_us=now, response=response, error=error)
+    cluster.world.history.operations.append(op)
+    cluster.at_end()
+
+
+@CASES.breaks(AdminOutcomes, "is not what any request that reached this controller asks for")
+def a_topic_that_nobody_asked_for(cluster: WatchedCluster) -> None:
+    cluster.write(r.TopicRecord(name="z1", topic_id=UUID(int=7)))
+
+
+@CASES.breaks(AdminOutcomes, "is not what any request that reached this controller asks for")
+def a_validation_with_an_effect(cluster: WatchedCluster) -> None:
+    topic = m.CreatableTopic(name="z1", num_partitions=1, replication_factor=1, assignments=(), configs=())
+    request = m.CreateTopicsRequest(topics=(topic,), validate_only=True, timeout_ms=1_000)
+    controller = cluster.controller().state.topics
+    create = controller.create
+    controller.create = lambda request: create(replace(request, validate_only=False))  # type: ignore[method-assign]
+    cluster.call(cluster.leader_id(), CREATE_TOPICS, request)
+
+
+@CASES.breaks(AdminOutcomes, r"was answered with \['NONE'\], which no state .* allows; .* \[\['UNKNOWN_TOPIC_OR_PARTITION'\]\]")
+def a_success_without_its_effect(cluster: WatchedCluster) -> None:
+    request = m.DeleteTopicsRequest(topics=(m.TopicSelector(name="z1", topic_id=None),), timeout_ms=1_000)
+    result = m.DeleteTopicResult(name="z1", topic_id=None, error=ErrorCode.NONE, message=None)
+    answered(cluster, "delete_topics", request, m.DeleteTopicsResponse(topics=(result,)))
+
+
+@CASES.breaks(AdminOutcomes, "was answered with BROKER_ID_NOT_REGISTERED, which no state")
+def a_refusal_without_a_reason(cluster: WatchedCluster) -> None:
+    request = m.UnregisterBrokerRequest(broker_id=BROKER, timeout_ms=1_000)
+    answered(cluster, "unregister_broker", request, error="BROKER_ID_NOT_REGISTERED")
+
+
+@CASES.breaks(AdminOutcomes, "was answered by its broker with NONE, which it may not")
+def a_broker_that_takes_the_configs_of_another(cluster: WatchedCluster) -> None:
+    resource = m.ConfigResourceChange(resource_type=4, resource_name="5", changes=())
+    result = m.AlterConfigsResult(resource_type=4, resource_name="5", error=ErrorCode.NONE, message=None)
+    request = m.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False, timeout_ms=1_000)
+    answered(cluster, "alter_configs", request, m.AlterConfigsResponse(resources=(result,)))
+
+
+@CASES.breaks(ConfigsInForce, "retention.ms of orders is 604800000, its log has 5")
+def a_log_with_other_configs(cluster: WatchedCluster) -> None:
+    cluster.create_topic()
+    cluster.go(1_000)
+    node = cluster.node(BROKER).node
+    assert node is not None and node.broker is not None
+    (replica,) = node.broker.replicas.partitions()
+    replica.online_log().update_config(replace(replica.online_log().config, retention_ms=5))
+    cluster.at_end()
+
+
+@CASES.breaks(Moves, "a new partition 5 of orders, which has 0 to 0")
+def a_hole_in_the_partitions(cluster: WatchedCluster) -> None:
+    cluster.create_topic()
+    record = r.PartitionRecord(
+        topic_id=topic_id(cluster, "orders"),
+        partition=5,
+        replicas=(BROKER,),
+        isr=(BROKER,),
+        leader=BROKER,
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+    cluster.write(record)
+
+
+@CASES.breaks(Moves, "a move to .* ends, though only .* are in sync")
+def a_move_that_ends_early(cluster: WatchedCluster) -> None:
+    cluster.create_topic(replication=1)
+    orders = topic_id(cluster, "orders")
+    here = cluster.checkers[0].facts.history.latest.topics[orders].partitions[0].replicas[0]  # type: ignore[attr-defined]
+    there = NodeId(9 - here)
+    cluster.write(
+        r.PartitionChangeRecord(topic_id=orders, partition=0, replicas=(here, there), adding_replicas=(there,)),
+        r.PartitionChangeRecord(topic_id=orders, partition=0, replicas=(here, there), adding_replicas=()),
+    )
+
+
+@CASES.breaks(Descriptions, "describes features None from metadata offset .* as metadata.version: 3; the log says 30")
+def a_description_of_another_cluster(cluster: WatchedCluster) -> None:
+    found = {"metadata.version": 3, "group.version": 1}
+    offset = cluster.core(cluster.leader_id()).committed_offset or 0
+    cluster.world.history.descriptions.append(
+        Description(kind="features", request=None, broker=BROKER, invoked_us=0, returned_us=1, offset=offset - 1, found=found)
+    )
+    cluster.at_end()
+
+
+@CASES.breaks(RebornTopics, r"asked for by name at node 4 .* has \['tenant/1'\]: tenant/1 went to the name until 5 us")
+def a_record_of_the_former_topic(cluster: WatchedCluster) -> None:
+    cluster.create_topic("z1")
+    tp, history = TopicPartition("z1", 0), cluster.world.history
+    history.tenant_writes.append(TenantWrite(tp=tp, topic_id=None, value="tenant/1", invoked_us=1, returned_us=5, offset=0))
+    history.tenant_reads.append(
+        TenantRead(tp=tp, topic_id=None, broker=BROKER, invoked_us=1, returned_us=2, records=((0, "tenant/1"),))
+    )
+    cluster.at_end()
+
+
+@pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
+def test_a_violation_is_found(make: Make, checker: CheckerFactory, violate: Callable[[WatchedCluster], Any], words: str) -> None:
+    assert_found(make(MetadataWatch, checker), checker, violate, words)
+
+
+def test_every_checker_can_fail() -> None:
+    assert {case[0] for case in CASES} == set(ADMINISTRATION[1:])
+
+
+# --- the rules
+
+
+def state(*records: r.MetadataRecord) -> MetadataState:
+    found = MetadataState(features={"metadata.version": 30})
+    for offset, record in enumerate(records):
+        found = apply(found, record, offset)
+    return found
+
+
+def config(value: str | None, *, op: int = 0, name: str = "retention.ms") -> m.IncrementalAlterConfigsRequest:
+    change = m.ConfigChange(name=name, op=op, value=value)
+    resource = m.ConfigResourceChange(resource_type=2, resource_name="z1", changes=(change,))
+    return m.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False, timeout_ms=1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "faults", "written"),
+    [
+        (config("2000000000000"), set(), [("retention.ms", "2000000000000")]),
+        (config("-2"), {ErrorCode.INVALID_CONFIG}, []),
+        (config(None), {ErrorCode.INVALID_REQUEST}, []),
+        (config(None, op=1, name="flush.ms"), set(), [("flush.ms", None)]),
+        (config(None, op=1), set(), []),
+        (config("compact", op=2, name="cleanup.policy"), set(), [("cleanup.policy", "delete,compact")]),
+        (config("delete", op=2, name="cleanup.policy"), set(), [("cleanup.policy", "delete")]),
+        (config("1000", op=2, name="flush.ms"), {ErrorCode.INVALID_CONFIG}, []),
+    ],
+)
+def test_the_rules_of_configs(request_: Any, faults: set[ErrorCode], written: list[tuple[str, str | None]]) -> None:
+    before = state(
+        r.TopicRecord(name="z1", topic_id=UUID(int=7)),
+        r.ConfigRecord(resource_type=2, resource_name="z1", name="flush.ms", value="500"),
+    )
+    outcome = admin_rules_configs.alter_configs(before, request_)
+    (entry,) = outcome.entries
+    assert entry.faults == faults
+    records = [r.ConfigRecord(resource_type=2, resource_name="z1", name=name, value=value) for name, value in written]
+    assert [want.fits(before, record) for want, record in zip(entry.wants, records, strict=True)] == [True] * len(records)
+
+
+def test_a_topic_that_is_not_there_is_missed_by_name_and_by_id() -> None:
+    selectors = (m.TopicSelector(name="z1", topic_id=None), m.TopicSelector(name=None, topic_id=UUID(int=9)))
+    outcome = admin_rules.delete_topics(state(), m.DeleteTopicsRequest(topics=selectors, timeout_ms=1))
+    assert [entry.faults for entry in outcome.entries] == [
+        {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        {ErrorCode.UNKNOWN_TOPIC_ID},
+    ]
+
+
+def test_a_credential_that_is_not_there_cannot_be_removed() -> None:
+    request = s.AlterUserScramCredentialsRequest(deletions=(s.ScramDeletion(name="u", mechanism=1),), upsertions=(), timeout_ms=1)
+    assert admin_rules_configs.alter_scram(state(), request).entries[0].faults == {ErrorCode.RESOURCE_NOT_FOUND}
