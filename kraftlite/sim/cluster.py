@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.config.server import load
@@ -24,14 +23,6 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 EPOCH_WALL_MS: Final = 1_700_000_000_000
 CLIENT: Final = NodeId(0)
 """The node id of everything that runs outside: workloads are clients on a machine of their own."""
-
-CLEANING_INTERVAL_MS: Final = 1_500
-"""The interval at which a node looks for metadata that it may remove. Production does so once a minute, which is longer than
-most runs."""
-
-ELEMENTS_PER_TURN: Final = 3
-"""The turns of the controllers. Production's thousand is more than any operation of a run touches: none would take a second
-turn."""
 
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump by hours, and clients have one of their own
@@ -89,6 +80,7 @@ class SimCluster:
             clients=client_handlers,
             on_event=self._event,
             on_failure=self._failed,
+            tuning=self.shape.tuning,
             trace_hot=True,
             seed=self.seed,
             rate_ppm=self._clock_rng.randint(-self.shape.drift_ppm, self.shape.drift_ppm),
@@ -98,14 +90,6 @@ class SimCluster:
         node.blocking_wait = lambda: self._work(node_id)
         self.nodes[node_id] = node
         self.format(node_id)
-
-    def tune(self, node: SimHost) -> None:
-        """Set, before an incarnation starts, what is no configuration, and too slow for a run of seconds."""
-        assert node.node is not None
-        raft = node.node.raft
-        raft._config = replace(raft._config, cleaning_interval_ms=CLEANING_INTERVAL_MS)
-        if node.node.controller is not None:
-            node.node.controller.core.pace.limit = ELEMENTS_PER_TURN
 
     def format(self, node_id: NodeId) -> None:
         node = self.nodes[node_id]

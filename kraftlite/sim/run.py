@@ -21,7 +21,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.sim import schedule
+from kraftlite.sim import schedule, variations
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
 from kraftlite.sim.client import records_of
 from kraftlite.sim.cluster import SimCluster
@@ -113,7 +113,7 @@ class _Run:
     def __init__(self, plan: RunPlan, checkers: Sequence[CheckerFactory], sink: TraceSink | None) -> None:
         self.plan = plan
         seed = plan.seed
-        shape = plan.shape or draw_shape(random.Random(f"shape/{seed}"))
+        shape = plan.shape or variations.vary(draw_shape(random.Random(f"shape/{seed}")), seed)
         faults = plan.faults
         if faults is None:
             faults = tuple(schedule.draw(random.Random(f"faults/{seed}"), shape, plan.duration_ms))
@@ -210,7 +210,6 @@ class _Run:
     def _on_built(self, node: SimHost) -> None:
         assert node.now is not None
         self._by_pid[node.now.pid] = node
-        self.cluster.tune(node)
         self._tell(lambda it: it.on_boot(node), self.checkers)
 
     def _on_death(self, node: SimHost, how: str) -> None:

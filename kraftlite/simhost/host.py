@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kraftlite.config.server import ServerConfig
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.tuning import Tuning
 from kraftlite.node.build import Node, build_node
 from kraftlite.node.listeners import NodeListeners
 from kraftlite.runtime.ports import Handlers, Ports
@@ -69,6 +70,7 @@ class SimHost:
     """Called before an incarnation starts."""
     blocking_wait: Callable[[], Awaitable[None]] | None = None
     """Awaited by each `Tasks.run_blocking`: how long the work takes."""
+    tuning: Tuning = field(default_factory=Tuning)
     trace_hot: bool = False
     seed: int = 0
     rate_ppm: int = 0
@@ -122,6 +124,7 @@ class SimHost:
             entropy=random.Random(f"{self.seed}/{self.node_id}/{self.boots}"),
             fault=fault,
             trace_hot=self.trace_hot,
+            tuning=self.tuning,
         )
         try:
             node = context.run(build_node, self.config, ports, serve_clients=self.serve_clients)
