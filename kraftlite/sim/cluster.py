@@ -91,9 +91,11 @@ class SimCluster:
         self.nodes[node_id] = node
         self.format(node_id)
 
-    def format(self, node_id: NodeId) -> None:
-        node = self.nodes[node_id]
-        format_directories(node.disk, node.config, CLUSTER_ID, wall_ms=self.wall_ms(node_id), entropy=self.disk_rng)
+    def format(self, node_id: NodeId, *, ignore_formatted: bool = False) -> None:
+        node, now_ms = self.nodes[node_id], self.wall_ms(node_id)
+        format_directories(
+            node.disk, node.config, CLUSTER_ID, wall_ms=now_ms, entropy=self.disk_rng, ignore_formatted=ignore_formatted
+        )
 
     # --- time
 

@@ -27,18 +27,26 @@ class Injector:
         power_losses: dict[NodeId, list[str]],
         wiped: set[NodeId],
         damaged: set[tuple[NodeId, TopicPartition]],
+        forgetful: dict[NodeId, int],
+        on_loss: Callable[[SimHost, Sequence[str]], None] = lambda node, paths: None,
         on_churn: Callable[[int, int], None] = lambda for_ms, gap_ms: None,
     ) -> None:
         self.wiped = wiped
         self.damaged = damaged
+        self.forgetful = forgetful
         self.on_churn = on_churn
         self.cluster = cluster
         self.on_death = on_death
         self.power_losses = power_losses
         self.rng = random.Random(f"injector/{cluster.seed}")
+        self.trouble = random.Random(f"troubles/{cluster.seed}")
+        """The stream of the faults that came later."""
+        self.on_loss = on_loss
         self.log: list[tuple[int, str]] = []
         self.disk_victims: set[NodeId] = set()
         """Nodes whose disk failed at some time: they may end themselves."""
+        self.rotten: dict[NodeId, dict[str, bytes]] = {}
+        """The files of a node that were damaged while it was down, with what was in them, until it has started."""
         self.stopping: dict[Incarnation, SimHost] = {}
         """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
         self.over = False
@@ -122,6 +130,24 @@ class Injector:
             node.kill()
             self.on_death(node, "killed")
 
+    def bring_back(self, node: SimHost) -> None:
+        """Boot a node that has ended itself, and restart one of which a log directory has failed: only that brings it back."""
+        if node.running and has_failed_directory(node) and node not in self.stopping.values():
+            self.note(f"restart {node.node_id}, because of its failed directories")
+            self.kill(node)
+        if not node.running:
+            self.boot_later(node, 0)
+
+    def refused(self, node: SimHost, error: BaseException) -> bool:
+        """A node has ended itself. Return whether that was a refusal that names a damaged file: then that is put back."""
+        told = [path for path in self.rotten.get(node.node_id, {}) if path in str(error)]
+        for path in told:
+            self.note(f"{path} of node {node.node_id} is put back")
+            node.disk.write_file_atomically(path, self.rotten[node.node_id].pop(path))
+        if told:
+            self.boot_later(node, 200)
+        return bool(told)
+
     def power_cut(self, node: SimHost) -> None:
         lost = node.power_cut(self.rng)
         self.power_losses[node.node_id] = lost
@@ -145,9 +171,19 @@ class Injector:
         for node in self.cluster.nodes.values():
             node.disk.heal()
             node.resume()
+            if node.now is not None:
+                self.cluster.loop.slow_down(node.now.pid, 0)
+                node.now.clock.set_rate(node.rate_ppm)
+            if has_failed_directory(node):
+                self.kill(node)
         self.revive()
 
     def revive(self) -> None:
         for node in self.cluster.nodes.values():
             if not node.running and node not in self.stopping.values():
                 node.boot()
+
+
+def has_failed_directory(node: SimHost) -> bool:
+    broker = None if node.node is None else node.node.broker
+    return broker is not None and bool(broker.log_dirs.offline_directories())

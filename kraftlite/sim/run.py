@@ -116,7 +116,7 @@ class _Run:
         shape = plan.shape or variations.vary(draw_shape(random.Random(f"shape/{seed}")), seed)
         faults = plan.faults
         if faults is None:
-            faults = tuple(schedule.draw(random.Random(f"faults/{seed}"), shape, plan.duration_ms))
+            faults = schedule.draw_all(seed, shape, plan.duration_ms)
         self.result = RunResult(plan=plan, shape=shape, faults=faults)
         self.loop = VirtualLoop(seed)
         self.cluster = SimCluster(self.loop, shape, seed)
@@ -134,7 +134,9 @@ class _Run:
             power_losses=power_losses,
             wiped=self.losses.wiped,
             damaged=self.losses.damaged,
+            forgetful=self.losses.forgetful,
             on_churn=self.workload.churn,
+            on_loss=self._on_loss,
         )
         try:
             self.injector.check(faults)
@@ -215,6 +217,9 @@ class _Run:
     def _on_death(self, node: SimHost, how: str) -> None:
         self._tell(lambda it: it.on_death(node, how), self.checkers)
 
+    def _on_loss(self, node: SimHost, paths: Sequence[str]) -> None:
+        self._tell(lambda it: it.on_loss(node, paths), self.checkers)
+
     def _on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         self._tell(lambda it: it.on_call(source, target, method, request), self._callers)
 
@@ -234,6 +239,8 @@ class _Run:
         self._digest.update(f"{self.loop.now_us()} {node.node_id} failed {where} {error}\n".encode())
         self._on_death(node, "failed")
         self.injector.log.append((self.loop.now_us(), f"node {node.node_id} ended itself in {where}: {error}"))
+        if isinstance(error, Fault | StorageError) and self.injector.refused(node, error):
+            return
         if isinstance(error, Fault | OSError | StorageError) and node.node_id in self.injector.disk_victims:
             return
         self._take_fault(_Crash(node.node_id, where, error))

@@ -11,4 +11,7 @@ from kraftlite.sim.shape import Shape
 
 def vary(shape: Shape, seed: int) -> Shape:
     """Raises nothing: every variation is allowed in every shape."""
+    directories = random.Random(f"directories/{seed}")
+    if not directories.randrange(4):
+        shape = replace(shape, config={**shape.config, "metadata.log.dir": "/meta"})
     return replace(shape, tuning=tuning.draw(random.Random(f"tuning/{seed}"), shape.tuning))

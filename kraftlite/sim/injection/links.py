@@ -129,6 +129,24 @@ def delay(injector: Injector, plan: FaultPlan, pairs: Sequence[tuple[NodeId, Nod
         injector.end_of(plan, heal)
 
 
+def hold(injector: Injector, plan: FaultPlan) -> None:
+    """Nothing arrives before the fault ends, and nothing is lost: then all of it does, whoever has given up on it."""
+    pair = injector.pair(plan)
+    if pair is None:
+        return
+    network = injector.cluster.network
+    until_us = injector.cluster.loop.now_us() + 1000 * plan.for_ms
+    links = [network.link(*pair), network.link(*reversed(pair))]
+    for link in links:
+        link.held_until_us = until_us
+
+    def heal() -> None:
+        for link in links:
+            link.held_until_us = 0
+
+    injector.end_of(plan, heal)
+
+
 KINDS: Final[Mapping[str, Handler]] = {
     "isolate": isolate,
     "cut-quorum": cut_quorum,
@@ -141,4 +159,5 @@ KINDS: Final[Mapping[str, Handler]] = {
     "slow": slow,
     "late": late,
     "congest": congest,
+    "hold": hold,
 }

@@ -32,7 +32,7 @@ def wipe(injector: Injector, plan: FaultPlan) -> None:
     node = injector.one(plan)
     if node is None or node.config.is_controller:
         return
-    lost = node.disk.tree("/data")
+    lost = [path for directory in node.config.all_log_dirs for path in node.disk.tree(directory)]
     if node.running:
         node.kill()
     node.disk.wipe()
@@ -101,6 +101,56 @@ def churn(injector: Injector, plan: FaultPlan) -> None:
     injector.on_churn(plan.for_ms, plan.amount)
 
 
+def slow_cpu(injector: Injector, plan: FaultPlan) -> None:
+    """Each step of the node takes `amount` microseconds: ten to a thousand times as long as on a machine of its own."""
+    node = injector.one(plan)
+    if node is not None and node.now is not None:
+        loop, pid = injector.cluster.loop, node.now.pid
+        loop.slow_down(pid, plan.amount)
+        injector.end_of(plan, lambda: loop.slow_down(pid, 0))
+
+
+def stutter(injector: Injector, plan: FaultPlan) -> None:
+    """The node's loop stands still again and again, for up to `amount` milliseconds, while its sockets stay open."""
+    node = injector.one(plan)
+    if node is None or node.now is None:
+        return
+    here, loop = node.now, injector.cluster.loop
+    until_us = loop.now_us() + 1000 * plan.for_ms
+
+    def stall() -> None:
+        if node.now is not here or here.paused or loop.now_us() >= until_us:
+            return
+        node.pause()
+        injector.at(injector.trouble.randint(1, max(1, plan.amount)), wake)
+
+    def wake() -> None:
+        if node.now is here:
+            node.resume()
+            injector.at(injector.trouble.randint(1, 300), stall)
+
+    stall()
+
+
+def power_mid_write(injector: Injector, plan: FaultPlan) -> None:
+    """The machine loses power when a part of the node's next write is done: to a segment when `amount` is even, to any file when
+    it is odd."""
+    node = injector.one(plan)
+    if node is None or not node.running:
+        return
+    disk = node.disk
+
+    def cut() -> None:
+        disk.mid_write = None
+        injector.note(f"power {node.node_id}, in the middle of a write")
+        injector.power_cut(node)
+        injector.boot_later(node, plan.for_ms)
+
+    disk.tearing = injector.trouble
+    disk.mid_write = lambda path: node.running and (bool(plan.amount % 2) or path.endswith(".log"))
+    disk.cut_mid_write = cut
+
+
 KINDS: Final[Mapping[str, Handler]] = {
     "kill": kill,
     "power": power,
@@ -110,4 +160,7 @@ KINDS: Final[Mapping[str, Handler]] = {
     "kill-all": kill_all,
     "power-all": power_all,
     "churn": churn,
+    "slow-cpu": slow_cpu,
+    "stutter": stutter,
+    "power-mid-write": power_mid_write,
 }
