@@ -173,7 +173,7 @@ class Injector:
             node.resume()
             if node.now is not None:
                 self.cluster.loop.slow_down(node.now.pid, 0)
-                node.now.clock.set_rate(node.rate_ppm)
+                node.set_rate(node.rate_ppm)
             if has_failed_directory(node):
                 self.kill(node)
         self.revive()

@@ -75,6 +75,7 @@ class SimHost:
     seed: int = 0
     rate_ppm: int = 0
     boots: int = 0
+    _rates: tuple[int, int] = (0, 0)
     now: Incarnation | None = None
 
     @property
@@ -173,6 +174,21 @@ class SimHost:
         if self.now is not None:
             self._end()
         return self.disk.crash(rng)
+
+    def set_rate(self, rate_ppm: int) -> None:
+        """The monotonic clock runs at another speed from now on, until the next boot or the next call."""
+        if self.now is not None:
+            self.now.clock.set_rate(rate_ppm)
+            self._rates = (min(self.slowest_ppm, rate_ppm), max(self.fastest_ppm, rate_ppm))
+
+    @property
+    def slowest_ppm(self) -> int:
+        """The slowest that the monotonic clock has ever run."""
+        return min(self.rate_ppm, self._rates[0])
+
+    @property
+    def fastest_ppm(self) -> int:
+        return max(self.rate_ppm, self._rates[1])
 
     def pause(self) -> None:
         """Stop-the-world, as by SIGSTOP: its time goes on, nothing of it runs."""

@@ -55,9 +55,9 @@ def drift(injector: Injector, plan: FaultPlan) -> None:
     """The node's monotonic clock runs faster by `amount` millionths, or slower by as many when that is negative."""
     node = injector.one(plan)
     if node is not None and node.now is not None:
-        clock = node.now.clock
-        clock.set_rate(max(plan.amount, -900_000))
-        injector.end_of(plan, lambda: clock.set_rate(node.rate_ppm))
+        here = node.now
+        node.set_rate(max(plan.amount, -900_000))
+        injector.end_of(plan, lambda: node.set_rate(node.rate_ppm) if node.now is here else None)
 
 
 KINDS: Final[Mapping[str, Handler]] = {
