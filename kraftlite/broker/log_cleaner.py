@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from kraftlite.broker.config import CleanerConfig
 from kraftlite.log.cleaner import Cleaning, LogToClean, look
@@ -12,8 +12,6 @@ from kraftlite.model.errors import ApiError
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports
 from kraftlite.runtime.trace.log import LogCleaned, LogCleaningAborted, LogUncleanable
-
-LOGS_PER_TURN: Final = 16
 
 
 class CleanableLogs(Protocol):
@@ -68,7 +66,7 @@ class LogCleaner:
         best: LogToClean | None = None
         compacted = [log for log in self._logs.logs() if log.config.compacted]
         for count, log in enumerate(compacted, start=1):
-            if count % LOGS_PER_TURN == 0:
+            if count % self._ports.tuning.logs_per_turn == 0:
                 await self._ports.clock.sleep(0)
             if not self._current(log) or self._uncleanable.get(log.tp) is log:
                 continue

@@ -68,6 +68,9 @@ def sim(
 
     The same seed gives the same run, event for event. Exit status: 0 all checks hold, 3 a node or the simulator crashed, 4 a
     safety check failed, 5 a liveness check failed.
+
+    A fault is `TIME KIND [TARGET] [and OTHER] [for MS] [amount N]`, where TARGET is a node id, `controller` or `leader T-P`.
+    The kinds, with what N means for each, are in docs/TESTING.md, "Faults". An unknown kind is refused with the list of all.
     """
     from kraftlite.sim.fault_plan import UnknownNode
     from kraftlite.sim.run import RunPlan, run

@@ -9,6 +9,7 @@ from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_ELECTIONS_PER_RUN
 from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
+from kraftlite.model.tuning import Tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class ControllerConfig:
     unclean_election_interval_ms: int = 300_000
     max_idle_interval_ms: int = 500
     """`metadata.max.idle.interval.ms`; 0 disables the no-op records."""
+    tuning: Tuning = field(default_factory=Tuning)
     max_elections_per_run: int = MAX_ELECTIONS_PER_RUN
     delete_topic_enable: bool = True
     static_broker_configs: Mapping[str, str] = field(default_factory=dict)

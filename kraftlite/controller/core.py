@@ -72,7 +72,7 @@ class ControllerCore:
         self.state = ControllerState(config, rng, tracer)
         self.offsets = self.state.offsets
         self.queue: EventQueue[Event] = EventQueue(self._run, self._failed)
-        self.pace = Pace()
+        self.pace = Pace(config.tuning.elements_per_turn)
         self._took_us = 0
         self.deferred = DeferredQueue()
         self.claim_epoch: int | None = None

@@ -42,7 +42,7 @@ class ControllerState:
         self.cluster = ClusterControl(self.registry, config.cluster_id, config.session_timeout_ms, self.features)
         self.configs = ConfigControl(self.registry, config.node_id, config.static_broker_configs)
         self.replication = TopicsState(self.registry, self.configs)
-        self.producer_ids = ProducerIdControl(self.registry, self.cluster)
+        self.producer_ids = ProducerIdControl(self.registry, self.cluster, config.tuning.producer_id_block)
         self.elections = ElectionControl(
             self.replication, self.cluster, self.configs, self.features, config.max_elections_per_run
         )

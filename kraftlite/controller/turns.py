@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, TypeVar
 
+from kraftlite.model.tuning import Tuning
+
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
 """Work that has dealt with one more element (a record, a partition, a resource) at each `yield`, and returns its result."""
 
-ELEMENTS_PER_TURN: Final = 1_000
+ELEMENTS_PER_TURN: Final = Tuning().elements_per_turn
 """The elements of all events that run in one turn together: at most about 20 ms, for elements cost one to twenty microseconds."""
 
 

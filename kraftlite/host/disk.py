@@ -12,9 +12,11 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from kraftlite.runtime.ports import DirLock, Disk, DiskSpace, File, FileStat
+from kraftlite.runtime.whole_io import finish_read, write_each
 
 _MAX_IOVECS = 512
 """Below IOV_MAX (1024) of Linux and macOS."""
@@ -42,25 +44,14 @@ class HostFile(File):
         data = os.pread(self._fd, length, offset)
         if len(data) == length or not data:
             return data
-        parts = [data]
-        read = len(data)
-        while read < length and (data := os.pread(self._fd, length - read, offset + read)):
-            parts.append(data)
-            read += len(data)
-        return b"".join(parts)
+        return finish_read(partial(os.pread, self._fd), data, length, offset)
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
         total = sum(len(buffer) for buffer in buffers)
         if len(buffers) <= _MAX_IOVECS and os.pwritev(self._fd, buffers, offset) == total:
             return total
-        written = 0
-        for buffer in buffers:  # a short write, or more buffers than one call takes: one by one, from the start
-            view = memoryview(buffer)
-            while len(view):
-                count = os.pwrite(self._fd, view, offset + written)
-                written += count
-                view = view[count:]
-        return total
+        # A short write, or more buffers than one call takes: one by one, from the start.
+        return write_each(partial(os.pwrite, self._fd), buffers, offset)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -33,9 +33,6 @@ from kraftlite.runtime.trace.metadata import (
 INITIALIZE_RETRY_MS: Final = 100
 """The interval at which a new publisher is tried while the loader is not caught up (ML-04)."""
 
-RECORDS_PER_SLICE: Final = 1_000
-"""Replayed before the loop gets a turn: one to three milliseconds."""
-
 _PARTS: Final = tuple(part.name for part in fields(MetadataImage) if part.name != "provenance")
 Event = Callable[[], Awaitable[None]]
 
@@ -59,6 +56,7 @@ class MetadataLoader:
         self.image = MetadataImage.EMPTY
         self._ports = ports
         self._raft = raft
+        self._slice = ports.tuning.records_per_slice
         self._publisher_fault = publisher_fault or ports.fault
         self._batches = BatchLoader(self._publish, on_abort=self._aborted)
         self._leader = raft.leader_and_epoch()
@@ -166,10 +164,10 @@ class MetadataLoader:
     async def _load(self, batches: Sequence[CommittedBatch]) -> None:
         replayed = 0
         for batch in batches:
-            for _ in self._batches.load_in_steps(batch, self._leader, RECORDS_PER_SLICE):
+            for _ in self._batches.load_in_steps(batch, self._leader, self._slice):
                 await self._ports.clock.sleep(0)
-            replayed += len(batch.records) % RECORDS_PER_SLICE
-            if replayed >= RECORDS_PER_SLICE:
+            replayed += len(batch.records) % self._slice
+            if replayed >= self._slice:
                 replayed = 0
                 await self._ports.clock.sleep(0)
         self._batches.flush(self._leader)
@@ -186,7 +184,7 @@ class MetadataLoader:
                 except Fault as fault:
                     raise Fault(f"metadata snapshot {provenance.snapshot_id}: {fault}") from fault
                 replayed += 1
-                if replayed >= RECORDS_PER_SLICE:
+                if replayed >= self._slice:
                     replayed = 0
                     await self._ports.clock.sleep(0)
             total += len(records)
@@ -241,7 +239,7 @@ class MetadataLoader:
         delta = MetadataDelta(MetadataImage.EMPTY)
         for count, record in enumerate(image.write(), start=1):
             delta.replay(record)
-            if count % RECORDS_PER_SLICE == 0:
+            if count % self._slice == 0:
                 await self._ports.clock.sleep(0)
         delta.finish_snapshot()
         manifest = Manifest(kind="snapshot", provenance=image.provenance, leader_and_epoch=self._leader)

@@ -17,8 +17,6 @@ from kraftlite.runtime.trace.metadata import SnapshotFailed, SnapshotWritten
 
 DEFAULT_MAX_BYTES: Final = 20_971_520
 DEFAULT_MAX_INTERVAL_MS: Final = 3_600_000
-RETRY_BACKOFF_MS: Final = 10_000
-RECORDS_PER_BATCH: Final = 500
 
 
 class SnapshotGenerator:
@@ -39,13 +37,13 @@ class SnapshotGenerator:
         *,
         max_bytes_between: int = DEFAULT_MAX_BYTES,
         max_interval_ms: int = DEFAULT_MAX_INTERVAL_MS,
-        retry_backoff_ms: int = RETRY_BACKOFF_MS,
+        retry_backoff_ms: int | None = None,
     ) -> None:
         self._ports = ports
         self._raft = raft
         self._max_bytes = max_bytes_between
         self._max_interval_ms = max_interval_ms
-        self._retry_backoff_ms = retry_backoff_ms
+        self._retry_backoff_ms = ports.tuning.snapshot_retry_ms if retry_backoff_ms is None else retry_backoff_ms
         self._bytes = 0
         self._since_ms = ports.clock.now_ms()
         self._retry_at_ms: int | None = None
@@ -106,7 +104,7 @@ class SnapshotGenerator:
         chunk: list[MetadataRecord] = []
         for record in image.write():
             chunk.append(record)
-            if len(chunk) == RECORDS_PER_BATCH:
+            if len(chunk) == self._ports.tuning.snapshot_records_per_batch:
                 writer.append(chunk)
                 count += len(chunk)
                 chunk = []

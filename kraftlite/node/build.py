@@ -55,7 +55,7 @@ class Node:
         self._config = config
         self._locks = locks
         self.cluster_id = layout.cluster_id
-        self.raft = RaftDriver(ports, quorum_config(config, layout), MetadataSerde())
+        self.raft = RaftDriver(ports, quorum_config(config, layout, ports.tuning), MetadataSerde())
         self.metadata_apply_errors = 0
         self.loader = MetadataLoader(ports, self.raft, publisher_fault=self._on_publisher_fault)
         self.snapshotter = SnapshotGenerator(
@@ -68,7 +68,9 @@ class Node:
         self.listeners = NodeListeners(ports, config, introspection.handlers(), serve_clients=serve_clients)
         self.controller: ControllerDriver | None = None
         if config.is_controller:
-            self.controller = ControllerDriver(ports, controller_config(config, layout), self.raft, layout.bootstrap)
+            self.controller = ControllerDriver(
+                ports, controller_config(config, layout, ports.tuning), self.raft, layout.bootstrap
+            )
         self.broker: BrokerServer | None = None
         if config.is_broker:
             from kraftlite.broker.server import BrokerServer  # a mere controller does without the data plane

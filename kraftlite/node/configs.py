@@ -5,12 +5,13 @@ from __future__ import annotations
 from kraftlite.broker.config import BrokerConfig, LogDirSpec
 from kraftlite.config.server import ServerConfig
 from kraftlite.controller.config import ControllerConfig
+from kraftlite.model.tuning import Tuning
 from kraftlite.node.storage import Layout
 from kraftlite.raft.config import QuorumConfig, Voter, metadata_log_config
 from kraftlite.replication.config import ReplicationConfig
 
 
-def quorum_config(config: ServerConfig, layout: Layout) -> QuorumConfig:
+def quorum_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> QuorumConfig:
     voters = tuple(Voter(id=voter.node_id, endpoint=voter.endpoint) for voter in config.quorum_voters)
     number = config.get_int
     return QuorumConfig(
@@ -28,11 +29,14 @@ def quorum_config(config: ServerConfig, layout: Layout) -> QuorumConfig:
         retry_backoff_ms=number("controller.quorum.retry.backoff.ms"),
         max_retention_bytes=number("metadata.max.retention.bytes"),
         max_retention_ms=number("metadata.max.retention.ms"),
+        cleaning_interval_ms=tuning.metadata_cleaning_interval_ms,
+        file_delete_delay_ms=tuning.metadata_file_delete_ms,
+        tuning=tuning,
         log_config=metadata_log_config(number("metadata.log.segment.bytes"), number("metadata.log.segment.ms")),
     )
 
 
-def controller_config(config: ServerConfig, layout: Layout) -> ControllerConfig:
+def controller_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> ControllerConfig:
     number = config.get_int
     rebalance = config.get_bool("auto.leader.rebalance.enable")
     session_ms = number("broker.session.timeout.ms")
@@ -45,6 +49,8 @@ def controller_config(config: ServerConfig, layout: Layout) -> ControllerConfig:
         preferred_election_interval_ms=number("leader.imbalance.check.interval.seconds") * 1000 if rebalance else None,
         unclean_election_interval_ms=number("unclean.leader.election.interval.ms"),
         max_idle_interval_ms=number("metadata.max.idle.interval.ms"),
+        max_elections_per_run=tuning.elections_per_run,
+        tuning=tuning,
         delete_topic_enable=config.get_bool("delete.topic.enable"),
         static_broker_configs=config.values,
         quorum_voters=tuple(voter.node_id for voter in config.quorum_voters),

@@ -11,6 +11,7 @@ from uuid import UUID
 from kraftlite.log.config import LogConfig
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MIB, RAFT_MAX_BATCH_BYTES
+from kraftlite.model.tuning import Tuning
 from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet, parse_voters
 
 __all__ = ["QuorumConfig", "Voter", "metadata_log_config", "parse_voters"]
@@ -50,6 +51,7 @@ class QuorumConfig:
     cleaning_interval_ms: int = 60_000
     file_delete_delay_ms: int = 60_000
     log_config: LogConfig = field(default_factory=metadata_log_config)
+    tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
         if self.node_id < 0:

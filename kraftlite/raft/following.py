@@ -10,10 +10,7 @@ from collections.abc import Callable
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import (
-    RAFT_FETCH_MAX_WAIT_MS,
-    RAFT_MAX_FETCH_BYTES,
     RAFT_MAX_SNAPSHOT_BYTES,
-    SNAPSHOT_CHUNK_BYTES,
 )
 from kraftlite.model.messages.methods import FETCH_SNAPSHOT, RAFT_FETCH
 from kraftlite.model.messages.raft import (
@@ -103,7 +100,7 @@ class Following:
         """`max_wait_ms` None: as long as leaves room for several answers within the fetch timeout."""
         ctx = self._ctx
         if max_wait_ms is None:
-            max_wait_ms = min(RAFT_FETCH_MAX_WAIT_MS, ctx.config.fetch_timeout_ms // 4)
+            max_wait_ms = min(ctx.config.tuning.raft_fetch_wait_ms, ctx.config.fetch_timeout_ms // 4)
         if not ctx.requests.may_send(peer_id, RAFT_FETCH, ctx.now_ms):
             return
         if ctx.is_voter and not ctx.log_is_durable:
@@ -117,7 +114,7 @@ class Following:
             fetch_offset=ctx.metalog.leo,
             last_fetched_epoch=ctx.metalog.last_epoch,
             max_wait_ms=max_wait_ms,
-            max_bytes=RAFT_MAX_FETCH_BYTES,
+            max_bytes=ctx.config.tuning.raft_fetch_bytes,
         )
         ctx.send(peer_id, RAFT_FETCH, request, endpoint)
 
@@ -132,7 +129,7 @@ class Following:
             current_leader_epoch=state.epoch,
             snapshot_id=download.snapshot_id,
             position=download.position,
-            max_bytes=SNAPSHOT_CHUNK_BYTES,
+            max_bytes=self._ctx.config.tuning.snapshot_chunk_bytes,
         )
         ctx.send(state.leader_id, FETCH_SNAPSHOT, request, state.leader_endpoint)
 

@@ -15,7 +15,7 @@ from kraftlite.log.control import LeaderChange, control_batch
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_MAX_OBSERVERS, RAFT_OBSERVER_EXPIRY_MS
+from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_MAX_OBSERVERS
 from kraftlite.model.messages.methods import BEGIN_QUORUM_EPOCH
 from kraftlite.model.messages.raft import (
     BeginQuorumEpochRequest,
@@ -91,7 +91,7 @@ class Leadership:
             next_offset=ctx.metalog.leo,
             serde=self._serde,
             linger_ms=ctx.config.append_linger_ms,
-            max_batch_bytes=ctx.config.log_config.segment_bytes,
+            max_batch_bytes=min(ctx.config.log_config.segment_bytes, ctx.config.tuning.raft_batch_bytes),
         )
         ctx.ask_flush()
 
@@ -265,7 +265,7 @@ class Leadership:
         expired = [
             key
             for key, progress in leader.observers.items()
-            if _or(progress.last_fetch_at_ms, ctx.now_ms) + RAFT_OBSERVER_EXPIRY_MS <= ctx.now_ms
+            if _or(progress.last_fetch_at_ms, ctx.now_ms) + ctx.config.tuning.raft_observer_expiry_ms <= ctx.now_ms
         ]
         for key in expired:
             del leader.observers[key]

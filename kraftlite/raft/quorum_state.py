@@ -97,7 +97,7 @@ def parse(data: bytes, path: str) -> ElectionState:
         epoch, leader, voted = (int(fields[name]) for name in ("leaderEpoch", "leaderId", "votedId"))
         directory_id = uuid_from_str(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise Fault(f"{path} cannot be parsed ({type(error).__name__}), {_UNKNOWN}") from error
+        raise Fault(f"{path} cannot be parsed ({type(error).__name__}), {_UNKNOWN}") from None
     if epoch < 0 or leader < -1 or voted < -1:
         raise Fault(f"{path} holds epoch {epoch}, leader {leader}, vote {voted}; none of them may be negative")
     if max(leader, voted) > MAX_INT32:

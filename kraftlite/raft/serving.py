@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.limits import RAFT_MAX_FETCH_BYTES, SNAPSHOT_CHUNK_BYTES
 from kraftlite.model.messages.raft import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
@@ -101,7 +100,7 @@ class Serving:
 
     def _answer(self, leader: Leader, key: ReplicaKey, request_id: int, request: RaftFetchRequest) -> None:
         ctx = self._ctx
-        limit = min(request.max_bytes, RAFT_MAX_FETCH_BYTES)
+        limit = min(request.max_bytes, self._ctx.config.tuning.raft_fetch_bytes)
         payload = ctx.metalog.log.read(request.fetch_offset, limit, up_to=ctx.metalog.leo)
         progress = leader.voters.get(key.id) if ctx.voters.contains(key) else leader.observers.get(key)
         if progress is not None:
@@ -185,7 +184,7 @@ class Serving:
                 if not 0 <= request.position < size:
                     error = ErrorCode.POSITION_OUT_OF_RANGE
         if error is ErrorCode.NONE:
-            limit = max(1, min(request.max_bytes, SNAPSHOT_CHUNK_BYTES))
+            limit = max(1, min(request.max_bytes, self._ctx.config.tuning.snapshot_chunk_bytes))
             payload = ctx.metalog.snapshots.read_chunk(request.snapshot_id, request.position, limit)
         return FetchSnapshotResponse(
             error=error,

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.controller import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
 from kraftlite.model.messages.methods import ALTER_PARTITION
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.isr import PendingIsr
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.ports import ControllerChannel
 from kraftlite.runtime.ports import Clock, TransportError
-
-MAX_ITEMS: Final = 10_000
 
 
 class AlterPartitionCore:
@@ -27,8 +25,9 @@ class AlterPartitionCore:
     A proposal that its partition has given up meanwhile (new metadata, lost leadership) is dropped before it is sent.
     """
 
-    def __init__(self, config: ReplicationConfig) -> None:
+    def __init__(self, config: ReplicationConfig, tuning: Tuning) -> None:
         self._config = config
+        self._at_once = tuning.isr_changes_per_request
         self._waiting: dict[Partition, None] = {}
         self._sent: list[tuple[Partition, PendingIsr]] = []
 
@@ -44,7 +43,7 @@ class AlterPartitionCore:
         """The next request; None while one is with the controller, or when nothing waits."""
         if self._sent:
             return None
-        for partition in list(self._waiting)[:MAX_ITEMS]:
+        for partition in list(self._waiting)[: self._at_once]:
             del self._waiting[partition]
             pending = partition.pending_isr
             if pending is not None:

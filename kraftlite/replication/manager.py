@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
@@ -58,10 +58,6 @@ __all__ = [
     "ReplicaManager",
 ]
 
-PARTITIONS_PER_STEP: Final = 16
-"""The number of replicas that change their role before the loop gets a turn: heartbeats and fetches must not wait for
-thousands."""
-
 
 class ReplicaManager:
     """All local replicas. Every method is called on the node's loop.
@@ -86,8 +82,10 @@ class ReplicaManager:
         self._logs = logs
         self._clock = ports.clock
         self._table = table = PartitionTable(config.inter_broker_listener_name)
-        self._deadlines = Deadlines(ports.clock)
-        self._alter = AlterPartitionDriver(config, ports.clock, controller, AlterPartitionCore(config), broker_epoch)
+        self._deadlines = Deadlines(ports.clock, ports.tuning.deadline_granularity_ms)
+        self._alter = AlterPartitionDriver(
+            config, ports.clock, controller, AlterPartitionCore(config, ports.tuning), broker_epoch
+        )
         self._env = PartitionEnv(
             broker_id=config.broker_id,
             lag_time_max_ms=config.lag_time_max_ms,
@@ -98,7 +96,9 @@ class ReplicaManager:
             trace_hot=trace_hot,
         )
         hot_tracer = ports.tracer if trace_hot else None
-        self._produce = ProducePath(table, ports.clock, ports.tasks, self._deadlines, hot_tracer, self.handle_io_error)
+        self._produce = ProducePath(
+            table, ports.clock, ports.tasks, self._deadlines, hot_tracer, self.handle_io_error, ports.tuning
+        )
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
         self._service = ReplicaService(ports, config.cluster_id, table, self.handle_io_error)
@@ -161,7 +161,7 @@ class ReplicaManager:
             pass
 
     def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]:
-        """Apply a delta as `apply_delta` does, but stop after every `PARTITIONS_PER_STEP` partitions when more are to come.
+        """Apply a delta as `apply_delta` does, but stop after every `partitions_per_step` partitions when more are to come.
 
         In between everything may happen but other metadata: a replica that has its turn later is as before, a new one unknown
         (NOT_LEADER_OR_FOLLOWER, and clients come again).
@@ -174,7 +174,7 @@ class ReplicaManager:
             (partial(self._follow, tp, local) for tp, local in changes.followers.items()),
         )
         for count, action in enumerate(actions):
-            if count and count % PARTITIONS_PER_STEP == 0:
+            if count and count % self._ports.tuning.partitions_per_step == 0:
                 yield
             action()
         self._fetchers.settle()

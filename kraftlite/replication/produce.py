@@ -15,6 +15,7 @@ from kraftlite.log.log import AppendOrigin, RecordsRejected
 from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck, finish_all
 from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.api import Lease, ProduceEntry, ProduceResult
 from kraftlite.replication.purgatory import Deadlines, ParkedProduce
 from kraftlite.replication.table import PartitionTable
@@ -25,9 +26,9 @@ from kraftlite.runtime.turns import OffLoop
 _NONE: Final = ErrorCode.NONE
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _CLIENT: Final = AppendOrigin.CLIENT
-BATCHES_PER_TURN: Final = 32
+BATCHES_PER_TURN: Final = Tuning().batches_per_turn
 """So many batches are checked off the loop before they are appended: what they become when they are packed anew is held."""
-CHECKED_AT_ONCE: Final = 2
+CHECKED_AT_ONCE: Final = Tuning().checks_at_once
 """Requests whose checks run on threads at a time. Each may hold a codec's window (128 MiB at most) and a batch that is packed
 anew. The others wait in the order in which they came, each once, and keep their connections from sending more."""
 
@@ -46,15 +47,17 @@ class ProducePath:
         deadlines: Deadlines,
         tracer: Tracer | None,
         on_io_error: OnIoError,
+        tuning: Tuning,
     ) -> None:
         self.table = table
+        self.batches_per_turn = tuning.batches_per_turn
         self.now_ms = clock.now_ms
         self.wall_ms = clock.wall_ms
         self.on_io_error = on_io_error
         self._deadlines = deadlines
         self._tracer = tracer
         self._tasks = tasks
-        self._off_loop = OffLoop(tasks, at_once=CHECKED_AT_ONCE)
+        self._off_loop = OffLoop(tasks, at_once=tuning.checks_at_once)
         self._parked = 0
 
     def append(
@@ -198,7 +201,7 @@ class _Request:
     def next_checks(self) -> list[BatchCheck]:
         """Return the checks of the next entries, to be finished: with the one that was begun."""
         path = self._path
-        for index in range(self._next, min(self._next + BATCHES_PER_TURN, len(self._entries))):
+        for index in range(self._next, min(self._next + path.batches_per_turn, len(self._entries))):
             entry = self._entries[index]
             partition = path.table.by_tp.get(entry.tp)
             if index not in self._checks and partition is not None and partition.leader is not None and partition.log is not None:

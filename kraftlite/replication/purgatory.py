@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.api import LeaderHint, ProduceResult
 from kraftlite.replication.partition import Partition
 from kraftlite.runtime.ports import Clock, TimerHandle, Tracer
 from kraftlite.runtime.trace.partition import ProduceCompleted
 
-GRANULARITY_MS: Final = 16
+GRANULARITY_MS: Final = Tuning().deadline_granularity_ms
 """Deadlines are rounded up to a multiple of it: what expires together shares one bucket and one timer."""
 
 
@@ -28,7 +29,8 @@ class Expiring(Protocol):
 class Deadlines:
     """One timer for everything that waits. `add` and `remove` cost a dict operation; removed entries leave nothing behind."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, granularity_ms: int = GRANULARITY_MS) -> None:
+        self._granularity_ms = granularity_ms
         self._clock = clock
         self._buckets: dict[int, dict[Expiring, None]] = {}
         self._order: list[int] = []
@@ -38,7 +40,7 @@ class Deadlines:
     def add(self, item: Expiring, timeout_ms: int) -> int:
         """Call `item.expire()` in `timeout_ms` or a little later; returns what `remove` wants."""
         due = self._clock.now_ms() + max(timeout_ms, 0)
-        due += -due % GRANULARITY_MS
+        due += -due % self._granularity_ms
         bucket = self._buckets.get(due)
         if bucket is None:
             bucket = self._buckets[due] = {}

@@ -37,7 +37,7 @@ class ReplicaService:
         self._clock = ports.clock
         self._cluster_id = cluster_id
         self._table = table
-        self.sessions = SessionTable(ports.entropy, ports.tracer)
+        self.sessions = SessionTable(ports.entropy, ports.tracer, ports.tuning)
         self._server = FetchServer(table, on_io_error)
 
     def handlers(self) -> Handlers:

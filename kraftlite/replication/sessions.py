@@ -16,14 +16,15 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.messages.replica import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResult
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.consume import find_divergence
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import SessionOpened
 
-MAX_SESSIONS: Final = 1_000
-SESSION_IDLE_MS: Final = 120_000
+MAX_SESSIONS: Final = Tuning().follower_sessions
+SESSION_IDLE_MS: Final = Tuning().follower_session_idle_ms
 
 AHEAD_OF_US: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
@@ -144,7 +145,8 @@ class FollowerSession:
 class SessionTable:
     """All sessions of this leader. A newer incarnation of a follower ends those of its older ones."""
 
-    def __init__(self, entropy: random.Random, tracer: Tracer) -> None:
+    def __init__(self, entropy: random.Random, tracer: Tracer, tuning: Tuning) -> None:
+        self._tuning = tuning
         self._sessions: dict[int, FollowerSession] = {}
         self._entropy = entropy
         self._tracer = tracer
@@ -168,7 +170,7 @@ class SessionTable:
             same = session.replica_id == request.replica_id
             if (session.session_id == request.session_id and same) or (same and session.replica_epoch < request.replica_epoch):
                 self._close(session)
-        if len(self._sessions) >= MAX_SESSIONS:
+        if len(self._sessions) >= self._tuning.follower_sessions:
             self._close(min(self._sessions.values(), key=lambda session: session.last_fetch_ms))
         self._expire(now_ms)
         session_id = self._entropy.randrange(1, MAX_INT32)
@@ -181,7 +183,7 @@ class SessionTable:
 
     def _expire(self, now_ms: int) -> None:
         for session in list(self._sessions.values()):
-            if session.waiter is None and now_ms - session.last_fetch_ms > SESSION_IDLE_MS:
+            if session.waiter is None and now_ms - session.last_fetch_ms > self._tuning.follower_session_idle_ms:
                 self._close(session)
 
     def _close(self, session: FollowerSession) -> None:

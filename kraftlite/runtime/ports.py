@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.method import AnyMethod, Method, Req, Res
+from kraftlite.model.tuning import Tuning
 from kraftlite.runtime.trace import TraceEvent
 
 T = TypeVar("T")
@@ -231,5 +232,6 @@ class Ports:
     entropy: random.Random
     fault: Callable[[BaseException, str], None]
     """fault(error, where): classify and act: log, stop the node with a non-zero exit. The only catch-all of the house."""
+    tuning: Tuning = field(default_factory=Tuning)
     trace_hot: bool = False
     """True when drivers emit the events of the hot path too: one per produce, append or high watermark."""

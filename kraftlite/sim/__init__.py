@@ -8,7 +8,7 @@ A run is a function of its plan: the same seed gives the same events in any proc
     while the safety phase lasts:                   # virtual time: the loop jumps to the next timer (`loop`)
         workload: produce, consume, administer      # `workload`, `client`, `service`; what they saw is `history`
         stranger: malformed and late requests       # `stranger`, in a third of the seeds
-        injector: the faults that are due           # `fault_plan`, `schedule`, `scenes`, `injector`, `damage`
+        injector: the faults that are due           # `fault_plan`, `schedule`, `scenes`, `injector`, `injection`
         checkers: after every callback of a node    # `checkers`: one invariant a file
     heal everything                                 # the liveness phase
     demand that the cluster converges and that every call gets its verdict

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.config.server import load
@@ -25,14 +24,6 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 EPOCH_WALL_MS: Final = 1_700_000_000_000
 CLIENT: Final = NodeId(0)
 """The node id of everything that runs outside: workloads are clients on a machine of their own."""
-
-CLEANING_INTERVAL_MS: Final = 1_500
-"""The interval at which a node looks for metadata that it may remove. Production does so once a minute, which is longer than
-most runs."""
-
-ELEMENTS_PER_TURN: Final = 3
-"""The turns of the controllers. Production's thousand is more than any operation of a run touches: none would take a second
-turn."""
 
 SIM_DEFAULTS: Final[Mapping[str, str]] = {
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),  # clocks jump by hours, and clients have one of their own
@@ -92,6 +83,7 @@ class SimCluster:
             clients=client_handlers,
             on_event=self._event,
             on_failure=self._failed,
+            tuning=self.shape.tuning,
             trace_hot=True,
             seed=self.seed,
             rate_ppm=self._clock_rng.randint(-self.shape.drift_ppm, self.shape.drift_ppm),
@@ -102,19 +94,16 @@ class SimCluster:
         self.nodes[node_id] = node
         self.format(node_id)
 
-    def tune(self, node: SimHost) -> None:
-        """Set, before an incarnation starts, what is no configuration, and too slow for a run of seconds."""
-        assert node.node is not None
-        raft = node.node.raft
-        raft._config = replace(raft._config, cleaning_interval_ms=CLEANING_INTERVAL_MS)
-        if node.node.controller is not None:
-            node.node.controller.core.pace.limit = ELEMENTS_PER_TURN
-
-    def format(self, node_id: NodeId) -> None:
-        node = self.nodes[node_id]
-        release = self.shape.release
+    def format(self, node_id: NodeId, *, ignore_formatted: bool = False) -> None:
+        node, now_ms = self.nodes[node_id], self.wall_ms(node_id)
         format_directories(
-            node.disk, node.config, CLUSTER_ID, release_version=release, wall_ms=self.wall_ms(node_id), entropy=self.disk_rng
+            node.disk,
+            node.config,
+            CLUSTER_ID,
+            release_version=self.shape.release,
+            wall_ms=now_ms,
+            entropy=self.disk_rng,
+            ignore_formatted=ignore_formatted,
         )
 
     # --- time

@@ -18,8 +18,19 @@ GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
 ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
 SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage")
 """Only drawn as part of a scene, or beside all others."""
-ONE_TARGET: Final = frozenset({*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage"})
-TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late"})
+SLOW_FAULTS: Final = ("slow-cpu", "stutter", "drift")
+TORN_FAULTS: Final = ("fsync-lost", "short-io", "disk-flaky", "power-mid-write")
+DIRECTORY_FAULTS: Final = ("dir-error", "dir-full", "dir-read-only", "dir-slow", "dir-empty")
+"""`amount` says which of the node's log directories."""
+FILE_FAULTS: Final = ("rot", "old-files", "stale")
+TIME_FAULTS: Final = ("clocks", "client-clock")
+TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *TIME_FAULTS, "hold")
+"""Drawn by `troubles`, from a random stream of their own."""
+ONE_TARGET: Final = frozenset(
+    {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage"}
+    | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS}
+)
+TWO_TARGETS: Final = frozenset({*LINK_FAULTS, "late", "hold"})
 _TARGET: Final = re.compile(r"\d+|controller|leader \S+-\d+")
 
 
@@ -56,7 +67,7 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = int(words[0]), words[1]
-        known = ALL_FAULTS + SCENE_FAULTS
+        known = ALL_FAULTS + SCENE_FAULTS + TROUBLES
         if kind not in known:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}")
         fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kraftlite.simhost.process import OUTSIDE, PID
+from kraftlite.simhost.process import OUTSIDE, PID, context_of
 
 
 class SimulationIdle(Exception):
@@ -39,6 +39,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._runnable: list[int] = []
         """Processes with something to run that are not paused, in order of becoming so."""
         self._paused: set[int] = set()
+        self._cost_us: dict[int, int] = {}
+        """The virtual time that each callback of a slow process takes."""
+        self._busy: set[int] = set()
+        self._outside = context_of(OUTSIDE)
         self.steps = 0
         self.pid_now = OUTSIDE
         self.after_step: Callable[[int], None] | None = None
@@ -96,7 +100,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         queue = self._queues.get(pid)
         if queue is None:
             queue = self._queues[pid] = deque()
-        if not queue and pid not in self._paused:
+        if not queue and pid not in self._paused and pid not in self._busy:
             self._runnable.append(pid)
         queue.append(handle)
 
@@ -109,8 +113,29 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def resume(self, pid: int) -> None:
         self._paused.discard(pid)
-        if self._queues.get(pid) and pid not in self._runnable:
+        self._may_run(pid)
+
+    def _may_run(self, pid: int) -> None:
+        if self._queues.get(pid) and pid not in self._runnable and pid not in self._paused and pid not in self._busy:
             self._runnable.append(pid)
+
+    def slow_down(self, pid: int, cost_us: int) -> None:
+        """Each callback of this process takes so long from now on; 0: no time, as usual. Other processes go on meanwhile."""
+        if cost_us:
+            self._cost_us[pid] = cost_us
+        else:
+            self._cost_us.pop(pid, None)
+
+    def _charge(self, pid: int) -> None:
+        self._busy.add(pid)
+        if pid in self._runnable:
+            self._runnable.remove(pid)
+
+        def free() -> None:
+            self._busy.discard(pid)
+            self._may_run(pid)
+
+        self.at_us(self._now_us + self._cost_us[pid], free, self._outside)
 
     # --- running
 
@@ -138,6 +163,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps += 1
         self.pid_now = pid
         handle._run()
+        if self._cost_us and pid in self._cost_us:
+            self._charge(pid)
         if self.after_step is not None:
             self.after_step(pid)
 

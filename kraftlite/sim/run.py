@@ -21,7 +21,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.sim import schedule
+from kraftlite.sim import schedule, variations
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
 from kraftlite.sim.client import records_of
 from kraftlite.sim.cluster import SimCluster
@@ -113,10 +113,10 @@ class _Run:
     def __init__(self, plan: RunPlan, checkers: Sequence[CheckerFactory], sink: TraceSink | None) -> None:
         self.plan = plan
         seed = plan.seed
-        shape = plan.shape or of_release(draw_shape(random.Random(f"shape/{seed}")), seed)
+        shape = plan.shape or of_release(variations.vary(draw_shape(random.Random(f"shape/{seed}")), seed), seed)
         faults = plan.faults
         if faults is None:
-            faults = tuple(schedule.draw(random.Random(f"faults/{seed}"), shape, plan.duration_ms))
+            faults = schedule.draw_all(seed, shape, plan.duration_ms)
         self.result = RunResult(plan=plan, shape=shape, faults=faults)
         self.loop = VirtualLoop(seed)
         self.cluster = SimCluster(self.loop, shape, seed)
@@ -134,7 +134,9 @@ class _Run:
             power_losses=power_losses,
             wiped=self.losses.wiped,
             damaged=self.losses.damaged,
+            forgetful=self.losses.forgetful,
             on_churn=self.workload.churn,
+            on_loss=self._on_loss,
         )
         try:
             self.injector.check(faults)
@@ -210,11 +212,13 @@ class _Run:
     def _on_built(self, node: SimHost) -> None:
         assert node.now is not None
         self._by_pid[node.now.pid] = node
-        self.cluster.tune(node)
         self._tell(lambda it: it.on_boot(node), self.checkers)
 
     def _on_death(self, node: SimHost, how: str) -> None:
         self._tell(lambda it: it.on_death(node, how), self.checkers)
+
+    def _on_loss(self, node: SimHost, paths: Sequence[str]) -> None:
+        self._tell(lambda it: it.on_loss(node, paths), self.checkers)
 
     def _on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         self._tell(lambda it: it.on_call(source, target, method, request), self._callers)
@@ -235,6 +239,8 @@ class _Run:
         self._digest.update(f"{self.loop.now_us()} {node.node_id} failed {where} {error}\n".encode())
         self._on_death(node, "failed")
         self.injector.log.append((self.loop.now_us(), f"node {node.node_id} ended itself in {where}: {error}"))
+        if isinstance(error, Fault | StorageError) and self.injector.refused(node, error):
+            return
         if isinstance(error, Fault | OSError | StorageError) and node.node_id in self.injector.disk_victims:
             return
         self._take_fault(_Crash(node.node_id, where, error))

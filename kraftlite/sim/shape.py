@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kraftlite.model.tuning import Tuning
+
+USUAL_TUNING: Final = Tuning(metadata_cleaning_interval_ms=1_500, elements_per_turn=3)
+"""Production looks for metadata to remove once a minute, which is longer than most runs, and no operation of a run has a thousand
+elements: none would take a second turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
@@ -41,6 +47,8 @@ class Shape:
     """The `metadata.version` with which the cluster is formatted; None: the latest."""
     drift_ppm: int = 0
     """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
+    tuning: Tuning = USUAL_TUNING
+    """What the nodes are built with beside their configuration."""
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -21,15 +21,17 @@ class SimHostClock:
         self._loop = loop
         self._context = context
         self._born_us = loop.now_us()
+        self._shown_us = 0
+        """What the clock showed at `_born_us`, when its rate was last set."""
         self._rate = PARTS_PER_MILLION + rate_ppm
         self._wall_at_birth_ms = wall_ms
-        self._stopped = False
+        self.stopped = False
 
     def now_ms(self) -> int:
-        return (self._loop.now_us() - self._born_us) * self._rate // (PARTS_PER_MILLION * 1000)
+        return self.now_us() // 1000
 
     def now_us(self) -> int:
-        return (self._loop.now_us() - self._born_us) * self._rate // PARTS_PER_MILLION
+        return self._shown_us + (self._loop.now_us() - self._born_us) * self._rate // PARTS_PER_MILLION
 
     def wall_ms(self) -> int:
         return self._wall_at_birth_ms + self.now_ms()
@@ -37,17 +39,29 @@ class SimHostClock:
     def jump_wall(self, delta_ms: int) -> None:
         self._wall_at_birth_ms += delta_ms
 
+    def set_rate(self, rate_ppm: int) -> None:
+        """Run faster or slower from now on; what the clock shows goes on from where it is."""
+        now_us = self._loop.now_us()
+        self._shown_us, self._born_us = self.now_us(), now_us
+        self._rate = PARTS_PER_MILLION + rate_ppm
+
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
-        due_ms = self.now_ms() + max(0, delay_ms)
-        when_us = self._born_us - (-due_ms * 1000 * PARTS_PER_MILLION // self._rate)  # rounded up: never early
-        return self._loop.at_us(when_us, lambda: None if self._stopped else callback(), self._context)
+        timer = _Timer(self, self.now_ms() + max(0, delay_ms), callback)
+        timer.arm()
+        return timer
+
+    def at_ms(self, due_ms: int, callback: Callable[[], None]) -> Cancellable:
+        """Call when this clock, going on as it does now, shows `due_ms`."""
+        left_us = due_ms * 1000 - self._shown_us
+        when_us = self._born_us - (-left_us * PARTS_PER_MILLION // self._rate)  # rounded up: never early
+        return self._loop.at_us(when_us, callback, self._context)
 
     def stop(self) -> None:
         """The node is dead: its timers do not fire, and whoever still wants to sleep is cancelled."""
-        self._stopped = True
+        self.stopped = True
 
     async def sleep(self, delay_ms: int) -> None:
-        if self._stopped:
+        if self.stopped:
             raise asyncio.CancelledError
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = self.call_later(delay_ms, lambda: None if done.done() else done.set_result(None))
@@ -55,3 +69,30 @@ class SimHostClock:
             await done
         finally:
             timer.cancel()
+
+
+class _Timer:
+    """A callback at a time of a clock whose rate may change meanwhile."""
+
+    __slots__ = ("_callback", "_clock", "_due_ms", "_handle")
+
+    def __init__(self, clock: SimHostClock, due_ms: int, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._due_ms = due_ms
+        self._callback = callback
+        self._handle: Cancellable | None = None
+
+    def arm(self) -> None:
+        self._handle = self._clock.at_ms(self._due_ms, self._fire)
+
+    def _fire(self) -> None:
+        if self._clock.stopped:
+            return
+        if self._clock.now_ms() < self._due_ms:
+            self.arm()  # the clock has become slower
+        else:
+            self._callback()
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()

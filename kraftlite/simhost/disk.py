@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kraftlite.runtime.ports import DiskSpace, FileStat
+from kraftlite.runtime.whole_io import finish_read, write_each
 from kraftlite.simhost.inodes import Directory, Inode, MayFlip
 
+FLUSHES = ("sync", "flush", "flush-end")
 _LENGTH_END, _EPOCH_END = 12, 16
 """The positions at which a record batch's length and leader epoch end."""
 
@@ -25,6 +27,11 @@ class InjectedError:
     code: int
     times: int | None
     after: int
+    torn: random.Random | None = None
+    """A write that fails has written a part, drawn from it."""
+    drops: random.Random | None = None
+    """A flush that fails takes with it what was not durable of the file, as Linux does since pages that could not be written
+    count as clean. Drawn from it: the file is short again, or has zeros there."""
 
     def hits(self, op: str, path: str) -> bool:
         if (self.op and self.op != op) or self.path not in path or self.times == 0:
@@ -53,10 +60,35 @@ class MemFile:
 
     def pread(self, length: int, offset: int) -> bytes:
         self._check("pread")
-        return bytes(self._inode.data[offset : offset + length])
+        if self._disk.short is None:
+            return bytes(self._inode.data[offset : offset + length])
+        return finish_read(self._read_some, self._read_some(length, offset), length, offset)
+
+    def _read_some(self, length: int, offset: int) -> bytes:
+        """One call of the system."""
+        data = self._inode.data[offset : offset + length]
+        return bytes(data if self._disk.short is None else data[: self._disk.short(len(data))])
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
-        self._check("pwritev")
+        self._check("pwritev", buffers, offset)
+        if self._disk.mid_write is not None and self._disk.mid_write(self._path):
+            self._write_part(buffers, offset, self._disk.tearing)
+            self._disk.cut_mid_write()
+            raise OSError(errno.EIO, "the machine lost power during a write", self._path)
+        if self._disk.short is None:
+            return self._write(buffers, offset)
+        return write_each(self._write_some, buffers, offset)
+
+    def _write_some(self, data: memoryview, offset: int) -> int:
+        """One call of the system."""
+        assert self._disk.short is not None
+        return self._write([data[: self._disk.short(len(data))]], offset)
+
+    def _write_part(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int, rng: random.Random) -> None:
+        data = b"".join(buffers)
+        self._write([data[: rng.randrange(len(data) + 1)]], offset)
+
+    def _write(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> int:
         inode, position = self._inode, offset
         if offset > len(inode.data):
             inode.touch(len(inode.data))
@@ -104,9 +136,12 @@ class MemFile:
                 await disk.flush_gate.wait()
             if disk.flush_wait is not None:
                 await disk.flush_wait()
+            for directory, slow_us in list(disk.slow_below.items()):
+                if self._path.startswith(f"{directory}/"):
+                    await asyncio.sleep(slow_us / 1_000_000)
             if self._generation != disk.generation:
                 raise OSError(errno.EIO, "the disk crashed during a flush", self._path)
-            disk.check("flush-end", self._path)
+            self._fail_at("flush-end")
             inode.end_flush(number, content)
             ended = True
         finally:
@@ -118,12 +153,24 @@ class MemFile:
     def close(self) -> None:
         self._closed = True
 
-    def _check(self, op: str) -> None:
+    def _check(self, op: str, buffers: Sequence[bytes | bytearray | memoryview] = (), offset: int = 0) -> None:
         if self._closed:
             raise OSError(errno.EBADF, "file is closed", self._path)
         if self._generation != self._disk.generation:
             raise OSError(errno.EIO, "file was open when the disk crashed", self._path)
-        self._disk.check(op, self._path)
+        if self._disk.errors:
+            self._fail_at(op, buffers, offset)
+
+    def _fail_at(self, op: str, buffers: Sequence[bytes | bytearray | memoryview] = (), offset: int = 0) -> None:
+        """Raises the OSError that was injected, when there is one for this."""
+        error = self._disk.error_at(op, self._path)
+        if error is None:
+            return
+        if error.torn is not None and buffers:
+            self._write_part(buffers, offset, error.torn)
+        if error.drops is not None and op in FLUSHES and self._inode.drop_dirty(error.drops):
+            self._disk.on_dropped(self._path)
+        raise OSError(error.code, os.strerror(error.code), self._path)
 
 
 class MemLock:
@@ -155,7 +202,17 @@ class MemDisk:
         self.flush_gate: asyncio.Event | None = None
         self.flush_wait: Callable[[], Awaitable[None]] | None = None
         self.may_flip: Callable[[str], MayFlip] = may_flip
+        self.slow_below: dict[str, int] = {}
+        """How many microseconds more a `File.flush` takes below a directory, when it takes any time at all."""
         self.errors: list[InjectedError] = []
+        self.short: Callable[[int], int] | None = None
+        """How many of so many bytes one call of the system reads or writes; None: all."""
+        self.mid_write: Callable[[str], bool] | None = None
+        """Whether the machine is to lose power in the middle of the write to this path; `cut_mid_write` is called then."""
+        self.cut_mid_write: Callable[[], None] = lambda: None
+        self.tearing = random.Random(0)
+        self.on_dropped: Callable[[str], None] = lambda path: None
+        """Told of files of which a failed flush has dropped something."""
         self.in_flight: dict[Inode, None] = {}
         self.bytes_written = 0
         self.syncs = 0
@@ -188,21 +245,34 @@ class MemDisk:
         return Mount(self)
 
     def inject(
-        self, op: str = "", *, path: str = "", code: int = errno.EIO, times: int | None = 1, after: int = 0
+        self,
+        op: str = "",
+        *,
+        path: str = "",
+        code: int = errno.EIO,
+        times: int | None = 1,
+        after: int = 0,
+        torn: random.Random | None = None,
+        drops: random.Random | None = None,
     ) -> InjectedError:
         """Operations: open stat listdir makedirs rename link unlink rmtree sync_dir read_file write_file lock pread pwritev size
         truncate sync flush."""
-        error = InjectedError(op, path, code, times, after)
+        error = InjectedError(op, path, code, times, after, torn, drops)
         self.errors.append(error)
         return error
 
     def heal(self) -> None:
         self.errors.clear()
+        self.short = self.mid_write = None
+        self.slow_below.clear()
 
     def check(self, op: str, path: str) -> None:
-        for error in self.errors:
-            if error.hits(op, path):
-                raise OSError(error.code, os.strerror(error.code), path)
+        error = self.error_at(op, path) if self.errors else None
+        if error is not None:
+            raise OSError(error.code, os.strerror(error.code), path)
+
+    def error_at(self, op: str, path: str) -> InjectedError | None:
+        return next((error for error in self.errors if error.hits(op, path)), None)
 
     def time_ms(self) -> int:
         return self._wall_ms() if self._wall_ms is not None else 0

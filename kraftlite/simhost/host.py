@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kraftlite.config.server import ServerConfig
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.tuning import Tuning
 from kraftlite.node.build import Node, build_node
 from kraftlite.node.listeners import NodeListeners
 from kraftlite.runtime.ports import Handlers, Ports
@@ -69,10 +70,12 @@ class SimHost:
     """Called before an incarnation starts."""
     blocking_wait: Callable[[], Awaitable[None]] | None = None
     """Awaited by each `Tasks.run_blocking`: how long the work takes."""
+    tuning: Tuning = field(default_factory=Tuning)
     trace_hot: bool = False
     seed: int = 0
     rate_ppm: int = 0
     boots: int = 0
+    _rates: tuple[int, int] = (0, 0)
     now: Incarnation | None = None
 
     @property
@@ -122,6 +125,7 @@ class SimHost:
             entropy=random.Random(f"{self.seed}/{self.node_id}/{self.boots}"),
             fault=fault,
             trace_hot=self.trace_hot,
+            tuning=self.tuning,
         )
         try:
             node = context.run(build_node, self.config, ports, serve_clients=self.serve_clients)
@@ -170,6 +174,21 @@ class SimHost:
         if self.now is not None:
             self._end()
         return self.disk.crash(rng)
+
+    def set_rate(self, rate_ppm: int) -> None:
+        """The monotonic clock runs at another speed from now on, until the next boot or the next call."""
+        if self.now is not None:
+            self.now.clock.set_rate(rate_ppm)
+            self._rates = (min(self.slowest_ppm, rate_ppm), max(self.fastest_ppm, rate_ppm))
+
+    @property
+    def slowest_ppm(self) -> int:
+        """The slowest that the monotonic clock has ever run."""
+        return min(self.rate_ppm, self._rates[0])
+
+    @property
+    def fastest_ppm(self) -> int:
+        return max(self.rate_ppm, self._rates[1])
 
     def pause(self) -> None:
         """Stop-the-world, as by SIGSTOP: its time goes on, nothing of it runs."""

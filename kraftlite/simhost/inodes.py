@@ -58,6 +58,22 @@ class Inode:
         if low is not None:
             self.touch(low)
 
+    def drop_dirty(self, rng: random.Random) -> bool:
+        """Forget what is not durable, and return whether there was anything. The file keeps its length with zeros, or is as long
+        as it was on the platter."""
+        low = self._dirty_from()
+        if low == len(self.data) == len(self.durable):
+            return False
+        length = len(self.data)
+        self.data = bytearray(self.durable)
+        if rng.randrange(2) and length > len(self.data):
+            self.data += bytes(length - len(self.data))
+        self.durable = bytearray(self.data)
+        self.clean_below = len(self.data)
+        self.flushing = dict.fromkeys(self.flushing, len(self.data))
+        self.landed = self.begun
+        return True
+
     def crash(self, rng: random.Random | None, may_flip: MayFlip) -> bool:
         """Keep what a power cut keeps, and return whether anything was lost or damaged."""
         low = self._dirty_from()

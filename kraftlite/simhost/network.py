@@ -44,6 +44,8 @@ class Link:
     slow_us: int = 0
     loss: int = 0
     duplicates: int = 0
+    held_until_us: int = 0
+    """No message arrives before, and none is lost, as when a connection outlives a partition of the network."""
     cut: bool = False
     """Messages vanish; nobody is told."""
     refused: bool = False
@@ -166,6 +168,8 @@ class SimNetwork:
         delay = rng.randint(link.min_us, link.max_us) if source != target else min(1, link.max_us)
         if link.slow_chance and rng.randrange(1_000_000) < link.slow_chance:
             delay += rng.randint(1, max(1, link.slow_us))
+        if link.held_until_us:
+            delay += max(0, link.held_until_us - self.loop.now_us())
         self.at(delay, lambda: arrive(exchange))
         if link.duplicates and rng.randrange(1_000_000) < link.duplicates:
             self.stats.duplicated += 1

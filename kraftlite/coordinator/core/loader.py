@@ -12,14 +12,14 @@ from kraftlite.log.batch import BatchHeader, iter_batches, iter_records
 from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.validation import marker_of
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.limits import KIB
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.api import FetchEntry, FetchParams
 from kraftlite.replication.consume import may_wait
 from kraftlite.runtime.ports import Clock
 
 LOAD_WAIT_MS: Final = 500
-LOAD_CHUNK_BYTES: Final = 64 * KIB
+LOAD_CHUNK_BYTES: Final = Tuning().group_load_bytes
 """Read at a time, whatever the configured buffer size allows: the loop belongs to everybody."""
 
 _LATEST: Final = -1
@@ -35,14 +35,21 @@ class PartitionLoader:
     """
 
     def __init__(
-        self, log: CoordinatorLog, clock: Clock, settings: ShardSettings, tp: TopicPartition, topic_id: UUID, leader_epoch: int
+        self,
+        log: CoordinatorLog,
+        clock: Clock,
+        settings: ShardSettings,
+        tp: TopicPartition,
+        topic_id: UUID,
+        leader_epoch: int,
+        at_once_bytes: int = LOAD_CHUNK_BYTES,
     ) -> None:
         self._log = log
         self._clock = clock
         self._tp = tp
         self._topic_id = topic_id
         self._leader_epoch = leader_epoch
-        self._chunk = min(settings.load_buffer_bytes, LOAD_CHUNK_BYTES)
+        self._chunk = min(settings.load_buffer_bytes, at_once_bytes)
 
     async def load(self, shard: Shard) -> int:
         """Read the partition, and return where its log ended when the load began."""

@@ -72,7 +72,8 @@ class ShardDriver(Generic[S]):
         shard, clock = self._loading, self._ports.clock
         assert shard is not None, "started twice, or after it was closed"
         began_ms = clock.now_ms()
-        loader = PartitionLoader(self._log, clock, self._settings, self.tp, self.topic_id, self.leader_epoch)
+        at_once = self._ports.tuning.group_load_bytes
+        loader = PartitionLoader(self._log, clock, self._settings, self.tp, self.topic_id, self.leader_epoch, at_once)
         try:
             end = await loader.load(shard)
         except ApiError as error:

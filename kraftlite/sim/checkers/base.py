@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,6 +48,8 @@ class Losses:
     excused: dict[TopicPartition, str] = field(default_factory=dict)
     wiped: set[NodeId] = field(default_factory=set)
     damaged: set[tuple[NodeId, TopicPartition]] = field(default_factory=set)
+    forgetful: dict[NodeId, int] = field(default_factory=dict)
+    """How often a node that has no vote lost files that it fetches anew: its metadata log, and the epoch that it knew."""
 
 
 @dataclass(eq=False)
@@ -99,6 +101,9 @@ class Checker:
 
     def on_death(self, node: SimHost, how: str) -> None:
         """An incarnation ended: killed, power, stopped, failed, wiped."""
+
+    def on_loss(self, node: SimHost, paths: Sequence[str]) -> None:
+        """Files of a running node have lost bytes that were not durable."""
 
     def on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         """A request leaves (also when it will be lost)."""

@@ -49,7 +49,7 @@ class CheckQuorum(MetadataChecker):
         wrote_us, self._wrote_us[view.node_id] = self._wrote_us.get(view.node_id, 0), now_us
         if now_us - wrote_us > _GAP_US:
             self._heard_us[view.node_id] = max(now_us, self._heard_us.get(view.node_id, 0))
-        patience_us = view.raft.config.fetch_timeout_ms * 1500 * 1_000_000 // (1_000_000 + view.node.rate_ppm) + _SLACK_US
+        patience_us = view.raft.config.fetch_timeout_ms * 1500 * 1_000_000 // (1_000_000 + view.node.slowest_ppm) + _SLACK_US
         silent_us = now_us - self._heard_us.get(view.node_id, 0)
         if silent_us > patience_us:
             self.fail(

@@ -134,7 +134,8 @@ class ControlledShutdown(ReplicaChecker):
         if incarnation in self._let_go or (event.cause or "").startswith(_GIVEN_UP):
             return
         answered = self._answered_us.get(incarnation)
-        patience_us = node.config.get_int("broker.session.timeout.ms") * 1_000_000_000 // (1_000_000 + node.rate_ppm) - _SLACK_US
+        session_us = node.config.get_int("broker.session.timeout.ms") * 1_000_000_000 // (1_000_000 + node.fastest_ppm)
+        patience_us = session_us - _SLACK_US
         if answered is not None and now_us - answered < patience_us:
             led = self._led_by(node.node_id)
             self.fail(

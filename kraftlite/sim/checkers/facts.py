@@ -327,6 +327,8 @@ class Facts:
             if entry.next_offset <= opened_leo:
                 view.log.add(entry)
         view.durable = min(max(durable, log.log_start_offset), view.log.leo)
+        forgot = self.world.losses.forgetful.get(view.node_id, 0)
+        view.forgets, view.forgot = forgot > view.forgot, forgot
         self._tell("on_opened", view, before, durable)
         for entry in view.log.beyond(before.leo):
             self._tell("on_append", view, entry)  # written by the callback in which the last incarnation ended

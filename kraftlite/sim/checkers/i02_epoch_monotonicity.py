@@ -8,7 +8,7 @@ from uuid import UUID
 from kraftlite.model.ids import NodeId
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.views import NodeView
+from kraftlite.sim.checkers.views import LogMemory, NodeView
 
 
 class EpochMonotonicity(MetadataChecker):
@@ -19,6 +19,10 @@ class EpochMonotonicity(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._highest: dict[tuple[NodeId, UUID | None], int] = {}
+
+    def on_opened(self, view: NodeView, before: LogMemory, durable: int) -> None:
+        if view.forgets:
+            self._highest.pop((view.node_id, view.directory_id), None)
 
     def on_role(self, view: NodeView) -> None:
         core = view.raft

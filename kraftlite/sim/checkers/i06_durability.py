@@ -48,6 +48,8 @@ class Durability(MetadataChecker):
         # A node that a disk error ended may have been cutting its log just then: only of what is committed may nothing be gone.
         failed = view.node_id in self._failed
         self._failed.discard(view.node_id)
+        if view.forgets:
+            return
         for entry in before.entries:
             if view.log.start <= entry.base_offset and entry.next_offset <= durable:
                 found = view.log.starting_at(entry.base_offset)

@@ -56,7 +56,7 @@ class FencingLiveness(MetadataChecker):
             self._since_us[node_id] = now_us
         self._wrote_us[node_id] = now_us
         since_us = self._since_us.get(node_id, now_us)
-        session_us = core.config.session_timeout_ms * 1_000_000_000 // (1_000_000 + view.node.rate_ppm)
+        session_us = core.config.session_timeout_ms * 1_000_000_000 // (1_000_000 + view.node.slowest_ppm)
         limit_us = session_us * 5 // 4 + _SLACK_US
         if now_us - since_us <= limit_us:
             return

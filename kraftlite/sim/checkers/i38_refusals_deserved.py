@@ -262,7 +262,7 @@ class RefusalsDeserved(ReplicaChecker):
             now=self._see(node, ask),
             view=self.facts.view(node.node_id, ask.tp),
             from_stranger=exchange.source == FIRST_CLIENT_ID + STRANGER,
-            waited_us=waited_us * (1_000_000 + node.rate_ppm) // 1_000_000
+            waited_us=waited_us * (1_000_000 + node.fastest_ppm) // 1_000_000
             + 1_000,  # as its clock has it, which counts milliseconds
             stopping=node.node.broker.lifecycle.state is BrokerState.SHUTTING_DOWN,
             broken=node.node_id in self._broken or (node.node_id, ask.tp) in self.world.losses.damaged,

@@ -83,7 +83,7 @@ class IsrLag(ReplicaChecker):
         view = self.facts.view(node.node_id, partition.tp)
         if view is None or partition.log is None:
             return
-        lag_us = node.config.get_int("replica.lag.time.max.ms") * 1_000_000_000 // (1_000_000 + node.rate_ppm)
+        lag_us = node.config.get_int("replica.lag.time.max.ms") * 1_000_000_000 // (1_000_000 + node.slowest_ppm)
         for member in watch.leader.isr.committed:
             if member == node.node_id or self.facts.asked_up_to(member, view, partition.leader_epoch) >= partition.log.leo:
                 watch.behind_us.pop(member, None)

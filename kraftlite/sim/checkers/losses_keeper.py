@@ -86,6 +86,12 @@ class LossesKeeper(MetadataChecker):
                     if node.node_id in registration.replicas:
                         self._taint(TopicPartition(topic.name, index), node.node_id)
 
+    def on_loss(self, node: SimHost, paths: Sequence[str]) -> None:
+        for path in paths:
+            tp = partition_of(path, node.config.all_log_dirs)
+            if tp is not None:
+                self._taint(tp, node.node_id)
+
     def _taint(self, tp: TopicPartition, node_id: NodeId) -> None:
         self.world.losses.tainted.setdefault(tp, set()).add(node_id)
         known = self.facts.history.latest.brokers.get(node_id)

@@ -118,6 +118,9 @@ class NodeView:
         self.log = LogMemory()
         self.durable = 0
         """Everything below it was once seen to be on the disk for good."""
+        self.forgets = False
+        """This incarnation began without files of the metadata that the one before it had: see `Losses.forgetful`."""
+        self.forgot = 0
         self.state: RoleState | None = None
         self.hw = 0
         """The committed offset that this incarnation knows."""

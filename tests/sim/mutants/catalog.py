@@ -20,6 +20,8 @@ MODULES: Final = (
     "storage",
     "producers",
     "strangers",
+    "disks",
+    "stalls",
     "self_checks",
     "groups",
     "admin",

@@ -113,5 +113,5 @@ def producer_ids_given_twice(patch: Patch) -> None:
     patch.edit(
         ProducerIdControl,
         "allocate",
-        ("next_producer_id=first + PRODUCER_ID_BLOCK_SIZE,", "next_producer_id=first + PRODUCER_ID_BLOCK_SIZE - 1,"),
+        ("next_producer_id=first + self._block_size,", "next_producer_id=first + self._block_size - 1,"),
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kraftlite.log.flusher import Flusher
-from kraftlite.raft import following, serving
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.following import Following
 from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.metalog import MetadataLog
 from kraftlite.raft.serving import Serving
 from kraftlite.raft.snapshots import FileSnapshotWriter
+from kraftlite.sim import tuning
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -86,8 +88,7 @@ def snapshot_not_synced(patch: Patch) -> None:
 
 
 def _small_chunks(patch: Patch) -> None:
-    for module in (following, serving):
-        patch.set(module, "SNAPSHOT_CHUNK_BYTES", 400)
+    patch.set(tuning, "draw", lambda rng, usual: replace(usual, snapshot_chunk_bytes=400))
 
 
 @mutant(

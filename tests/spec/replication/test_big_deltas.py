@@ -6,8 +6,10 @@ from uuid import UUID
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.manager import PARTITIONS_PER_STEP
+from kraftlite.model.tuning import Tuning
 from tests.harness.replication_cluster import TOPIC, TOPIC_ID, Node, StepCluster, log_values
+
+PARTITIONS_PER_STEP = Tuning().partitions_per_step
 
 COUNT = 40
 

@@ -10,6 +10,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import AlterPartitionItem
 from kraftlite.model.messages.replica import ReplicaFetchRequest
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.api import ProduceEntry, ProduceResult
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.isr import IsrState, PendingIsr, in_order
@@ -104,7 +105,7 @@ def fetch_request(replica: int = 2, *, session_id: int = 0, epoch: int = 0, repl
 
 
 def test_sessions_check_id_epoch_and_owner() -> None:
-    table = SessionTable(random.Random(1), NullTracer())
+    table = SessionTable(random.Random(1), NullTracer(), Tuning())
     session = table.resume(fetch_request(), 0)
     assert table.resume(fetch_request(session_id=session.session_id, epoch=1), 0) is session
     for request, code in [
@@ -120,7 +121,7 @@ def test_sessions_check_id_epoch_and_owner() -> None:
 
 
 def test_sessions_end_with_their_incarnation_when_replaced_and_when_idle() -> None:
-    table = SessionTable(random.Random(1), NullTracer())
+    table = SessionTable(random.Random(1), NullTracer(), Tuning())
     first = table.resume(fetch_request(), 0)
     table.resume(fetch_request(session_id=first.session_id), 0)
     assert len(table) == 1

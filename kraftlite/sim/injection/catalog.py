@@ -1,0 +1,11 @@
+"""Every kind of fault, and what carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kraftlite.sim.injection import clocks, disks, files, links, nodes
+from kraftlite.sim.injection.handler import Handler
+
+HANDLERS: Final[Mapping[str, Handler]] = {**nodes.KINDS, **links.KINDS, **disks.KINDS, **files.KINDS, **clocks.KINDS}

@@ -1,0 +1,73 @@
+"""The faults that came later: drawn from a stream of their own, printed and parsed, carried out and undone."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from kraftlite.sim import schedule, troubles
+from kraftlite.sim.fault_plan import ALL_FAULTS, SCENE_FAULTS, TROUBLES, FaultPlan, parse
+from kraftlite.sim.injection.catalog import HANDLERS
+from kraftlite.sim.run import Outcome, RunPlan, run
+from kraftlite.sim.shape import NAMED, Shape
+
+SHAPE = NAMED["3+3"]
+
+
+def _drawn(seed: int, shape: Shape = SHAPE) -> list[FaultPlan]:
+    return troubles.draw(random.Random(f"troubles/{seed}"), shape, 15_000)
+
+
+def test_every_kind_of_fault_has_what_carries_it_out() -> None:
+    assert set(HANDLERS) == {*ALL_FAULTS, *SCENE_FAULTS, *TROUBLES}
+
+
+def test_every_kind_is_drawn_and_reads_as_it_is_printed() -> None:
+    drawn = [fault for seed in range(1500) for fault in _drawn(seed)]
+    assert {it.kind for it in drawn} >= set(TROUBLES)
+    assert all(parse(str(it)) == it for it in drawn)
+
+
+def test_a_third_of_the_seeds_has_them_and_the_others_have_what_they_had() -> None:
+    with_them = [seed for seed in range(300) if _drawn(seed)]
+    assert 60 < len(with_them) < 140
+    for seed in range(40):
+        plain = schedule.draw(random.Random(f"faults/{seed}"), SHAPE, 15_000)
+        every = schedule.draw_all(seed, SHAPE, 15_000)
+        assert [it for it in every if it in plain] == plain
+        assert len(every) == len(plain) + len(_drawn(seed))
+
+
+@pytest.mark.parametrize("kind", TROUBLES)
+def test_a_run_with_a_fault_of_this_kind_holds(kind: str) -> None:
+    rng = random.Random(kind)
+    faults = [troubles._one(rng, SHAPE, kind, at_ms) for at_ms in (300, 1_500, 2_500)]
+    result = run(RunPlan(seed=3, shape=SHAPE, faults=tuple(faults), duration_ms=5_000))
+    assert (result.outcome, result.story) == (Outcome.OK, "")
+    assert len(result.injected) > 1, "nothing was done"
+
+
+@pytest.mark.parametrize("scene", troubles.SCENES, ids=lambda it: it.__name__)
+def test_a_run_with_this_scene_holds(scene: troubles.Scene) -> None:
+    faults = tuple(scene(random.Random(5), SHAPE, 500))
+    result = run(RunPlan(seed=5, shape=SHAPE, faults=faults, duration_ms=6_000))
+    assert (result.outcome, result.story) == (Outcome.OK, "")
+
+
+def test_a_node_that_refuses_must_name_the_damaged_file_and_gets_it_back() -> None:
+    for seed in range(40):
+        result = run(RunPlan(seed=seed, shape=NAMED["1+1"], faults=(parse("500 rot 1 for 100 amount 2"),), duration_ms=2_000))
+        assert result.outcome is Outcome.OK, result.story
+        told = [text for _, text in result.injected]
+        if any("is put back" in text for text in told):
+            assert any("ended itself in" in text for text in told)
+            return
+    raise AssertionError("no damage was refused")
+
+
+def test_a_failed_directory_comes_back_with_a_restart() -> None:
+    result = run(RunPlan(seed=2, shape=SHAPE, faults=(parse("700 dir-read-only 4 for 800 amount 1"),), duration_ms=3_000))
+    assert result.outcome is Outcome.OK, result.story
+    assert any(f"[Errno {errno.EROFS}]" in text or "Read-only file system" in text for _, text in result.injected)
