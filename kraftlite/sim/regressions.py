@@ -37,6 +37,7 @@ def _regression(path: Path, number: int, entry: dict[str, Any]) -> Regression:
         faults = entry.get("faults")
         plan = RunPlan(
             seed=int(entry["seed"]),
+            knobs={},
             duration_ms=int(entry.get("duration_ms", 15_000)),
             faults=None if faults is None else tuple(parse(line) for line in faults),
         )

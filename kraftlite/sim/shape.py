@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kraftlite.model.broker_configs import BROKER_CONFIGS
+
+_SHOWN: Final = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
@@ -39,6 +43,8 @@ class Shape:
     """Messages between nodes go through the production codec."""
     drift_ppm: int = 0
     """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    """What of `config` was drawn beside the shape: see `sim.knobs`."""
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -53,7 +59,10 @@ class Shape:
             f"{it.name}({it.partitions}x{it.replication} min {it.min_isr}{' unclean' if it.unclean else ''})"
             for it in self.topics
         )
-        return f"{nodes} nodes, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
+        found = f"{nodes} nodes, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
+        odd = [f"{key}={text}" for key, text in self.knobs.items() if text != BROKER_CONFIGS[key].default]
+        more = f" and {len(odd) - _SHOWN} more keys" if len(odd) > _SHOWN else ""
+        return f"{found}; {' '.join(odd[:_SHOWN])}{more}" if odd else found
 
 
 QUICK: Final[Mapping[str, str]] = {
