@@ -125,7 +125,7 @@ KNOBS: Final[tuple[tuple[Values, ...], ...]] = (
     _of("offsets.topic.num.partitions", 1, 3, 7, 50),
     _of("offsets.topic.segment.bytes", 400, 6000, 100 * MIB),
 )
-"""What is drawn: of each row one of its values, or nothing. A value sets several keys where they only make sense together."""
+"""Each row is drawn or not, and then gives one of its values, which sets several keys where they only make sense together."""
 
 _ENDS_ITSELF: Final = "a node that does not get ready within it ends itself, which a run takes for a crash"
 _NO_WIRE: Final = "it acts on sockets, and clients of the simulator have none"

@@ -297,6 +297,8 @@ class _Run:
         result.admin_calls = len(history.admins)
         result.excused = len(self.losses.excused)
         result.injected = self.injector.log
+        result.coverage.answers = history.answers
+        result.coverage.look(self.checkers)
         return result
 
     def _clear_up(self) -> None:

@@ -44,7 +44,7 @@ class Shape:
     drift_ppm: int = 0
     """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
     knobs: Mapping[str, str] = field(default_factory=dict)
-    """What of `config` was drawn beside the shape: see `sim.knobs`."""
+    """The keys of `config` that were drawn beside the shape: see `sim.knobs`."""
 
     @property
     def roles(self) -> tuple[str, ...]:
