@@ -51,7 +51,7 @@ class Coverage:
 
     def add(self, other: Coverage) -> None:
         for mine, more in zip(self._counters(), other._counters(), strict=True):
-            mine.update(more)  # type: ignore[arg-type]
+            mine.update(more)
 
     def _counters(self) -> tuple[Counter[object], ...]:
         return (self.raft, self.events, self.follows, self.answers, self.faults, self.checkers)  # type: ignore[return-value]

@@ -108,8 +108,8 @@ def mutated(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
 
 def _pinned(plan: RunPlan) -> RunPlan:
     """The same run, with the seed of each part spelled out."""
-    seeds = {name: plan.seed if getattr(plan, name) is None else getattr(plan, name) for name in _SEEDS}
-    return replace(plan, **seeds)
+    seeds = [plan.seed if it is None else it for it in (plan.shape_seed, plan.knobs_seed, plan.faults_seed)]
+    return replace(plan, shape_seed=seeds[0], knobs_seed=seeds[1], faults_seed=seeds[2])
 
 
 def _fresh(rng: random.Random) -> int:

@@ -21,6 +21,7 @@ MODULES: Final = (
     "producers",
     "strangers",
     "self_checks",
+    "periods",
 )
 
 Change = Callable[[Patch], None]
