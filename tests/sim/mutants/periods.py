@@ -27,7 +27,7 @@ def flush_counts_latecomers(patch: Patch) -> None:
     """LG-26; `log.flush.interval.ms`. The end of the log must be read before the file is synced, not after."""
     counted = "ctx.recovery_point = max(ctx.recovery_point, flush.target)"
     others = "up_to is not None or ctx.tp.topic.startswith('__')  # the metadata log has guards of its own"
-    patch.edit(Flusher, "flush", (counted, f"whole = {others}\n        {counted} if whole else ctx.leo"))
+    patch.edit(Flusher, "flush", (counted, f"whole = {others}\n    {counted} if whole else ctx.leo"))
 
 
 @mutant("hw-checkpoint-has-the-end", "the checkpoint of HWs has the ends of the logs", expects=("26", "29", "32", "28"))
@@ -92,7 +92,7 @@ def unclean_task_asks_no_topic(patch: Patch) -> None:
 @mutant(
     "index-entry-behind",
     "a read begins at the index entry behind its offset",
-    expects=("29", "28", "crash"),
+    expects=("29", "28", "liveness"),
 )
 def index_entry_behind(patch: Patch) -> None:
     """LG-12; `log.index.interval.bytes`. With an entry every 4 KiB a small log has none, and no test sees it."""
