@@ -1,6 +1,6 @@
 # The inner loop is `make` (under a minute). `make help` lists the rest.
 .DEFAULT_GOAL := quick
-.PHONY: quick test run format proto scenarios swarm mutants fuzz cluster clients spark bench packaging containers clean help
+.PHONY: quick test run format proto scenarios swarm reach mutants fuzz cluster clients spark bench packaging containers clean help
 
 quick: ## checks and all tests that start no process
 	@scripts/test quick
@@ -22,6 +22,9 @@ scenarios: ## rewrite the golden scenarios with what the code does now; read the
 
 swarm: ## simulated clusters with faults, SEEDS=500 of them
 	@scripts/swarm --seeds $(or $(SEEDS),500)
+
+reach: ## the same with SEEDS=100, and which functions and branches of the packages that decide none of them reached
+	@scripts/swarm --coverage-missing --seeds $(or $(SEEDS),100)
 
 mutants: ## mistakes put into the protocol: each must be caught; SEEDS=200 at most for each, writes docs/MUTANTS.md
 	@$$(scripts/venv dev flights) -m tests.sim.mutants --seeds $(or $(SEEDS),200)

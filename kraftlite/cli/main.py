@@ -170,7 +170,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "config": ("main", "_CONFIG", "Describe and alter configurations."),
     "elect-leaders": ("clusters", "elect_leaders", "Elect preferred or unclean leaders."),
     "sim": ("sim", "sim", "Run one seed: a whole cluster and its faults on virtual time."),
-    "swarm": ("sim", "swarm_command", "Run thousands of seeds; shrink what fails."),
+    "swarm": ("swarm", "swarm_command", "Run thousands of seeds; shrink what fails."),
     "quorum": ("main", "_QUORUM", "The quorum of controllers."),
     "cluster": ("main", "_CLUSTER", "Cluster id, controller and brokers."),
     "log": ("main", "_LOG", "Print log files, decoded."),

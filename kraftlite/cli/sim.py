@@ -1,9 +1,8 @@
-"""`kraftlite sim` and `kraftlite swarm`: the cluster on virtual time, one seed or thousands."""
+"""`kraftlite sim`: the cluster on virtual time, one seed."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -14,9 +13,8 @@ from kraftlite.cli.common import output_option, print_json
 if TYPE_CHECKING:
     from kraftlite.runtime.trace import TraceEvent
     from kraftlite.sim.fault_plan import FaultPlan
-    from kraftlite.sim.run import RunResult
+    from kraftlite.sim.run import RunPlan, RunResult
     from kraftlite.sim.shape import Shape
-    from kraftlite.sim.swarm import Summary, Totals
     from kraftlite.simhost.host import SimHost
 
 QUIET_EVENTS = frozenset({"controller.stable_advanced", "raft.hw_advanced", "raft.batch_appended", "metadata.image_published"})
@@ -34,7 +32,8 @@ class _SimCommand(click.Command):
 
 
 @click.command("sim", cls=_SimCommand)
-@click.option("--seed", type=int, required=True, metavar="N", help="Decides everything that is left to chance.")
+@click.option("--seed", type=int, metavar="N", help="Decides everything that is left to chance.")
+@click.option("--plan", "plan_text", metavar="JSON", help="A run as a swarm prints it, instead of --seed and what it decides.")
 @click.option(
     "--shape", metavar="NAME", help="A named cluster instead of one drawn from the seed: 3+3, 1+1, 1+3, 3c, 5+5, defaults."
 )
@@ -54,7 +53,8 @@ class _SimCommand(click.Command):
 )
 @output_option
 def sim(
-    seed: int,
+    seed: int | None,
+    plan_text: str | None,
     shape: str | None,
     duration: float,
     fault_lines: tuple[str, ...],
@@ -72,15 +72,23 @@ def sim(
     A fault is `TIME KIND [TARGET] [and OTHER] [for MS] [amount N]`, where TARGET is a node id, `controller` or `leader T-P`.
     The kinds, with what N means for each, are in docs/TESTING.md, "Faults". An unknown kind is refused with the list of all.
     """
+    from kraftlite.config.server import ConfigError
     from kraftlite.sim.fault_plan import UnknownNode
     from kraftlite.sim.run import RunPlan, run
 
-    plan = RunPlan(
-        seed=seed,
-        shape=_shape(shape),
-        duration_ms=_milliseconds(duration, "--duration"),
-        faults=_faults(fault_lines, no_faults),
-    )
+    if plan_text is not None:
+        if seed is not None or shape is not None or fault_lines or no_faults:
+            raise click.UsageError("--plan says everything: --seed, --shape, --fault and --no-faults cannot be given with it")
+        plan = _plan(plan_text)
+    elif seed is None:
+        raise click.UsageError("--seed or --plan is missing")
+    else:
+        plan = RunPlan(
+            seed=seed,
+            shape=_shape(shape),
+            duration_ms=milliseconds(duration, "--duration"),
+            faults=_faults(fault_lines, no_faults),
+        )
     out = _open(trace)
     limit_us = None if until is None else int(until * 1_000_000)
     events: list[tuple[int, SimHost, TraceEvent]] = []
@@ -96,7 +104,9 @@ def sim(
     try:
         result = run(plan, sink=sink)
     except UnknownNode as error:
-        raise click.ClickException(f"--fault: {error}") from None
+        raise click.ClickException(f"{'--fault' if plan_text is None else '--plan'}: {error}") from None
+    except ConfigError as error:
+        raise click.ClickException(f"--plan: {error}") from None
     if out is not None and out is not sys.stdout:
         out.close()
     if explain is not None:
@@ -113,10 +123,19 @@ def render_event(now_us: int, node: SimHost, event: TraceEvent) -> str:
     return f"{now_us / 1_000_000:12.6f}  n{node.node_id}.{node.boots}  {event.event:<32} {facts}"
 
 
-def _milliseconds(seconds: float, option: str) -> int:
+def milliseconds(seconds: float, option: str) -> int:
     if not 0.1 <= seconds <= 3600:
         raise click.ClickException(f"{option} {seconds:g}: allowed is 0.1 to 3600 seconds")
     return int(seconds * 1000)
+
+
+def _plan(text: str) -> RunPlan:
+    from kraftlite.sim.plans import parse_plan
+
+    try:
+        return parse_plan(text)
+    except ValueError as error:
+        raise click.ClickException(f"--plan: {error}") from None
 
 
 def _shape(name: str | None) -> Shape | None:
@@ -170,6 +189,7 @@ def _as_json(result: RunResult) -> dict[str, Any]:
     return {
         "seed": result.plan.seed,
         "shape": str(result.shape),
+        "knobs": dict(result.shape.knobs),
         "outcome": result.outcome.name,
         "checker": result.checker,
         "story": result.story,
@@ -197,146 +217,3 @@ def _tell(result: RunResult) -> None:
         click.echo(f"{result.outcome.name} {result.checker}: {result.story}", err=True)
     else:
         click.echo("OK: every check holds")
-
-
-@click.command("swarm")
-@click.option("--seeds", type=int, default=200, show_default=True, metavar="N", help="How many seeds.")
-@click.option("--from", "first", type=int, default=1, show_default=True, metavar="N", help="The first seed.")
-@click.option(
-    "--duration", type=float, default=15.0, show_default=True, metavar="SECONDS", help="Phase with faults, virtual seconds."
-)
-@click.option("--budget", type=float, metavar="SECONDS", help="Begin no new seed after this much real time.")
-@click.option("--workers", type=int, metavar="N", help="Processes; one per core if not given.")
-@click.option("--stop-at", type=int, default=5, show_default=True, metavar="N", help="Give up after so many failing seeds.")
-@click.option("--keep", type=click.Path(path_type=Path), metavar="FILE", help="Append failures to this regressions.toml.")
-@output_option
-def swarm_command(
-    seeds: int,
-    first: int,
-    duration: float,
-    budget: float | None,
-    workers: int | None,
-    stop_at: int,
-    keep: Path | None,
-    output: str,
-) -> None:
-    """Run many seeds on all cores, each with a cluster, a workload and faults of its own.
-
-    A failing seed is shrunk to the shortest schedule of faults that still fails and printed as the command that runs it again. At
-    the end: seeds per minute, and which transitions and faults were reached how often. Exit status as of `kraftlite sim`.
-    """
-    from kraftlite.sim.swarm import swarm
-
-    if seeds < 1:
-        raise click.ClickException(f"--seeds {seeds}: allowed is 1 or more")
-    progress = _Progress(seeds)
-    totals = swarm(
-        range(first, first + seeds),
-        duration_ms=_milliseconds(duration, "--duration"),
-        workers=workers,
-        budget_s=budget,
-        stop_at_failures=stop_at,
-        on_result=progress,
-    )
-    progress.close()
-    if keep is not None and totals.failures:
-        from kraftlite.sim.regressions import append
-
-        append(keep, totals.failures)
-    if output == "json":
-        print_json(_totals_as_json(totals))
-    else:
-        _report(totals)
-    sys.exit(max((int(it.outcome) for it in totals.failures), default=0))
-
-
-class _Progress:
-    """A bar on a terminal, a line every hundred seeds elsewhere; a failure is printed at once."""
-
-    def __init__(self, seeds: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("seeds"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]:.0f}/min {task.fields[failed]} failed"),
-            TimeElapsedColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._progress.add_task("seeds", total=seeds, rate=0.0, failed=0)
-        self._progress.start()
-
-    def __call__(self, summary: Summary, totals: Totals) -> None:
-        self._progress.update(self._task, completed=totals.runs, rate=totals.seeds_per_minute, failed=len(totals.failures))
-        if not self._console.is_terminal and totals.runs % 100 == 0:
-            click.echo(f"{totals.runs} seeds, {totals.seeds_per_minute:.0f} per minute, {len(totals.failures)} failed", err=True)
-        if summary.outcome:
-            click.echo(
-                f"seed {summary.seed}: {summary.outcome.name} {summary.checker}: {summary.story.splitlines()[0]}\n"
-                f"  shrunk in {summary.shrink_runs} runs: {summary.reproduce}",
-                err=True,
-            )
-
-    def close(self) -> None:
-        self._progress.stop()
-
-
-def _report(totals: Totals) -> None:
-    coverage = totals.coverage
-    states = sorted({state for pair in coverage.raft for state in pair})
-    click.echo("quorum members: from state (row) to state (column)")
-    _grid(states, states, lambda row, column: coverage.raft.get((row, column), 0))
-    click.echo("\nevents by the state of the node's quorum member")
-    events = sorted({event for _, event in coverage.events} | known_events())
-    _grid(events, states, lambda row, column: coverage.events.get((column, row), 0))
-    click.echo("\nfaults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(coverage.faults.items())))
-    click.echo("; ".join(f"{count} {name}" for name, count in sorted(totals.counts.items())))
-    click.echo(
-        f"{totals.runs} seeds in {totals.elapsed_s:.0f} s ({totals.seeds_per_minute:.0f} per minute), "
-        f"{totals.virtual_ms / 3_600_000:.1f} h of virtual time, {len(totals.failures)} failed"
-    )
-    for summary in totals.failures:
-        click.echo(f"{summary.outcome.name} {summary.checker}: {summary.reproduce}")
-
-
-def known_events() -> set[str]:
-    """The whole vocabulary, so that what was never reached is seen."""
-    from kraftlite.runtime.trace import TraceEvent
-
-    found: set[str] = set()
-    todo: list[type[TraceEvent]] = [TraceEvent]
-    while todo:
-        cls = todo.pop()
-        todo += cls.__subclasses__()
-        if cls.event:
-            found.add(cls.event)
-    return found
-
-
-def _grid(rows: list[str], columns: list[str], count: Callable[[str, str], int]) -> None:
-    """Numbers in aligned columns; a dot for what never happened."""
-    width = max(len(row) for row in rows)
-    click.echo(" " * width + "".join(f"{column:>13}" for column in columns))
-    for row in rows:
-        click.echo(f"{row:<{width}}" + "".join(f"{count(row, column) or '.':>13}" for column in columns))
-
-
-def _totals_as_json(totals: Totals) -> dict[str, Any]:
-    return {
-        "seeds": totals.runs,
-        "seconds": round(totals.elapsed_s, 1),
-        "seeds_per_minute": round(totals.seeds_per_minute, 1),
-        "virtual_ms": totals.virtual_ms,
-        "counts": dict(sorted(totals.counts.items())),
-        "raft_transitions": {f"{a}>{b}": count for (a, b), count in sorted(totals.coverage.raft.items())},
-        "events": {f"{state} {event}": count for (state, event), count in sorted(totals.coverage.events.items())},
-        "faults": dict(sorted(totals.coverage.faults.items())),
-        "failures": [
-            {"seed": it.seed, "outcome": it.outcome.name, "checker": it.checker, "story": it.story, "reproduce": it.reproduce}
-            for it in totals.failures
-        ],
-    }

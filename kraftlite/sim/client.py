@@ -13,6 +13,7 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.method import Method, Req, Res
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import TransportError
+from kraftlite.sim.answers import NO_ANSWER, api_of, errors_of
 from kraftlite.sim.history import Admin, Consumed, History, MetadataRead, Produce, Verdict
 from kraftlite.sim.service import (
     ADMIN,
@@ -83,7 +84,18 @@ class SimClient:
 
     async def call(self, broker: NodeId, method: Method[Req, Res], ask: Req, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Res:
         """Raises TransportError or ApiError."""
-        return await self.transport.call(Endpoint(f"n{broker}", 9092), method, ask, timeout_ms)
+        api, answers = api_of(method, ask), self.history.answers
+        try:
+            response = await self.transport.call(Endpoint(f"n{broker}", 9092), method, ask, timeout_ms)
+        except ApiError as error:
+            answers[(api, error.code.name)] += 1
+            raise
+        except TransportError:
+            answers[(api, NO_ANSWER)] += 1
+            raise
+        for code in errors_of(response):
+            answers[(api, code)] += 1
+        return response
 
     # --- metadata
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -178,5 +178,7 @@ class History:
     tenant_reads: list[TenantRead] = field(default_factory=list)
     acknowledged: deque[tuple[TopicPartition, bytes, int]] = field(default_factory=lambda: deque(maxlen=64))
     """The last batches of idempotent producers that were acknowledged: partition, bytes, base offset."""
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(API, error code) of every answer to a client: see `sim.answers`."""
     final_logs: dict[TopicPartition, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     """All (offset, value) of every partition, read from its leader after everything had healed."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftlite.host.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.sim.fault_plan import parse
+from kraftlite.sim.plans import parse_plan, text_of
 from kraftlite.sim.run import RunPlan
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ def load(path: Path) -> list[Regression]:
 
 def _regression(path: Path, number: int, entry: dict[str, Any]) -> Regression:
     try:
+        if "plan" in entry:
+            return Regression(str(entry["story"]), parse_plan(str(entry["plan"])))
         faults = entry.get("faults")
         plan = RunPlan(
             seed=int(entry["seed"]),
+            knobs={},
             duration_ms=int(entry.get("duration_ms", 15_000)),
             faults=None if faults is None else tuple(parse(line) for line in faults),
         )
@@ -50,7 +54,4 @@ def append(path: Path, failures: Sequence[Summary]) -> None:
     with path.open("a", encoding="utf-8") as out:
         for it in failures:
             story = f"{it.outcome.name} {it.checker}: {it.story.splitlines()[0]}".replace("\\", "/").replace('"', "'")
-            out.write(f'\n[[regression]]\nstory = "{story}"\nseed = {it.seed}\nduration_ms = {it.duration_ms}\n')
-            if it.shrink_runs:
-                lines = "".join(f'  "{fault}",\n' for fault in it.faults)
-                out.write(f"faults = [\n{lines}]\n")
+            out.write(f"\n[[regression]]\nstory = \"{story}\"\nplan = '{text_of(it.failing)}'\n")

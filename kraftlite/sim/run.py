@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import random
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -29,6 +29,8 @@ from kraftlite.sim.coverage import Coverage
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 from kraftlite.sim.history import History
 from kraftlite.sim.injector import Injector
+from kraftlite.sim.knobs import draw as draw_knobs
+from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
@@ -54,13 +56,38 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Everything that decides a run. `faults` None: drawn from the seed. `duration_ms` of the safety phase."""
+    """Everything that decides a run. `duration_ms` of the safety phase.
+
+    The seed decides what is None: `shape` and `knobs` (the values of other keys, for a shape that is drawn), `faults`. With
+    `shape_seed`, `knobs_seed` and `faults_seed` another one decides that part, and `seed` the rest.
+    """
 
     seed: int
     shape: Shape | None = None
-    shape_name: str | None = None
+    knobs: Mapping[str, str] | None = None
     faults: tuple[FaultPlan, ...] | None = None
     duration_ms: int = 15_000
+    shape_seed: int | None = None
+    knobs_seed: int | None = None
+    faults_seed: int | None = None
+
+    def drawn(self) -> tuple[Shape, tuple[FaultPlan, ...]]:
+        """The shape, with its knobs, and the faults."""
+        shape, knobs = self.shape, self.knobs
+        if shape is None:
+            seed = _either(self.shape_seed, self.seed)
+            shape = of_release(variations.vary(draw_shape(random.Random(f"shape/{seed}")), seed), seed)
+            if knobs is None:
+                knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config)
+        shape = turned(shape, knobs or {})
+        faults = self.faults
+        if faults is None:
+            faults = schedule.draw_all(_either(self.faults_seed, self.seed), shape, self.duration_ms)
+        return shape, faults
+
+
+def _either(given: int | None, seed: int) -> int:
+    return seed if given is None else given
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -113,10 +140,7 @@ class _Run:
     def __init__(self, plan: RunPlan, checkers: Sequence[CheckerFactory], sink: TraceSink | None) -> None:
         self.plan = plan
         seed = plan.seed
-        shape = plan.shape or of_release(variations.vary(draw_shape(random.Random(f"shape/{seed}")), seed), seed)
-        faults = plan.faults
-        if faults is None:
-            faults = schedule.draw_all(seed, shape, plan.duration_ms)
+        shape, faults = plan.drawn()
         self.result = RunResult(plan=plan, shape=shape, faults=faults)
         self.loop = VirtualLoop(seed)
         self.cluster = SimCluster(self.loop, shape, seed)
@@ -279,6 +303,8 @@ class _Run:
         result.admin_calls = len(history.admins)
         result.excused = len(self.losses.excused)
         result.injected = self.injector.log
+        result.coverage.answers = history.answers
+        result.coverage.look(self.checkers)
         return result
 
     def _clear_up(self) -> None:

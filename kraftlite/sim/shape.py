@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.tuning import Tuning
 
+_SHOWN: Final = 4
 USUAL_TUNING: Final = Tuning(metadata_cleaning_interval_ms=1_500, elements_per_turn=3)
 """Production looks for metadata to remove once a minute, which is longer than most runs, and no operation of a run has a thousand
 elements: none would take a second turn."""
@@ -49,6 +51,8 @@ class Shape:
     """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
     tuning: Tuning = USUAL_TUNING
     """What the nodes are built with beside their configuration."""
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    """The keys of `config` that were drawn beside the shape: see `sim.knobs`."""
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -64,7 +68,10 @@ class Shape:
             for it in self.topics
         )
         release = "" if self.release is None else f" of {self.release}"
-        return f"{nodes} nodes{release}, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
+        found = f"{nodes} nodes{release}, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
+        odd = [f"{key}={text}" for key, text in self.knobs.items() if text != BROKER_CONFIGS[key].default]
+        more = f" and {len(odd) - _SHOWN} more keys" if len(odd) > _SHOWN else ""
+        return f"{found}; {' '.join(odd[:_SHOWN])}{more}" if odd else found
 
 
 QUICK: Final[Mapping[str, str]] = {

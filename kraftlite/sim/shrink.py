@@ -36,7 +36,7 @@ def shrink(
     """
     assert failed.outcome is not Outcome.OK
     best = failed
-    plan = replace(failed.plan, shape=failed.shape, faults=failed.faults)
+    plan = replace(failed.plan, shape=failed.shape, knobs=None, faults=failed.faults)
     runs = 0
     deadline = None if budget_s is None else clock() + budget_s
 

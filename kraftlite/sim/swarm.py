@@ -7,12 +7,16 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+from kraftlite.sim.code_reach import Arcs, Tracer, merge
+from kraftlite.sim.corpus import Discovery, Origin, Plans
 from kraftlite.sim.coverage import Coverage
-from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.fault_plan import FaultPlan, parse
+from kraftlite.sim.plans import text_of
 from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.shrink import shrink
 
@@ -21,7 +25,7 @@ from kraftlite.sim.shrink import shrink
 class Summary:
     """A run as a worker reports it. `faults` are those of the shrunk run when it failed."""
 
-    seed: int
+    plan: RunPlan
     outcome: Outcome
     checker: str
     story: str
@@ -35,16 +39,32 @@ class Summary:
     faults: tuple[str, ...] = ()
     duration_ms: int = 0
     shrink_runs: int = 0
+    arcs: Arcs = field(default_factory=dict)
+    """The code that this worker had not reached before."""
+
+    @property
+    def seed(self) -> int:
+        return self.plan.seed
+
+    @property
+    def failing(self) -> RunPlan:
+        """The shortest plan that still fails."""
+        if not self.shrink_runs:
+            return self.plan
+        return replace(self.plan, faults=tuple(map(parse, self.faults)), duration_ms=self.duration_ms)
 
     @property
     def reproduce(self) -> str:
         """The line that runs it again."""
+        plan = self.failing
+        if plan != RunPlan(seed=plan.seed, faults=plan.faults, duration_ms=plan.duration_ms):
+            return f"kraftlite sim --plan '{text_of(plan)}'"
         line = f"kraftlite sim --seed {self.seed}"
-        if self.duration_ms:
-            line += f" --duration {self.duration_ms / 1000:g}"
-        for fault in self.faults:
+        if plan.duration_ms != RunPlan(seed=0).duration_ms:
+            line += f" --duration {plan.duration_ms / 1000:g}"
+        for fault in plan.faults or ():
             line += f" --fault '{fault}'"
-        return line if self.faults or not self.shrink_runs else line + " --no-faults"
+        return f"{line} --no-faults" if plan.faults == () else line
 
 
 @dataclass(slots=True)
@@ -55,17 +75,22 @@ class Totals:
     failures: list[Summary] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     coverage: Coverage = field(default_factory=Coverage)
+    discovery: Discovery = field(default_factory=Discovery)
+    arcs: Arcs = field(default_factory=dict)
+    """The code that was reached; empty when it was not measured."""
     virtual_ms: int = 0
     elapsed_s: float = 0
     """Wall time of the whole swarm."""
 
-    def add(self, summary: Summary) -> None:
+    def add(self, summary: Summary, origin: Origin = "seed") -> int:
+        """Count a run, and return how much it reached that no other had."""
         self.runs += 1
         self.counts.update(summary.counts)
         self.coverage.add(summary.coverage)
         self.virtual_ms += summary.virtual_ms
         if summary.outcome is not Outcome.OK:
             self.failures.append(summary)
+        return self.discovery.add(origin, summary.coverage.features(), merge(self.arcs, summary.arcs))
 
     @property
     def seeds_per_minute(self) -> float:
@@ -84,13 +109,24 @@ def die_with_parent() -> None:
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
-def run_one(seed: int, duration_ms: int, shrink_s: float = 60) -> Summary:
-    """One seed, in a worker process."""
+_tracers: list[Tracer] = []
+"""The tracer of this worker process, when it measures the code that runs reach."""
+
+
+def begin_worker(*, code: bool) -> None:
+    die_with_parent()
+    if code:
+        _tracers.append(Tracer())
+        _tracers[0].start()
+
+
+def run_one(plan: RunPlan, shrink_s: float = 60) -> Summary:
+    """One plan, in a worker process."""
     began = time.monotonic()
-    plan = RunPlan(seed=seed, duration_ms=duration_ms)
     result = run(plan)
+    arcs = _tracers[0].news() if _tracers else {}
     faults: tuple[FaultPlan, ...] = ()
-    shrink_runs, shrunk_ms = 0, duration_ms
+    shrink_runs, shrunk_ms = 0, plan.duration_ms
     if result.outcome is not Outcome.OK and shrink_s > 0:
         shrunk = shrink(result, budget_s=shrink_s)
         faults, shrink_runs, shrunk_ms = shrunk.result.faults, shrunk.runs, shrunk.plan.duration_ms
@@ -98,7 +134,8 @@ def run_one(seed: int, duration_ms: int, shrink_s: float = 60) -> Summary:
     coverage = result.coverage
     coverage.faults.update(text.split()[0] for _, text in result.injected)
     return Summary(
-        seed=seed,
+        plan=plan,
+        arcs=arcs,
         outcome=result.outcome,
         checker=result.checker,
         story=result.story,
@@ -123,37 +160,38 @@ def run_one(seed: int, duration_ms: int, shrink_s: float = 60) -> Summary:
 
 
 def swarm(
-    seeds: Iterable[int],
+    plans: Plans,
     *,
-    duration_ms: int,
+    code: bool = False,
     workers: int | None = None,
     budget_s: float | None = None,
     stop_at_failures: int | None = None,
     on_result: Callable[[Summary, Totals], None] = lambda summary, totals: None,
 ) -> Totals:
-    """Run seeds until they, the time or the patience with failures are used up. `workers` None: one per core."""
+    """Run plans until they, the time or the patience with failures are used up. `code`: measure what of the code they reach.
+    `workers` None: one per core."""
     began = time.monotonic()
     totals = Totals()
     count = workers or os.cpu_count() or 1
-    pending: dict[Future[Summary], int] = {}
-    coming: Iterator[int] = iter(seeds)
-    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=die_with_parent) as pool:
+    pending: dict[Future[Summary], Origin] = {}
+    begin = partial(begin_worker, code=code)
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=begin) as pool:
         more = True
         while more or pending:
             while more and len(pending) < count + 1:
-                seed = next(coming, None)
                 out_of_time = budget_s is not None and time.monotonic() - began >= budget_s
                 enough = stop_at_failures is not None and len(totals.failures) >= stop_at_failures
-                if seed is None or out_of_time or enough:
+                coming = None if out_of_time or enough else plans.next()
+                if coming is None:
                     more = False
                     break
-                pending[pool.submit(run_one, seed, duration_ms)] = seed
+                origin, plan = coming
+                pending[pool.submit(run_one, plan)] = origin
             done, _ = wait(pending, return_when=FIRST_COMPLETED) if pending else ((), ())
             for future in done:
-                pending.pop(future)
-                summary = future.result()
+                origin, summary = pending.pop(future), future.result()
                 totals.elapsed_s = time.monotonic() - began
-                totals.add(summary)
+                plans.learn(summary.plan, totals.add(summary, origin))
                 on_result(summary, totals)
     totals.elapsed_s = time.monotonic() - began
     return totals

@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-from kraftlite.log.batch import MAX_SEQUENCE
+from kraftlite.log.batch import MAX_SEQUENCE, iter_batches
+from kraftlite.log.log import Log
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.log import ProducersExpired
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
 from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp
+from kraftlite.simhost.host import SimHost
 
 
 class ProducerStateKept(ReplicaChecker):
     """The batches of one producer id and epoch have, in every log, sequences without gap or repetition, whoever led. When a
     replica begins to lead or follow, and after each truncation, its producer state has the last batch of each producer, and no
-    others."""
+    others. A producer that expires has written nothing for `producer.id.expiration.ms` by the broker's wall clock (LG-21)."""
+
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
+        if type(event) is ProducersExpired:
+            for views in self.facts.views.values():
+                view = views.get(node.node_id)
+                if view is not None and view.tp == event.tp and view.log is not None:
+                    self._check_expired(node, view, view.log)
+
+    def _check_expired(self, node: SimHost, view: ReplicaView, log: Log) -> None:
+        assert node.now is not None
+        wall_ms, remembered = node.now.clock.wall_ms(), {it.producer_id for it in log.active_producers()}
+        for producer_id, last in view.producers.items():
+            if producer_id in remembered or not log.log_start_offset <= last.base_offset < log.leo:
+                continue
+            header, _ = next(iter_batches(bytes(log.read(last.base_offset, last.size_bytes, up_to=log.leo))))
+            idle_ms = wall_ms - header.max_timestamp
+            if header.crc == last.crc and idle_ms < log.config.producer_id_expiration_ms:
+                self.fail(
+                    f"{view.text} forgets producer {producer_id} {idle_ms} ms after {last}; it expires after "
+                    f"{log.config.producer_id_expiration_ms} ms"
+                )
 
     def on_replica(self, view: ReplicaView, was: Stamp | None) -> None:
         log = view.log
-        if log is None or may_forget_producers(self.world):
+        if log is None:
             return
+        forgets = may_forget_producers(self.world)
         for batch in view.batches[view.producers_end :]:
-            self._follow(view, batch)
+            self._follow(view, batch, forgets)
         view.producers_end = len(view.batches)
-        if view.was_cut or was is None or view.leader is not was.leader:
+        if not forgets and (view.was_cut or was is None or view.leader is not was.leader):
             self._compare(view)
 
-    def _follow(self, view: ReplicaView, batch: Batch) -> None:
+    def _follow(self, view: ReplicaView, batch: Batch, forgets: bool) -> None:
         if batch.producer_id < 0 or batch.is_control:
             return
         last = view.producers.get(batch.producer_id)
         view.producers[batch.producer_id] = batch
-        if last is None:
+        if last is None or forgets:
             return
         if batch.producer_epoch < last.producer_epoch:
             self.fail(f"{view.text} has {batch} of producer epoch {batch.producer_epoch} behind {last} of {last.producer_epoch}")

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kraftlite.log.batch import check_crc, iter_batches
 from kraftlite.log.log import Log
 from kraftlite.metadata.registrations import PartitionRegistration
+from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.replica import ReplicaFetchRequest
@@ -30,7 +31,9 @@ from kraftlite.simhost.host import Incarnation, SimHost
 
 NOTE: Final = "replica facts"
 _READ_BYTES: Final = 1 << 20
-_FORGETTING_MS: Final = 40_000_000
+_EXPIRATION: Final = "producer.id.expiration.ms"
+_SURELY_LIVE_MS: Final = 600_000
+"""Longer than a producer of a run waits with a record, and shorter than any expiration that is not drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,8 +336,11 @@ class ReplicaFacts:
 
 
 def may_forget_producers(world: World) -> bool:
-    """A wall clock that jumps by most of `producer.id.expiration.ms` (a day) makes a broker forget its producers (LG-21)."""
-    return max(map(abs, world.cluster.wall_offset_ms.values()), default=0) > _FORGETTING_MS
+    """A wall clock that jumps by half of `producer.id.expiration.ms` (a day) makes a broker forget its producers (LG-21); and so
+    does an outage that is longer than an expiration that was drawn short."""
+    idle_ms = int(world.cluster.shape.config.get(_EXPIRATION) or BROKER_CONFIGS[_EXPIRATION].default or 0)
+    jumped_ms = max(map(abs, world.cluster.wall_offset_ms.values()), default=0)
+    return idle_ms < _SURELY_LIVE_MS or jumped_ms > idle_ms // 2
 
 
 def leads(view: ReplicaView, registration: PartitionRegistration | None) -> LeaderState | None:

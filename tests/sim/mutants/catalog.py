@@ -25,6 +25,7 @@ MODULES: Final = (
     "self_checks",
     "groups",
     "admin",
+    "periods",
 )
 
 Change = Callable[[Patch], None]

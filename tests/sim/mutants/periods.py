@@ -1,0 +1,107 @@
+"""What shows only when a period is short or a limit is small: see `kraftlite/sim/knobs.py`."""
+
+from __future__ import annotations
+
+from kraftlite.broker.log_dirs import LogDirs
+from kraftlite.broker.log_dirs_state import LogDirState
+from kraftlite.controller.core import ControllerCore
+from kraftlite.controller.election_control import ElectionControl
+from kraftlite.controller.partition_change import PartitionChangeBuilder
+from kraftlite.log.flusher import Flusher
+from kraftlite.log.indexes import OffsetIndex
+from kraftlite.log.producers import ProducerState
+from kraftlite.replication.consume import ConsumePath
+from kraftlite.replication.manager import ReplicaManager
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.patching import Patch
+
+
+@mutant("recovery-points-ahead", "the checkpoint of recovery points has the ends of the logs, flushed or not", expects=("36",))
+def recovery_points_ahead(patch: Patch) -> None:
+    """LG-26; `log.flush.offset.checkpoint.interval.ms`. After a power cut nothing below the end is looked at again."""
+    patch.edit(LogDirState, "write_recovery_points", ("log.recovery_point for", "log.leo for"))
+
+
+@mutant("flush-counts-latecomers", "a periodic flush counts what was appended while it went on", expects=("36",))
+def flush_counts_latecomers(patch: Patch) -> None:
+    """LG-26; `log.flush.interval.ms`. The end of the log must be read before the file is synced, not after."""
+    counted = "ctx.recovery_point = max(ctx.recovery_point, flush.target)"
+    others = "up_to is not None or ctx.tp.topic.startswith('__')  # the metadata log has guards of its own"
+    patch.edit(Flusher, "flush", (counted, f"whole = {others}\n    {counted} if whole else ctx.leo"))
+
+
+@mutant("hw-checkpoint-has-the-end", "the checkpoint of HWs has the ends of the logs", expects=("26", "29", "32", "28"))
+def hw_checkpoint_has_the_end(patch: Patch) -> None:
+    """`replica.high.watermark.checkpoint.interval.ms`. A restarted leader serves what no other replica has."""
+    patch.edit(ReplicaManager, "_write_hws", ("partition.log.hw for", "partition.log.leo for"))
+
+
+@mutant("producer-expires-from-its-first-write", "what a producer writes later does not keep it", expects=("ProducerStateKept",))
+def producer_expires_from_its_first_write(patch: Patch) -> None:
+    """LG-21; `producer.id.expiration.ms`. A producer that writes all the time is forgotten, and its retry appended twice."""
+    rule = "entry.last_timestamp_ms = timestamp"
+    patch.edit(ProducerState, "append_batch", (rule, f"{rule} if entry.last_timestamp_ms < 0 else entry.last_timestamp_ms"))
+
+
+@mutant(
+    "deletion-takes-another-directory", "what is removed after its delay is the newest directory", expects=("36", "28", "crash")
+)
+def deletion_takes_another_directory(patch: Patch) -> None:
+    """`log.segment.delete.delay.ms`. The name was looked up when the delay was over, and no longer that of the deleted log."""
+    removed = "remove(self._ports.disk, log.directory)"
+    patch.edit(LogDirs, "_remove_later", (removed, "remove(self._ports.disk, (state.newest or (None, log.directory))[1])"))
+
+
+@mutant(
+    "task-not-armed-after-it-did-something",
+    "a periodic task of the controller that has written records is not run again",
+    expects=("37", "33", "liveness"),
+)
+def task_not_armed_after_it_did_something(patch: Patch) -> None:
+    """CE-24. A task that is armed again by hand forgets it on the way that is rarely taken."""
+    armed = "self.periodic.schedule(task, now_ms, again=result.response)"
+    patch.edit(ControllerCore, "_periodic_event", (armed, f"if task.name == 'write_no_op' or not result.records: {armed}"))
+
+
+@mutant("isr-check-ends-with-a-find", "the check of ISRs ends when it has found a laggard", expects=("IsrLag", "33", "liveness"))
+def isr_check_ends_with_a_find(patch: Patch) -> None:
+    """RP-19; `replica.lag.time.max.ms`. A periodic task that ends with its first result, or its first failure."""
+    rule = "partition.check_isr(now_ms)\n"
+    found = "if partition.leader is not None and partition.leader.isr.pending is not None:\n                return\n"
+    patch.edit(ReplicaManager, "_check_isrs", (rule, f"{rule}            {found}"))
+
+
+@mutant(
+    "preferred-leader-outside-the-isr",
+    "the preferred replica leads again, in sync or not",
+    expects=("20", "25", "24", "SelfCheck"),
+)
+def preferred_leader_outside_the_isr(patch: Patch) -> None:
+    """CM-39, CE-28; `leader.imbalance.check.interval.seconds`. Balancing leaders must not cost records."""
+    rule = "self._election is Election.PREFERRED and self._valid(preferred)"
+    patch.edit(PartitionChangeBuilder, "_elect", (rule, "self._election is Election.PREFERRED and self._acceptable(preferred)"))
+
+
+@mutant("unclean-task-asks-no-topic", "the periodic unclean election takes all that have no leader", expects=("20", "24"))
+def unclean_task_asks_no_topic(patch: Patch) -> None:
+    """CE-29; `unclean.leader.election.interval.ms`. Only topics that allow it may lose records."""
+    policy = "Election.UNCLEAN if self._configs.unclean_election_enabled(info.name) else None"
+    patch.edit(ElectionControl, "elect_unclean", (policy, "Election.UNCLEAN"))
+
+
+@mutant(
+    "index-entry-behind",
+    "a read begins at the index entry behind its offset",
+    expects=("29", "28", "liveness"),
+)
+def index_entry_behind(patch: Patch) -> None:
+    """LG-12; `log.index.interval.bytes`. With an entry every 4 KiB a small log has none, and no test sees it."""
+    rule = "return self._positions[index - 1] if index else 0"
+    late = rule.replace("index - 1", "min(index, len(self._positions) - 1)")
+    patch.edit(OffsetIndex, "position_at_or_below", (rule, late))
+
+
+@mutant("no-first-batch-above-the-limit", "a fetch gets nothing when its first batch is too large", expects=("33", "liveness"))
+def no_first_batch_above_the_limit(patch: Patch) -> None:
+    """LG-50, KIP-74; `replica.fetch.response.max.bytes`. A follower that cannot get over one large batch never catches up."""
+    patch.edit(ConsumePath, "_read", ("min_one=room.empty", "min_one=False"))

@@ -1,0 +1,56 @@
+"""What happens after a period happens no sooner, or the checker says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.producer_state import ProducerStateKept
+from kraftlite.sim.checkers.replica_facts import may_forget_producers
+from kraftlite.sim.shape import NAMED
+from tests.harness.orders_cluster import Orders, orders
+from tests.harness.violations import Cases, assert_found
+
+CASES: Cases[Orders] = Cases()
+EXPIRATION = "producer.id.expiration.ms"
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Orders]]:
+    with orders() as start:
+        yield start
+
+
+@CASES.breaks(ProducerStateKept, r"forgets producer 7 \d+ ms after .*; it expires after 86400000 ms")
+def a_producer_that_expires_too_soon(cluster: Orders) -> None:
+    log = cluster.log(cluster.follower)
+    log.remove_expired_producers(cluster.cluster.wall_ms(cluster.follower.node_id) + 86_400_000)
+    cluster.go(1)
+
+
+@pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
+def test_what_breaks_a_period_is_found(
+    make: Callable[..., Orders], checker: CheckerFactory, violate: Callable[[Orders], Any], words: str
+) -> None:
+    assert_found(make(checker), checker, violate, words)
+
+
+def test_a_producer_that_was_idle_for_long_enough_may_be_forgotten(make: Callable[..., Orders]) -> None:
+    cluster = make(ProducerStateKept)
+    node = cluster.follower
+    log = cluster.log(node)
+    assert node.now is not None
+    node.now.clock.jump_wall(86_400_000)
+    assert log.remove_expired_producers(node.now.clock.wall_ms()) == 1
+    cluster.go(100)
+
+
+def test_an_expiration_of_seconds_excuses_what_follows_from_forgetting_and_a_day_does_not(make: Callable[..., Orders]) -> None:
+    cluster = make(ProducerStateKept)
+    assert not may_forget_producers(cluster.world)
+    cluster.cluster.shape = replace(NAMED["1+3"], config={**NAMED["1+3"].config, EXPIRATION: "4000"})
+    assert may_forget_producers(cluster.world)
