@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from kraftlite.coordinator.api import (
@@ -57,6 +57,8 @@ class Seen:
     pending: tuple[str, ...]
     size: int
     protocols: tuple[str, ...]
+    writing: bool = False
+    """Some write of the partition is under way; what has nothing to write itself shares the fate of the last one."""
 
 
 _NOTHING: Final = Seen(None, False, False, False, "", "", -1, {}, {}, (), 0, ())
@@ -103,7 +105,8 @@ def _not_coordinator(it: Case) -> bool:
 def _not_available(it: Case) -> bool:
     dying = any(seen.state == "Dead" for seen in it.both)
     waited = it.waited_ms >= it.commit_timeout_ms - 1
-    return not it.was.topic_known or it.stopping or dying or waited or it.moved or it.broken
+    shares = it.was.writing and not isinstance(it.ask, CommitAsk)
+    return shares or not it.was.topic_known or it.stopping or dying or waited or it.moved or it.broken
 
 
 def _unknown_member(it: Case) -> bool:
@@ -200,7 +203,7 @@ CONDITIONS: Final[Mapping[ErrorCode, Condition]] = {
 
 
 class GroupRefusals(GroupChecker):
-    """As `RefusalsDeserved`, for the APIs of groups: the coordinator's own knowledge is the measure."""
+    """`RefusalsDeserved` for the APIs of groups: the coordinator's own knowledge is the measure."""
 
     numbers: ClassVar[tuple[int, ...]] = (38,)
 
@@ -260,6 +263,11 @@ class GroupRefusals(GroupChecker):
         )
 
     def _see(self, node: SimHost, group_id: str) -> Seen:
+        driver = self.groups.driver(node, group_id)
+        seen = self._look(node, group_id)
+        return replace(seen, writing=driver is not None and driver.loaded and bool(driver.shard._effects._then))
+
+    def _look(self, node: SimHost, group_id: str) -> Seen:
         broker = None if node.node is None else node.node.broker
         if broker is None:
             return _NOTHING
