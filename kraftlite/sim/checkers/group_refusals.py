@@ -57,6 +57,8 @@ class Seen:
     pending: tuple[str, ...]
     size: int
     protocols: tuple[str, ...]
+    chosen: str = ""
+    """The protocol of a classic group, which a sync must name. A group that has become classic again has chosen anew."""
     writing: bool = False
     """Some write of the partition is under way; what has nothing to write itself shares the fate of the last one."""
 
@@ -163,7 +165,10 @@ def _other_protocol(it: Case) -> bool:
         odd = it.ask.protocol_type != "consumer" or not it.ask.protocols
         mine = [protocol.name for protocol in it.ask.protocols]
         return odd or any(seen.size and not set(mine) & set(seen.protocols) for seen in it.both)
-    return isinstance(it.ask, SyncRequest) and (it.ask.protocol_type != "consumer" or it.ask.protocol_name == "other")
+    if not isinstance(it.ask, SyncRequest):
+        return False
+    name = it.ask.protocol_name
+    return it.ask.protocol_type != "consumer" or name == "other" or any(seen.chosen not in ("", name) for seen in it.both)
 
 
 def _malformed(it: Case) -> bool:
@@ -293,7 +298,7 @@ class GroupRefusals(GroupChecker):
             common = tuple(it for it in dict.fromkeys(shared) if all(_supports(m, it) for m in classic.members.values()))
             return Seen(
                 driver, False, leads, topic_known, "classic", classic.state.value, classic.generation, members,
-                dict(classic.static), tuple(classic.pending), len(members), common,
+                dict(classic.static), tuple(classic.pending), len(members), common, classic.protocol_name or "",
             )  # fmt: skip
         return Seen(driver, False, leads, topic_known, "", "", -1, {}, {}, (), 0, ())
 
