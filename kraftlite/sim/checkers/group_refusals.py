@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from kraftlite.coordinator.api import (
@@ -57,6 +57,10 @@ class Seen:
     pending: tuple[str, ...]
     size: int
     protocols: tuple[str, ...]
+    chosen: str = ""
+    """The protocol of a classic group, which a sync must name. A group that has become classic again has chosen anew."""
+    writing: bool = False
+    """Some write of the partition is under way; what has nothing to write itself shares the fate of the last one."""
 
 
 _NOTHING: Final = Seen(None, False, False, False, "", "", -1, {}, {}, (), 0, ())
@@ -103,7 +107,8 @@ def _not_coordinator(it: Case) -> bool:
 def _not_available(it: Case) -> bool:
     dying = any(seen.state == "Dead" for seen in it.both)
     waited = it.waited_ms >= it.commit_timeout_ms - 1
-    return not it.was.topic_known or it.stopping or dying or waited or it.moved or it.broken
+    shares = it.was.writing and not isinstance(it.ask, CommitAsk)
+    return shares or not it.was.topic_known or it.stopping or dying or waited or it.moved or it.broken
 
 
 def _unknown_member(it: Case) -> bool:
@@ -160,7 +165,10 @@ def _other_protocol(it: Case) -> bool:
         odd = it.ask.protocol_type != "consumer" or not it.ask.protocols
         mine = [protocol.name for protocol in it.ask.protocols]
         return odd or any(seen.size and not set(mine) & set(seen.protocols) for seen in it.both)
-    return isinstance(it.ask, SyncRequest) and (it.ask.protocol_type != "consumer" or it.ask.protocol_name == "other")
+    if not isinstance(it.ask, SyncRequest):
+        return False
+    name = it.ask.protocol_name
+    return it.ask.protocol_type != "consumer" or name == "other" or any(seen.chosen not in ("", name) for seen in it.both)
 
 
 def _malformed(it: Case) -> bool:
@@ -200,7 +208,7 @@ CONDITIONS: Final[Mapping[ErrorCode, Condition]] = {
 
 
 class GroupRefusals(GroupChecker):
-    """As `RefusalsDeserved`, for the APIs of groups: the coordinator's own knowledge is the measure."""
+    """`RefusalsDeserved` for the APIs of groups: the coordinator's own knowledge is the measure."""
 
     numbers: ClassVar[tuple[int, ...]] = (38,)
 
@@ -260,6 +268,11 @@ class GroupRefusals(GroupChecker):
         )
 
     def _see(self, node: SimHost, group_id: str) -> Seen:
+        driver = self.groups.driver(node, group_id)
+        seen = self._look(node, group_id)
+        return replace(seen, writing=driver is not None and driver.loaded and bool(driver.shard._effects._then))
+
+    def _look(self, node: SimHost, group_id: str) -> Seen:
         broker = None if node.node is None else node.node.broker
         if broker is None:
             return _NOTHING
@@ -285,7 +298,7 @@ class GroupRefusals(GroupChecker):
             common = tuple(it for it in dict.fromkeys(shared) if all(_supports(m, it) for m in classic.members.values()))
             return Seen(
                 driver, False, leads, topic_known, "classic", classic.state.value, classic.generation, members,
-                dict(classic.static), tuple(classic.pending), len(members), common,
+                dict(classic.static), tuple(classic.pending), len(members), common, classic.protocol_name or "",
             )  # fmt: skip
         return Seen(driver, False, leads, topic_known, "", "", -1, {}, {}, (), 0, ())
 

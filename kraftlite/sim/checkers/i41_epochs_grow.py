@@ -17,9 +17,9 @@ from kraftlite.simhost.network import AnyExchange
 
 
 class EpochsGrow(GroupChecker):
-    """Of a group that was not deleted in between. A group that changes its protocol goes on where it was; one without members
-    begins anew. No member is in an epoch that its group has not reached, nor goes back to an earlier one. A join is answered with
-    no generation below one that was stored when it was asked."""
+    """No epoch of a group goes back, unless the group was deleted in between. A group that changes its protocol goes on where it
+    was; one without members begins anew. No member is in an epoch that its group has not reached, nor goes back to an earlier
+    one. A join is answered with no generation below one that was stored when it was asked."""
 
     numbers: ClassVar[tuple[int, ...]] = (41,)
 

@@ -32,7 +32,7 @@ _CLOCK_SLACK_MS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a fetch may not fall behind: the latest version of each partition that somebody had been told of when it arrived."""
+    """The bound that a fetch may not fall behind: the latest version of each partition that somebody had been told of by then."""
 
     current: bool
     """The broker is the coordinator, by the controller's last word."""

@@ -34,7 +34,7 @@ class FencedMembers(GroupChecker):
         self._gone: dict[GroupDriver, dict[tuple[str, str], int]] = {}
         """By coordination: (group, member) → when it was removed."""
         self._arrived: dict[AnyExchange, tuple[int, GroupDriver | None, int | None]] = {}
-        """When, at which coordination, and the group's generation then."""
+        """The time, the coordination, and the group's generation at the arrival of a request."""
 
     # --- the log
 

@@ -143,7 +143,7 @@ class ClassicMember(SimMember):
         return True
 
     def _take(self, data: bytes) -> None:
-        """What is assigned now; what it had and has no more makes a cooperative member join again."""
+        """Take an assignment over; a cooperative member that loses something by it joins again."""
         found = parse_assignment(data)
         assert found is not None, "leaders and coordinators write readable assignments"
         mine = [TopicPartition(topic, index) for topic, indexes in found.topics for index in indexes]
@@ -194,7 +194,7 @@ class ClassicMember(SimMember):
         return any(now.get(topic, 0) != self._sizes.get(topic, 0) for topic in sorted(subscribed))
 
     async def _do_something(self) -> bool:
-        """What members do beside reading. Returns whether this life goes on."""
+        """Do one of the things that members do beside reading, and return whether this life goes on."""
         at = self.rng.randrange(10)
         if at == 0:
             await self._leave()

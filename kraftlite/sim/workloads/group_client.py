@@ -1,4 +1,4 @@
-"""What all members of simulated groups have in common: they find their coordinator, read what they own, commit, and get lost.
+"""The common part of all members of simulated groups: they find their coordinator, read what they own, commit, and get lost.
 
 A member goes through lives: each begins with a join and ends with a leave, a crash that tells nobody, or a refusal for good.
 """
@@ -173,7 +173,7 @@ class SimMember(SimConsumer, abc.ABC):
                 self.owned[it.tp] = max(it.offset, 0)
 
     def identity(self) -> GroupMember:
-        """As whom it fetches offsets."""
+        """The name under which it fetches offsets."""
         return NOBODY
 
     async def commit(
@@ -204,7 +204,7 @@ class SimMember(SimConsumer, abc.ABC):
         return CommitAsk(base=base, commits=commits)
 
     def some_positions(self) -> dict[TopicPartition, int]:
-        """Of what it owns; of a partition that exists, when it owns nothing."""
+        """Positions of what it owns; when it owns nothing, of a partition that exists."""
         found = {tp: at for tp, at in self.owned.items() if at is not None}
         return found or {TopicPartition(self.group.topics[0], 0): 0}
 

@@ -41,7 +41,7 @@ class ConsumerMember(SimMember):
         self._full = True
         self._changed = False
         self._lazy_us = 0
-        """How long it takes to give partitions up, this time."""
+        """The time that it takes to give partitions up, this time."""
         self._assignor = rng.choice((None, None, "uniform", "range"))
         self.regex = rng.choice((None, None, None, "t.*", f"{self.group.name}.*"))
         going_on = True

@@ -78,7 +78,7 @@ def commit_before_hw(patch: Patch) -> None:
 @mutant(
     "member-told-before-committed",
     "a member of the consumer protocol is told before it is committed",
-    expects=("40", "41", "42", "43", "44", "crash", "liveness"),
+    expects=("40", "41", "42", "43", "44", "38", "crash", "liveness"),
     lens=with_groups,
 )
 def member_told_before_committed(patch: Patch) -> None:
@@ -104,7 +104,7 @@ def tombstones_not_replayed(patch: Patch) -> None:
 @mutant(
     "group-tombstones-not-replayed",
     "a coordinator that loads passes over the tombstones of members",
-    expects=("44",),
+    expects=("44", "liveness"),
     lens=with_groups,
 )
 def group_tombstones_not_replayed(patch: Patch) -> None:
@@ -130,7 +130,7 @@ def loads_to_the_hw(patch: Patch) -> None:
 @mutant(
     "sessions-not-started-on-load",
     "a loaded classic group has no sessions until its members come",
-    expects=("liveness", "crash"),
+    expects=("14", "liveness", "crash"),
     lens=with_groups,
 )
 def sessions_not_started_on_load(patch: Patch) -> None:
@@ -149,7 +149,12 @@ def member_sessions_not_started_on_load(patch: Patch) -> None:
     patch.edit(ConsumerGroups, "loaded", ("self.schedule(group, member)", "pass"))
 
 
-@mutant("rebalance-without-end", "a join waits for members that do not come again", expects=("liveness",), lens=with_groups)
+@mutant(
+    "rebalance-without-end",
+    "a join waits for members that do not come again",
+    expects=("liveness", "14", "crash"),
+    lens=with_groups,
+)
 def rebalance_without_end(patch: Patch) -> None:
     """KIP-62: the rebalance timeout is not applied; one member that died stops the group."""
     patch.edit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -59,7 +58,6 @@ from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplac
 from kraftlite.sim.checkers.base import CheckerFactory, Losses, Violation, World
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog, group_facts
-from kraftlite.sim.checkers.group_refusals import CONDITIONS, Case, GroupRefusals, Seen
 from kraftlite.sim.checkers.i40_one_owner import OneOwner
 from kraftlite.sim.checkers.i41_epochs_grow import EpochsGrow
 from kraftlite.sim.checkers.i42_offsets_kept import OffsetsKept
@@ -110,8 +108,8 @@ class Topic:
         partition = PartitionRecord(
             topic_id=topic_id, partition=0, replicas=(BROKER,), isr=(BROKER,), leader=BROKER, leader_epoch=0, partition_epoch=0
         )
-        for offset, record in enumerate((TopicRecord(name=OFFSETS_TOPIC, topic_id=topic_id), partition)):
-            self.watch.facts.history.replay(record, offset)
+        self.watch.facts.history.replay(TopicRecord(name=OFFSETS_TOPIC, topic_id=topic_id), 0)
+        self.watch.facts.history.replay(partition, 1)
         self.facts = group_facts(self.world)
         self.log = self.facts.logs[OFFSETS] = GroupLog(OFFSETS)
         self.driver = Driver()
@@ -463,47 +461,3 @@ def test_what_is_right_passes(sound: Topic) -> None:
     sound.beat("a", 0)
     sound.commit(3, "b|4|1")
     fetched(sound, 1) if isinstance(sound.checker, LoadedGroups) else None
-
-
-REFUSALS = [it for it in CONDITIONS if it is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-ODD = SimpleNamespace(  # an ask with nothing odd in it
-    require_known_member_id=False,
-    member_id="a",
-    group_id="g",
-    session_timeout_ms=1_000,
-    server_assignor=None,
-    regex=None,
-    commits=(),
-)
-
-
-@pytest.mark.parametrize("code", REFUSALS, ids=str)
-def test_no_refusal_is_deserved_without_a_reason(code: ErrorCode) -> None:
-    """A member in its generation of a stable group that is coordinated there; for deletions, a group without members."""
-    driver: Any = object()
-    stable = Seen(driver, False, True, True, "classic", "Stable", 3, {"a": 3}, {}, (), 1, ("range",))
-    deletes = code in (ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
-    seen = Seen(driver, False, True, True, "classic", "Empty", 3, {}, {}, (), 0, ()) if deletes else stable
-    case = Case(
-        ask=ODD, was=seen, now=seen, member_id="a", instance_id=None, epoch=3, waited_ms=1, commit_timeout_ms=1_000,
-        stopping=False, broken=False, most=100,
-    )  # fmt: skip
-    assert not CONDITIONS[code](case)
-
-
-@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_SERVER_ERROR], ids=str)
-def test_an_undeserved_refusal_is_found(code: ErrorCode) -> None:
-    driver: Any = object()
-    groups = SimpleNamespace(config=GroupConfig.from_values({}), led=SimpleNamespace(closed=False))
-    node = SimpleNamespace(boots=1, node_id=BROKER, rate_ppm=0, node=SimpleNamespace(broker=SimpleNamespace(groups=groups)))
-    topic = Topic(GroupRefusals)
-    try:
-        assert isinstance(topic.checker, GroupRefusals)
-        topic.cluster.nodes[BROKER] = node  # type: ignore[assignment]
-        seen = Seen(driver, False, True, True, "classic", "Stable", 3, {"a": 3}, {}, (), 1, ("range",))
-        topic.checker._see = lambda node, group_id: seen  # type: ignore[method-assign]
-        topic.serve(HEARTBEAT, heartbeat(3), Told(ErrorCode.NONE))
-        with pytest.raises(Violation, match=f"refuses Client/Heartbeat of client 1100 with {code.name}, which it may"):
-            topic.serve(HEARTBEAT, heartbeat(3), Told(code))
-    finally:
-        topic.loop.close()
