@@ -28,7 +28,7 @@ HARMLESS: Final[Mapping[str, Values]] = {
 
 OF_TOPICS: Final[Mapping[str, Values]] = {
     **HARMLESS,
-    "retention.bytes": Values(("-1", "1000000000"), ("-2", "")),
+    "retention.bytes": Values(("-1", "1000000000", "-2"), ("", "many")),
     "segment.bytes": Values(("1048576", "2097152"), ("13", "-1")),
     "max.message.bytes": Values(("1048588", "2000"), ("-1",)),
     "min.insync.replicas": Values(("1", "2"), ("0",)),
@@ -45,9 +45,9 @@ OF_BROKERS: Final[Mapping[str, Values]] = {
     "min.insync.replicas": Values(("1", "2"), ("0", "x")),
     "log.flush.interval.messages": Values(("1", "100000"), ("0",)),
     "log.index.interval.bytes": Values(("100", "4096"), ("-1",)),
-    "log.cleaner.threads": Values(("1", "2"), ("0",)),
+    "log.cleaner.threads": Values(("1", "2"), ("-1", "x")),
     "message.max.bytes": Values(("1048588", "2000000"), ("-1",)),
-    "log.retention.ms": Values(("3000000000000", "-1"), ("-2",)),
+    "log.retention.ms": Values(("3000000000000", "-1"), ("x",)),
     "producer.id.expiration.ms": Values(("86400000", "90000000"), ("0",)),
 }
 """Keys that may change while a broker runs, of one broker or of all."""
