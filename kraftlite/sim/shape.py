@@ -46,7 +46,7 @@ class Shape:
     drift_ppm: int = 0
     """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
     tuning: Tuning = USUAL_TUNING
-    """What the nodes are built with beside their configuration."""
+    """The numbers that the nodes are built with beside their configuration."""
 
     @property
     def roles(self) -> tuple[str, ...]:
