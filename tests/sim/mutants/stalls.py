@@ -52,12 +52,12 @@ def held_elections(patch: Patch) -> None:
 
 
 def jumping_clocks(patch: Patch) -> None:
-    """The wall clocks of all nodes jump by up to a day, back and forth."""
+    """The wall clocks of all nodes jump by up to a day, back or forth, and stay there for seconds."""
     patch.set(
         troubles,
         "draw",
         lambda rng, shape, duration_ms: [
-            FaultPlan(at_ms=at_ms, kind="clocks", for_ms=1_000, amount=86_400_000) for at_ms in range(500, duration_ms, 3_000)
+            FaultPlan(at_ms=at_ms, kind="clocks", amount=86_400_000) for at_ms in range(500, duration_ms, 5_000)
         ],
     )
 
