@@ -1,4 +1,4 @@
-"""What a node is built with beside its configuration: periods, sizes and counts of its cores that nobody configures.
+"""The numbers that a node is built with beside its configuration: periods, sizes and counts of its cores that nobody configures.
 
 Production takes the defaults. The simulator draws small and odd ones, so that the second turn, the second chunk and the full
 table come within a run of seconds. A value changes when and in how many pieces something is done, never what is done.

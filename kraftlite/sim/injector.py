@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
-from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.simhost.host import Incarnation, SimHost
 
 DeathCallback = Callable[[SimHost, str], None]
@@ -22,6 +21,7 @@ class Injector:
     def __init__(
         self,
         cluster: SimCluster,
+        handlers: Mapping[str, Callable[[Any, FaultPlan], None]],
         *,
         on_death: DeathCallback,
         power_losses: dict[NodeId, list[str]],
@@ -31,6 +31,8 @@ class Injector:
         on_loss: Callable[[SimHost, Sequence[str]], None] = lambda node, paths: None,
         on_churn: Callable[[int, int], None] = lambda for_ms, gap_ms: None,
     ) -> None:
+        self._handlers = handlers
+        """The function that carries each kind of fault out, given the injector and the fault."""
         self.wiped = wiped
         self.damaged = damaged
         self.forgetful = forgetful
@@ -105,7 +107,7 @@ class Injector:
     # --- what
 
     def _begin(self, plan: FaultPlan) -> None:
-        HANDLERS[plan.kind](self, plan)
+        self._handlers[plan.kind](self, plan)
 
     def end_of(self, plan: FaultPlan, undo: Callable[[], Any]) -> None:
         self.at(plan.for_ms, undo)

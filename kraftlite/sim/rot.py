@@ -60,9 +60,9 @@ ANYWHERE: Final[Mapping[str, Sequence[Rot]]] = {
     META_PROPERTIES: _TEXT,
     QUORUM_STATE: _TEXT,
 }
-"""What may happen to a file whose name ends so, on any node."""
+"""The damage that a file whose name ends so may take, on any node."""
 OF_OBSERVERS: Final[Mapping[str, Sequence[Rot]]] = {".log": (flip, cut, lose, garble), QUORUM_STATE: (lose,)}
-"""What a node that has no vote bears as well, below its metadata directory: it fetches the metadata anew."""
+"""The damage that a node without a vote bears as well, below its metadata directory: it fetches the metadata anew."""
 
 
 def candidates(disk: MemDisk, config: ServerConfig) -> list[tuple[str, Sequence[Rot]]]:

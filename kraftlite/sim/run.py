@@ -28,6 +28,7 @@ from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.coverage import Coverage
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 from kraftlite.sim.history import History
+from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.sim.injector import Injector
 from kraftlite.sim.knobs import draw as draw_knobs
 from kraftlite.sim.knobs import turned
@@ -154,6 +155,7 @@ class _Run:
         self.workload = Workload(self.cluster, self.result.history, random.Random(f"workload/{seed}"))
         self.injector = Injector(
             self.cluster,
+            HANDLERS,
             on_death=self._on_death,
             power_losses=power_losses,
             wiped=self.losses.wiped,

@@ -50,7 +50,7 @@ class Shape:
     drift_ppm: int = 0
     """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
     tuning: Tuning = USUAL_TUNING
-    """What the nodes are built with beside their configuration."""
+    """The numbers that the nodes are built with beside their configuration."""
     knobs: Mapping[str, str] = field(default_factory=dict)
     """The keys of `config` that were drawn beside the shape: see `sim.knobs`."""
 

@@ -22,7 +22,7 @@ class SimHostClock:
         self._context = context
         self._born_us = loop.now_us()
         self._shown_us = 0
-        """What the clock showed at `_born_us`, when its rate was last set."""
+        """The time that the clock showed at `_born_us`, when its rate was last set."""
         self._rate = PARTS_PER_MILLION + rate_ppm
         self._wall_at_birth_ms = wall_ms
         self.stopped = False

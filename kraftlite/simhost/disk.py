@@ -7,41 +7,11 @@ import errno
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from kraftlite.runtime.ports import DiskSpace, FileStat
 from kraftlite.runtime.whole_io import finish_read, write_each
+from kraftlite.simhost.disk_faults import FLUSHES, InjectedError, may_flip
 from kraftlite.simhost.inodes import Directory, Inode, MayFlip
-
-FLUSHES = ("sync", "flush", "flush-end")
-_LENGTH_END, _EPOCH_END = 12, 16
-"""The positions at which a record batch's length and leader epoch end."""
-
-
-@dataclass
-class InjectedError:
-    """Raise `OSError(code)` from `op` ("" means any) on paths containing `path`, `times` times after `after` free passes."""
-
-    op: str
-    path: str
-    code: int
-    times: int | None
-    after: int
-    torn: random.Random | None = None
-    """A write that fails has written a part, drawn from it."""
-    drops: random.Random | None = None
-    """A flush that fails takes with it what was not durable of the file, as Linux does since pages that could not be written
-    count as clean. Drawn from it: the file is short again, or has zeros there."""
-
-    def hits(self, op: str, path: str) -> bool:
-        if (self.op and self.op != op) or self.path not in path or self.times == 0:
-            return False
-        if self.after > 0:
-            self.after -= 1
-            return False
-        if self.times is not None:
-            self.times -= 1
-        return True
 
 
 class MemFile:
@@ -203,12 +173,12 @@ class MemDisk:
         self.flush_wait: Callable[[], Awaitable[None]] | None = None
         self.may_flip: Callable[[str], MayFlip] = may_flip
         self.slow_below: dict[str, int] = {}
-        """How many microseconds more a `File.flush` takes below a directory, when it takes any time at all."""
+        """Microseconds more that a `File.flush` takes below a directory, when it takes any time at all."""
         self.errors: list[InjectedError] = []
         self.short: Callable[[int], int] | None = None
-        """How many of so many bytes one call of the system reads or writes; None: all."""
+        """Says how many of so many bytes one call of the system reads or writes; None: all."""
         self.mid_write: Callable[[str], bool] | None = None
-        """Whether the machine is to lose power in the middle of the write to this path; `cut_mid_write` is called then."""
+        """Says whether the machine is to lose power in the middle of the write to this path; `cut_mid_write` is called then."""
         self.cut_mid_write: Callable[[], None] = lambda: None
         self.tearing = random.Random(0)
         self.on_dropped: Callable[[str], None] = lambda path: None
@@ -505,19 +475,3 @@ class Mount:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
-
-
-def may_flip(path: str) -> MayFlip:
-    """Bits may turn over where a checksum tells it: in logs. Kafka's small text files have none, and a batch's leader epoch
-    is not covered; unlike a base offset, it does not follow from what comes before it either."""
-    return _is_told if path.endswith(".log") else lambda data, position: False
-
-
-def _is_told(data: bytearray, position: int) -> bool:
-    start = 0
-    while start + _LENGTH_END <= position:
-        size = _LENGTH_END + int.from_bytes(data[start + 8 : start + _LENGTH_END], "big")
-        if position < start + size:
-            return position >= start + _EPOCH_END
-        start += size
-    return True

@@ -49,7 +49,7 @@ class Losses:
     wiped: set[NodeId] = field(default_factory=set)
     damaged: set[tuple[NodeId, TopicPartition]] = field(default_factory=set)
     forgetful: dict[NodeId, int] = field(default_factory=dict)
-    """How often a node that has no vote lost files that it fetches anew: its metadata log, and the epoch that it knew."""
+    """Counts how often a node that has no vote lost files that it fetches anew: its metadata log, and the epoch that it knew."""
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""What each kind of fault does to a simulated cluster, by what it hits: nodes, links, disks, files, clocks.
+"""The doing of each kind of fault to a simulated cluster, by what it hits: nodes, links, disks, files, clocks.
 
 Every module has a table `KINDS`; `catalog` joins them, and the injector carries them out.
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.injection.handler import Handler
-from kraftlite.simhost.disk import FLUSHES, InjectedError
+from kraftlite.simhost.disk_faults import FLUSHES, InjectedError
 from kraftlite.simhost.host import SimHost
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What carries a fault out."""
+"""The type of the functions that carry faults out."""
 
 from __future__ import annotations
 

@@ -59,13 +59,13 @@ FLUSHED = "            await file.flush()"
 GUARDED = "            try:\n                await file.flush()\n            except OSError:\n                "
 
 
-@mutant("failed-flush-believed", "a flush that failed counts as one that has ended", expects=("6", "36"), lens=lost_flushes)
+@mutant("failed-flush-believed", "a flush that failed counts as one that has ended", expects=("6", "36", "4"), lens=lost_flushes)
 def failed_flush_believed(patch: Patch) -> None:
     """PostgreSQL's "fsyncgate" (2018): the next fsync succeeded, and the pages of the failed one were gone."""
     patch.edit(Flusher, "flush", (FLUSHED, GUARDED + "pass"))
 
 
-@mutant("failed-flush-tried-again", "a flush that failed is tried again, and counts", expects=("6", "36"), lens=lost_flushes)
+@mutant("failed-flush-tried-again", "a flush that failed is tried again, and counts", expects=("6", "36", "4"), lens=lost_flushes)
 def failed_flush_tried_again(patch: Patch) -> None:
     """Rebello et al., "Can Applications Recover from fsync Failures?" (ATC '20): retrying is what most systems did."""
     patch.edit(Flusher, "flush", (FLUSHED, GUARDED + "await file.flush()"))

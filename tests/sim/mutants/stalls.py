@@ -32,13 +32,32 @@ def sleeping_leaders(patch: Patch) -> None:
     patch.set(troubles, "draw", draw)
 
 
+def held_elections(patch: Patch) -> None:
+    """The controller is cut off again and again, and what the voters send each other meanwhile arrives seconds later."""
+
+    def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        voters = [str(number) for number, roles in enumerate(shape.roles, 1) if "controller" in roles]
+        found: list[FaultPlan] = []
+        for at_ms in range(500, duration_ms, 4_000):
+            found.append(FaultPlan(at_ms=at_ms, kind="cut-quorum", target="controller", for_ms=rng.randint(1_500, 3_500)))
+            found += [
+                FaultPlan(at_ms=at_ms + rng.randint(0, 1_500), kind="hold", target=a, other=b, for_ms=rng.randint(300, 3_000))
+                for a in voters
+                for b in voters
+                if a < b and rng.randrange(3)
+            ]
+        return found
+
+    patch.set(troubles, "draw", draw)
+
+
 def jumping_clocks(patch: Patch) -> None:
-    """The wall clocks of all nodes jump by up to a day, back and forth."""
+    """The wall clocks of all nodes jump by up to a day, back or forth, and stay there for seconds."""
     patch.set(
         troubles,
         "draw",
         lambda rng, shape, duration_ms: [
-            FaultPlan(at_ms=at_ms, kind="clocks", for_ms=1_000, amount=86_400_000) for at_ms in range(500, duration_ms, 3_000)
+            FaultPlan(at_ms=at_ms, kind="clocks", amount=86_400_000) for at_ms in range(500, duration_ms, 5_000)
         ],
     )
 
@@ -52,7 +71,7 @@ def tuned(**values: int) -> Change:
     "late-vote-granted",
     "a request for a vote of an earlier epoch is answered as one of now",
     expects=("2", "1", "3", "crash"),
-    lens=sleeping_leaders,
+    lens=held_elections,
 )
 def late_vote_granted(patch: Patch) -> None:
     """Raft §5.1: a request with a stale term is rejected. It may come minutes after its sender has given up on it."""
@@ -63,7 +82,7 @@ def late_vote_granted(patch: Patch) -> None:
     "late-leader-believed",
     "a leader of an earlier epoch that wakes up is followed again",
     expects=("1", "2", "crash", "3", "10"),
-    lens=sleeping_leaders,
+    lens=held_elections,
 )
 def late_leader_believed(patch: Patch) -> None:
     """Raft §5.1; Fischer, Lynch, Paterson for those who believe that a process that does not answer is dead."""
@@ -156,7 +175,7 @@ def restored_without_the_log(patch: Patch) -> None:
     "old-answers-believed",
     "the answer to a fetch is believed, whichever epoch the node is in by now",
     expects=("4", "crash", "2", "7", "10"),
-    lens=sleeping_leaders,
+    lens=held_elections,
 )
 def old_answers_believed(patch: Patch) -> None:
     """RF-26: an answer that was held for seconds speaks of a log that is over."""

@@ -43,10 +43,8 @@ def test_no_refusal_is_deserved_without_a_reason(code: ErrorCode) -> None:
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_SERVER_ERROR], ids=str)
 def test_an_undeserved_refusal_is_found(code: ErrorCode) -> None:
     driver: Any = object()
-    node = SimpleNamespace(
-        boots=1, node_id=BROKER, rate_ppm=0,
-        node=SimpleNamespace(broker=SimpleNamespace(groups=SimpleNamespace(config=GroupConfig.from_values({}), led=SimpleNamespace(closed=False)))),
-    )  # fmt: skip
+    groups = SimpleNamespace(config=GroupConfig.from_values({}), led=SimpleNamespace(closed=False))
+    node = SimpleNamespace(boots=1, node_id=BROKER, rate_ppm=0, node=SimpleNamespace(broker=SimpleNamespace(groups=groups)))
     topic = Topic(GroupRefusals)
     try:
         assert isinstance(topic.checker, GroupRefusals)

@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from kraftlite.simhost.disk import MemDisk, may_flip
+from kraftlite.simhost.disk import MemDisk
+from kraftlite.simhost.disk_faults import may_flip
 
 
 def written(disk: MemDisk, path: str = "/d/f", data: bytes = b"abcdef") -> None:

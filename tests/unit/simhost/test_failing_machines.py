@@ -13,7 +13,8 @@ from kraftlite.host.disk import HostDisk
 from kraftlite.runtime.whole_io import finish_read, write_each
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.simhost.clock import SimHostClock
-from kraftlite.simhost.disk import FLUSHES, MemDisk, MemFile
+from kraftlite.simhost.disk import MemDisk, MemFile
+from kraftlite.simhost.disk_faults import FLUSHES
 from kraftlite.simhost.process import context_of
 
 
@@ -33,7 +34,8 @@ def test_a_failed_flush_takes_the_pages_with_it_and_the_next_one_succeeds(op: st
 
     async def scenario() -> None:
         for seed in range(6):
-            disk, dropped = MemDisk(), []
+            disk = MemDisk()
+            dropped: list[str] = []
             disk.flush_wait, disk.on_dropped = nothing, dropped.append
             file = opened(disk)
             file.pwritev([b"XYZ"], 6)
@@ -79,7 +81,8 @@ def test_short_reads_and_writes_are_gone_on_with() -> None:
 
 
 def test_power_is_lost_in_the_middle_of_a_write() -> None:
-    disk, cuts = MemDisk(), []
+    disk = MemDisk()
+    cuts: list[list[str]] = []
     file = opened(disk)
     disk.tearing = random.Random(3)
     disk.mid_write = lambda path: path == "/d/f" and not cuts
