@@ -123,7 +123,7 @@ def fetch_topics(cluster: ClusterClient, names: list[str]) -> list[Any]:
 
 def _overrides(cluster: ClusterClient, names: list[str]) -> dict[str, dict[str, str]]:
     from kraftlite.client.admin import describe_configs
-    from kraftlite.model.messages.controller import ConfigResourceType
+    from kraftlite.model.messages.choices import ConfigResourceType
 
     found = {}
     for name in names:

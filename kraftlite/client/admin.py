@@ -11,7 +11,7 @@ from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.connection import code_of
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 Partition = tuple[str, int]
 

@@ -16,7 +16,7 @@ from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import uuid_to_str
-from kraftlite.model.messages.controller import ConfigResourceType
+from kraftlite.model.messages.choices import ConfigResourceType
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 FILTERS = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
