@@ -7,7 +7,7 @@ import click
 from kraftlite.cli.common import output_option, pairs, print_json
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.admin import alter_configs, describe_configs, list_resources
-from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 _KIND = ConfigResourceType.CLIENT_METRICS
 _SUBSCRIPTION_SOURCE = 7

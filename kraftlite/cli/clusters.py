@@ -14,7 +14,7 @@ from kraftlite.cli.files import read_text
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.messages.controller import ElectionType
+from kraftlite.model.messages.choices import ElectionType
 
 if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient

@@ -11,7 +11,7 @@ import click
 from kraftlite.cli.common import output_option, pairs, print_json
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.errors import RequestRefused
-from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient

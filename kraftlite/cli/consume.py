@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kraftlite.cli.common import output_option
-from kraftlite.cli.kafka import kafka_errors
+from kraftlite.cli.librdkafka import kafka_errors
 from kraftlite.cli.target import Target, target_options
 
 _IDLE_POLL_S = 0.1

@@ -13,7 +13,7 @@ from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.connection import code_of
 from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSIONS
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.messages.controller import FeatureUpgradeType
+from kraftlite.model.messages.choices import FeatureUpgradeType
 
 Update = tuple[str, int]
 _VERB = {

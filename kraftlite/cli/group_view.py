@@ -1,4 +1,4 @@
-"""What the group commands ask a cluster, and the columns of Kafka's tool.
+"""The questions of the group commands to a cluster, and the columns of Kafka's tool.
 
 Source: TO-27; kafka-consumer-groups.
 """

@@ -124,10 +124,9 @@ def _start(run: Run) -> LocalCluster:
     """Make a new cluster with the two topics, and remove what an earlier demonstration left."""
     import shutil
 
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
+    from kraftlite.client.admin import create_topic
     from kraftlite.local import cluster as local
-    from kraftlite.local.client import client_config
+    from kraftlite.local.client import cluster_at
     from kraftlite.local.state import STATE_NAME
 
     home = run.directory / "cluster"
@@ -137,14 +136,10 @@ def _start(run: Run) -> LocalCluster:
         shutil.rmtree(run.directory / name, ignore_errors=True)
     began = time.monotonic()
     cluster = local.up(home)
-    admin: Any = AdminClient(client_config(cluster.bootstrap_servers))
-    topics: list[Any] = [
+    with cluster_at(cluster.bootstrap_servers) as client:
         # The flights are of 2013: by the time in their records they would expire at once.
-        NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2", "retention.ms": "-1"}),
-        NewTopic(RESULTS, 3, 3, config={"min.insync.replicas": "2", "cleanup.policy": "compact"}),
-    ]
-    for future in admin.create_topics(topics, operation_timeout=30.0).values():
-        future.result(timeout=60)
+        create_topic(client, TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2", "retention.ms": "-1"})
+        create_topic(client, RESULTS, 3, 3, {"min.insync.replicas": "2", "cleanup.policy": "compact"})
     run.console.print(f"3 controllers and 3 brokers are up after {time.monotonic() - began:.1f} s, topics {TOPIC} and {RESULTS}")
     return cluster
 

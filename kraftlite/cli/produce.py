@@ -11,7 +11,7 @@ from typing import IO, Any
 import click
 
 from kraftlite.cli.common import output_option, pairs, print_json
-from kraftlite.cli.kafka import kafka_message
+from kraftlite.cli.librdkafka import kafka_message
 from kraftlite.cli.target import Target, target_options
 
 _POLL_EVERY = 500

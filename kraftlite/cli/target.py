@@ -35,10 +35,6 @@ EFFECTIVE: Final = (
 """Properties of Kafka's admin client that mean the same for ours, besides the addresses and those that protect."""
 
 
-def is_security(name: str) -> bool:
-    return name.startswith(("security.", "sasl.", "ssl."))
-
-
 def read_properties(path: str, option: str) -> dict[str, str]:
     """The properties in a file. Raises ValueError, which names the option and the file."""
     from kraftlite.config.properties import parse_properties
@@ -54,6 +50,8 @@ def read_properties(path: str, option: str) -> dict[str, str]:
 
 def effective(given: Mapping[str, str], path: str, option: str) -> dict[str, str]:
     """The properties that a client of ours has a use for, without the addresses. Warns about each of the others."""
+    from kraftlite.client.properties import is_security
+
     for name in given:
         if name not in EFFECTIVE and name != SERVERS and not is_security(name):
             click.echo(f"WARN {option} {path}: {name} has no effect here", err=True)
@@ -72,9 +70,9 @@ def client_of(servers: str, properties: Mapping[str, str], path: str | None, opt
 
 
 class Target:
-    """What `--bootstrap-server` and `--command-config`, or the environment, say.
+    """The answer of `--bootstrap-server` and `--command-config`, or of the environment.
 
-    They are read when the command first asks for them, so that what is wrong with its own options is said before. Everything here
+    It is read when the command first asks for it, so that what is wrong with its own options is said before. Everything here
     raises ClickException. `cluster`: a client that is there already.
     """
 
@@ -115,12 +113,11 @@ class Target:
 
         config = client_config(self.bootstrap)
         if self._effective:
-            from kraftlite.cli.compat.clients import translated
-            from kraftlite.cli.compat.tool import UsageError
+            from kraftlite.cli.librdkafka import translated
 
             try:
                 config.update(translated(self._effective))
-            except UsageError as error:
+            except ValueError as error:
                 raise click.UsageError(f"{self._option} {self._path}: {error}") from None
         return config
 

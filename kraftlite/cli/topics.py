@@ -46,18 +46,16 @@ def create_topic(
     """Create topic NAME."""
     from kraftlite.client.admin import create_topic as request
 
-    configs = [{"name": key, "value": value} for key, value in pairs(config).items()]
-    wanted: dict[str, Any] = {"name": name, "configs": configs, "assignments": []}
+    configs = pairs(config)
+    assignment: list[list[int]] = []
     if replica_assignment is not None:
         if partitions is not None or replication_factor is not None:
             raise click.UsageError("--replica-assignment sets both numbers: leave --partitions and --replication-factor out")
-        replicas = enumerate(_assignment(replica_assignment))
-        wanted["assignments"] = [{"partition_index": at, "broker_ids": brokers} for at, brokers in replicas]
-    wanted["num_partitions"] = partitions if partitions is not None else -1
-    wanted["replication_factor"] = replication_factor if replication_factor is not None else -1
+        assignment = _assignment(replica_assignment)
+    numbers = (-1 if partitions is None else partitions, -1 if replication_factor is None else replication_factor)
     created = True
     try:
-        request(target.cluster(), wanted)
+        request(target.cluster(), name, *numbers, configs, assignment)
     except RequestRefused as error:
         if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
             raise
@@ -125,7 +123,7 @@ def fetch_topics(cluster: ClusterClient, names: list[str]) -> list[Any]:
 
 def _overrides(cluster: ClusterClient, names: list[str]) -> dict[str, dict[str, str]]:
     from kraftlite.client.admin import describe_configs
-    from kraftlite.model.messages.controller import ConfigResourceType
+    from kraftlite.model.messages.choices import ConfigResourceType
 
     found = {}
     for name in names:

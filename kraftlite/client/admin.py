@@ -11,7 +11,7 @@ from kraftlite.client.cluster import ClusterClient, check
 from kraftlite.client.connection import code_of
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 Partition = tuple[str, int]
 
@@ -73,8 +73,23 @@ def _change(cluster: ClusterClient, api_key: int, version: int, values: Mapping[
     return cluster.call(api_key, version, {**values, "timeout": timeout_ms}, broker=broker, timeout_ms=timeout_ms + _ANSWER_MS)
 
 
-def create_topic(cluster: ClusterClient, topic: Mapping[str, Any]) -> None:
-    """`topic`: a CreatableTopic of CreateTopics, as plain values. Raises RequestRefused."""
+def create_topic(
+    cluster: ClusterClient,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+    assignments: Sequence[Sequence[int]] = (),
+) -> None:
+    """-1 stands for the cluster's default, and for the number in `assignments`, the replicas of each partition. Raises
+    RequestRefused."""
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": replication_factor,
+        "assignments": [{"partition_index": at, "broker_ids": brokers} for at, brokers in enumerate(assignments)],
+        "configs": [{"name": key, "value": value} for key, value in configs.items()],
+    }
     (found,) = _change(cluster, 19, 7, {"topics": [topic], "validate_only": False}).topics
     check(found)
 

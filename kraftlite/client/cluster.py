@@ -103,8 +103,7 @@ class ClusterClient(Routing):
             found = check(self.call(DESCRIBE_CLUSTER, 1, values))
             self.cluster_id = str(found.cluster_id)
             self.controller_id = int(found.controller_id)
-            nodes = [BrokerNode(int(one.broker_id), str(one.host), int(one.port), one.rack) for one in found.brokers]
-            self._nodes = {node.id: node for node in sorted(nodes, key=lambda node: node.id)}
+            self._nodes = _by_id(BrokerNode(int(one.broker_id), str(one.host), int(one.port), one.rack) for one in found.brokers)
         return self._nodes
 
     def broker(self, broker_id: int) -> BrokerNode:
@@ -116,6 +115,9 @@ class ClusterClient(Routing):
     def topics(self, names: list[str] | None = None) -> dict[str, Any]:
         """Metadata of topics, by name in order: of those that exist. None: of all."""
         found = self.call(METADATA, 12, metadata_values(names))
+        if self._nodes is None:
+            self._nodes = _by_id(BrokerNode(int(one.node_id), str(one.host), int(one.port), one.rack) for one in found.brokers)
+            self.cluster_id, self.controller_id = str(found.cluster_id), int(found.controller_id)
         known = [topic for topic in found.topics if code_of(topic) is ErrorCode.NONE]
         return {str(topic.name): topic for topic in sorted(known, key=lambda topic: str(topic.name))}
 
@@ -254,6 +256,10 @@ class ClusterClient(Routing):
             return dict.fromkeys(groups, ClientError(f"no broker answered ({told(address, error)})"))
         unnamed = ClientError(f"its coordinator {node.address} did not answer for it")
         return {group: answers.get(group, unnamed) for group in groups}
+
+
+def _by_id(nodes: Iterable[BrokerNode]) -> dict[int, BrokerNode]:
+    return {node.id: node for node in sorted(nodes, key=lambda node: node.id)}
 
 
 def _is_to_be_asked_again(finding: object, again: Collection[ErrorCode]) -> bool:

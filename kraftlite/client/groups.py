@@ -33,7 +33,7 @@ DEAD: Final = "Dead"
 _UNKNOWN: Final = "Unknown"
 _LOADING: Final = (E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE)
 _MOVING: Final = (E.NOT_COORDINATOR, *_LOADING, E.REBALANCE_IN_PROGRESS)
-"""What a commit is refused with for the time being."""
+"""A commit that is refused with one of these may be taken later."""
 
 
 class ListedGroup(NamedTuple):
@@ -210,7 +210,7 @@ def delete_groups(cluster: ClusterClient, groups: Iterable[str]) -> dict[str, Cl
 
 
 def committed_offsets(cluster: ClusterClient, groups: Iterable[str]) -> dict[str, dict[Partition, Committed] | ClientError]:
-    """Where each group has committed, by partition. Nothing, for a group that does not exist."""
+    """Offsets that each group has committed, by partition. Nothing, for a group that does not exist."""
 
     def ask(at: Coordinator, names: list[str]) -> dict[str, dict[Partition, Committed] | ClientError]:
         values = {"groups": [{"group_id": name, "topics": None} for name in names], "require_stable": False}

@@ -97,6 +97,11 @@ _SECRET: Final = re.compile("password|jaas|key$|secret|token|certificate")
 KNOWN: Final = frozenset({"bootstrap.servers", "security.protocol", *_PLAIN, *_TLS_NAMES, *_SASL_NAMES})
 
 
+def is_security(name: str) -> bool:
+    """Return whether an option, in lower case, is about protection. Such a one is honoured or refused, never left out."""
+    return name.startswith(("security.", "sasl.", "ssl."))
+
+
 class _Options:
     """Options by their names in lower case, on their way to settings."""
 

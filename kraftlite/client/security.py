@@ -11,7 +11,6 @@ import hmac
 import re
 import secrets
 import ssl
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
@@ -45,6 +44,8 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
     if settings.key_location is not None:
         context.load_cert_chain(settings.key_location, password=settings.key_password)
     elif settings.key_chain is not None:
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="kraftlite-") as folder:  # 0700; the library reads files only
             path = Path(folder) / "pem"
             path.write_text(in_lines(f"{settings.key_chain}\n{settings.key}\n"))

@@ -14,7 +14,7 @@ from typing import Any
 from kraftlite.client.errors import ClientError
 from kraftlite.local import cluster as local
 from kraftlite.local import process
-from kraftlite.local.client import client_config, fetch_quorum
+from kraftlite.local.client import cluster_at, fetch_quorum
 from kraftlite.local.state import LocalError, load
 from kraftlite.local.stream import Streamer
 
@@ -54,8 +54,6 @@ class Chaos(threading.Thread):
 
     def __init__(self, data_dir: Path, bootstrap: str, partitions: int, streamer: Streamer, say: Callable[[str], None]) -> None:
         super().__init__(name="chaos", daemon=True)
-        from confluent_kafka.admin import AdminClient
-
         self.times = Times()
         self.error: str | None = None
         self._data_dir = data_dir
@@ -63,7 +61,7 @@ class Chaos(threading.Thread):
         self._partitions = partitions
         self._streamer = streamer
         self._say = say
-        self._admin: Any = AdminClient(client_config(bootstrap))
+        self._cluster = cluster_at(bootstrap)
 
     def run(self) -> None:
         try:
@@ -135,23 +133,22 @@ class Chaos(threading.Thread):
         self._say("every ISR is whole again")
 
     def _topic(self) -> dict[int, Any]:
-        from confluent_kafka import KafkaException
-
+        """Partitions by index; none when the cluster does not answer."""
         try:
-            found = self._admin.list_topics(self._streamer.topic, timeout=10.0).topics[self._streamer.topic].partitions
-        except (KafkaException, KeyError):
+            found = self._cluster.topics([self._streamer.topic])
+        except ClientError:
             return {}
-        return dict(found)
+        return {int(part.partition_index): part for topic in found.values() for part in topic.partitions}
 
     def _leaders(self) -> dict[int, int]:
         """Leader by partition; -1 where there is none, or the cluster did not answer."""
         found = self._topic()
         missing = dict.fromkeys(range(self._partitions), -1)
-        return {**missing, **{index: partition.leader for index, partition in found.items()}}
+        return {**missing, **{index: int(partition.leader_id) for index, partition in found.items()}}
 
     def _whole(self) -> bool:
         found = self._topic()
-        return len(found) == self._partitions and all(len(part.isrs) == len(part.replicas) for part in found.values())
+        return len(found) == self._partitions and all(len(part.isr_nodes) == len(part.replica_nodes) for part in found.values())
 
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
         if not process.wait_until(condition, timeout_s=_WAIT_S, poll_s=0.05):

@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -20,7 +19,7 @@ from rich.table import Table
 from kraftlite.client.errors import ClientError
 from kraftlite.local import cluster as local
 from kraftlite.local.chaos import Chaos
-from kraftlite.local.client import client_config, fetch_quorum
+from kraftlite.local.client import cluster_at, fetch_quorum
 from kraftlite.local.source import Source, flights, lines
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, load
 from kraftlite.local.stream import Pace, Streamer, Verdict, read_back
@@ -79,17 +78,12 @@ def _start(data_dir: Path) -> LocalCluster:
 
 
 def _create_topic(bootstrap: str, name: str) -> None:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from kraftlite.client.admin import create_topic
 
-    admin: Any = AdminClient(client_config(bootstrap))
     # The flights are of 2013: by the time in their records they would expire at once.
     config = {"min.insync.replicas": str(MIN_ISR), "retention.ms": "-1"}
-    new: Any = NewTopic(name, PARTITIONS, REPLICAS, config=config)
-    try:
-        admin.create_topics([new], operation_timeout=30.0)[name].result(timeout=60)
-    except KafkaException as error:
-        raise LocalError(f"topic {name}: {error.args[0].str()}") from None
+    with cluster_at(bootstrap) as cluster:
+        create_topic(cluster, name, PARTITIONS, REPLICAS, config)
     console.print(f"created topic {name}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas={MIN_ISR}")
 
 

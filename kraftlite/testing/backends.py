@@ -82,25 +82,26 @@ class External:
     """The backend for a cluster that is only reached through its clients' listeners."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        from confluent_kafka.admin import AdminClient
+        from kraftlite.client.cluster import ClusterClient
+        from kraftlite.client.properties import settings_from
 
+        limit_ms = f"{EXTERNAL_LIMIT_S * 1000:.0f}"
         self.bootstrap_servers = bootstrap_servers
-        self._admin: Any = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._cluster = ClusterClient(settings_from({"bootstrap.servers": bootstrap_servers, "default.api.timeout.ms": limit_ms}))
 
     def topics(self) -> Sequence[str]:
-        return sorted(self._metadata().topics)
+        return list(self._known())
 
     def create_topic(self, name: str, spec: TopicSpec) -> None:
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+        from kraftlite.client.admin import create_topic
+        from kraftlite.client.errors import ClientError
 
         factor = -1 if spec.replication_factor is None else spec.replication_factor
         texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in spec.config.items()}
-        topic = NewTopic(name, num_partitions=spec.partitions, replication_factor=factor, config=texts)
         try:
-            self._admin.create_topics([topic], request_timeout=EXTERNAL_LIMIT_S)[name].result(EXTERNAL_LIMIT_S)
-        except KafkaException as error:
-            raise ClusterError(f"topic {name} was refused: {error.args[0]}") from None
+            create_topic(self._cluster, name, spec.partitions, factor, texts)
+        except ClientError as error:
+            raise ClusterError(f"topic {name} was refused: {error}") from None
         end_s = time.monotonic() + EXTERNAL_LIMIT_S
         while not self._is_led(name, spec.partitions):
             if time.monotonic() > end_s:
@@ -108,58 +109,70 @@ class External:
             time.sleep(EXTERNAL_POLL_S)
 
     def delete_topic(self, name: str) -> None:
-        from confluent_kafka import KafkaException
+        from kraftlite.client.admin import delete_topics
+        from kraftlite.client.errors import ClientError
 
+        refused: ClientError | None
         try:
-            self._admin.delete_topics([name], request_timeout=EXTERNAL_LIMIT_S)[name].result(EXTERNAL_LIMIT_S)
-        except KafkaException as error:
-            raise ClusterError(f"topic {name} was not deleted: {error.args[0]}") from None
+            refused = delete_topics(self._cluster, [name])[name]
+        except ClientError as error:
+            refused = error
+        if refused is not None:
+            raise ClusterError(f"topic {name} was not deleted: {refused}")
 
     def describe(self, topics: Sequence[str]) -> list[str]:
-        metadata = self._metadata()
-        lines = [f"brokers of {self.bootstrap_servers}: {_ids(sorted(metadata.brokers))}"]
-        found = [it for it in topics if it in metadata.topics]
+        known = self._known()
+        lines = [f"brokers of {self.bootstrap_servers}: {_ids(self._brokers())}"]
         partitions = [
-            (name, metadata.topics[name].partitions[index]) for name in found for index in metadata.topics[name].partitions
+            (name, it)
+            for name in topics
+            if name in known
+            for it in sorted(known[name].partitions, key=lambda it: int(it.partition_index))
         ]
         shown = partitions[:PARTITIONS_SHOWN]
-        marks = self._high_watermarks([(name, it.id) for name, it in shown])
+        marks = self._high_watermarks({(name, int(it.partition_index)): int(it.leader_id) for name, it in shown})
         lines.append(HEADING if partitions else f"{HEADING} none")
         for name, it in shown:
-            leader = "nobody" if it.leader < 0 else str(it.leader)
-            told = f"leader {leader}, replicas {_ids(it.replicas)}, ISR {_ids(it.isrs)}"
-            lines.append(f"  {name}-{it.id}: {told}, HW {marks[(name, it.id)]}")
+            leader = "nobody" if it.leader_id < 0 else str(it.leader_id)
+            told = f"leader {leader}, replicas {_ids(it.replica_nodes)}, ISR {_ids(it.isr_nodes)}"
+            lines.append(f"  {name}-{it.partition_index}: {told}, HW {marks[(name, int(it.partition_index))]}")
         return [*lines, *_more(len(partitions))]
 
-    def _metadata(self) -> Any:
-        from confluent_kafka import KafkaException
+    def _known(self) -> dict[str, Any]:
+        from kraftlite.client.errors import ClientError
 
         try:
-            return self._admin.list_topics(timeout=EXTERNAL_LIMIT_S)
-        except KafkaException as error:
-            raise ClusterError(f"{self.bootstrap_servers} does not answer: {error.args[0]}") from None
+            return self._cluster.topics()
+        except ClientError as error:
+            raise ClusterError(f"{self.bootstrap_servers} does not answer: {error}") from None
+
+    def _brokers(self) -> list[int]:
+        from kraftlite.client.errors import ClientError
+
+        try:
+            return list(self._cluster.brokers())
+        except ClientError as error:
+            raise ClusterError(f"{self.bootstrap_servers} does not answer: {error}") from None
 
     def _is_led(self, name: str, partitions: int) -> bool:
-        found = self._metadata().topics.get(name)
-        return (
-            found is not None and len(found.partitions) == partitions and all(it.leader >= 0 for it in found.partitions.values())
-        )
+        found = self._known().get(name)
+        return found is not None and len(found.partitions) == partitions and all(it.leader_id >= 0 for it in found.partitions)
 
-    def _high_watermarks(self, partitions: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], str]:
-        from confluent_kafka import KafkaException, TopicPartition
-        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+    def _high_watermarks(self, leaders: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], str]:
+        from kraftlite.client.admin import list_offsets
+        from kraftlite.client.errors import ClientError
+        from kraftlite.model.errors import ErrorCode
+        from kraftlite.protocol.record_requests import LATEST
 
-        if not partitions:
-            return {}
-        latest: Any = OffsetSpec
-        asked = {TopicPartition(name, index): latest.latest() for name, index in partitions}
-        found = {}
-        for tp, answer in self._admin.list_offsets(asked, request_timeout=EXTERNAL_LIMIT_S).items():
-            try:
-                found[(tp.topic, tp.partition)] = str(answer.result(EXTERNAL_LIMIT_S).offset)
-            except KafkaException as error:
-                found[(tp.topic, tp.partition)] = f"unknown ({error.args[0].name()})"
-        return found
+        led = {partition: leader if leader >= 0 else None for partition, leader in leaders.items()}
+        try:
+            found = list_offsets(self._cluster, dict.fromkeys(leaders, LATEST), led)
+        except ClientError as error:
+            return dict.fromkeys(leaders, f"unknown ({error})")
+        return {
+            partition: str(offset) if code is ErrorCode.NONE else f"unknown ({code.name})"
+            for partition, (code, offset, _timestamp) in found.items()
+        }
 
 
 def _ids(node_ids: Sequence[int]) -> str:

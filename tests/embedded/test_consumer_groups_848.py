@@ -8,7 +8,9 @@ from itertools import count
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from kraftlite.cli.main import cli
 from kraftlite.coordinator.core.placement import partition_for
 from tests.harness.embedded import QUICK, Embedded, embedded
 from tests.harness.local import PATIENCE_S, wait_for
@@ -155,6 +157,28 @@ def test_two_consumers_share_rebalance_and_restart_from_the_commit(cluster: Embe
         group.join(topic)
         group.until("the rest is read", lambda: len(group.read) >= PARTITIONS)
         assert sorted(group.read) == [f"late:{partition}" for partition in range(PARTITIONS)]
+
+
+def test_to_27_the_command_tells_its_epochs_and_targets(cluster: Embedded, topic: str) -> None:
+    filled(cluster, topic)
+    with Group(cluster, f"g-{topic}") as group:
+        group.join(topic, **{"client.id": "me"})
+        group.until("it owns all", group.shared)
+
+        def described(*options: str) -> list[str]:
+            """The last row, of the only member or of the group."""
+            group.poll()
+            arguments = ["group", "describe", group.group_id, *options, "--verbose", "--bootstrap-server", cluster.bootstrap]
+            result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+            assert result.exit_code == 0, result.output
+            return result.stdout.splitlines()[-1].split()
+
+        wait_for("it is stable", lambda: "Stable" in described("--state"))
+        *_names, strategy, state, epoch, target, members = described("--state")
+        assert (strategy, state, members) == ("uniform", "Stable", "1") and int(epoch) == int(target) >= 1
+        all_of_it = f"{topic}:{','.join(map(str, range(PARTITIONS)))}"
+        _group, _member, host, client, *rest = described("--members")
+        assert (host, client, rest) == ("/127.0.0.1", "me", [str(PARTITIONS), epoch, all_of_it, target, all_of_it])
 
 
 def test_a_group_survives_its_coordinator(cluster: Embedded, topic: str) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from kraftlite.client.admin import list_offsets
-from kraftlite.client.connection import code_of
 from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
+from kraftlite.client.groups import delete_offsets
 from kraftlite.client.kafka_client import KafkaClient, client_for
 from kraftlite.client.settings import ClientSettings
 from kraftlite.local.client import cluster_at
@@ -25,7 +25,6 @@ from kraftlite.log import codecs
 from kraftlite.log.batch import Record, build_batch, iter_records, parse_header
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.protocol.api_keys import OFFSET_DELETE
 from kraftlite.protocol.record_requests import ProduceResult
 from kraftlite.testing import SyncCluster, other_than
 from tests.harness import embedded
@@ -437,13 +436,12 @@ def test_an_administrators_request_follows_the_leader(cluster: SyncCluster, clie
 def test_an_administrators_request_follows_the_coordinator(cluster: SyncCluster, client: KafkaClient, topic: str) -> None:
     cluster.create_topic(topic)
     client.commit_offsets("moved", {TopicPartition(topic, 0): 0})
-    values = {"group_id": "moved", "topics": [{"name": topic, "partitions": [{"partition_index": 0}]}]}
     with cluster_at(cluster.bootstrap_servers) as admin:
         right = client._coordinators["moved"]
         wrong = next(it for it in admin.brokers().values() if (it.host, it.port) != right)
-        admin._coordinators["moved"] = (wrong.host, wrong.port)
-        answer = admin.call_coordinator("moved", OFFSET_DELETE, 0, values, code_of)
-        assert code_of(answer) is ErrorCode.NONE
+        admin._coordinating["moved"] = wrong
+        assert delete_offsets(admin, "moved", [(topic, 0)]) == {(topic, 0): ErrorCode.NONE}
+        assert admin._coordinating["moved"].address == f"{right[0]}:{right[1]}"
     assert client.committed_offsets("moved", [TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): None}
 
 

@@ -12,7 +12,7 @@ from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, exactly_on
 from kraftlite.client.admin import alter_configs, describe_configs, list_resources
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.model.ids import random_uuid, uuid_to_str
-from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 KIND = ConfigResourceType.CLIENT_METRICS
 

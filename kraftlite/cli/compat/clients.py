@@ -1,112 +1,32 @@
-"""Properties of Kafka's Java clients as librdkafka's, for the tools that produce and consume."""
+"""Producers and consumers of librdkafka for the tools, with the properties of Kafka's Java clients."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 
+from kraftlite.cli import librdkafka
 from kraftlite.cli.compat.tool import UsageError, key_values, read_properties
-from kraftlite.cli.target import is_security
-from kraftlite.client.properties import KNOWN, settings_from
-from kraftlite.client.security import in_lines
 from kraftlite.local.client import client_config
-
-_RENAMED: Final = {
-    "delivery.timeout.ms": "message.timeout.ms",
-    "max.in.flight.requests.per.connection": "max.in.flight.requests.per.connection",
-    "buffer.memory": None,
-    "max.block.ms": None,
-    "metadata.max.age.ms": "metadata.max.age.ms",
-    "connections.max.idle.ms": "connections.max.idle.ms",
-    "send.buffer.bytes": "socket.send.buffer.bytes",
-    "receive.buffer.bytes": "socket.receive.buffer.bytes",
-    "max.request.size": "message.max.bytes",
-    "request.timeout.ms": None,
-    "default.api.timeout.ms": None,
-    "max.poll.records": None,
-    "fetch.max.wait.ms": "fetch.wait.max.ms",
-    "max.partition.fetch.bytes": "max.partition.fetch.bytes",
-    "key.serializer": None,
-    "value.serializer": None,
-    "key.deserializer": None,
-    "value.deserializer": None,
-    "partitioner.class": None,
-    "interceptor.classes": None,
-    "metric.reporters": None,
-    "enable.metrics.push": None,
-    "retries": "retries",
-    "exclude.internal.topics": None,
-    "share.acknowledgement.mode": None,
-}
-"""Java's name to librdkafka's; None for what has no meaning here."""
-
-_ASSIGNORS: Final = {
-    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
-    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
-    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
-}
 
 
 def translated(values: Mapping[str, str]) -> dict[str, Any]:
-    """librdkafka's properties for those of a Java client. UsageError for what cannot be had, TLS and SASL above all."""
-    secured = _secured(values) if any(name in values for name in _JAVAS_SECURITY) else {}
-    found: dict[str, Any] = {**secured}
-    for key, value in values.items():
-        if secured and is_security(key) and key in KNOWN:
-            continue  # there already, as librdkafka calls it
-        if key == "partition.assignment.strategy":
-            found[key] = ",".join(assignor(one) for one in value.split(","))
-            continue
-        name = _RENAMED.get(key, key)
-        if name is not None:
-            found[name] = value
-    return found
-
-
-_JAVAS_SECURITY: Final = (
-    "sasl.jaas.config",
-    "ssl.truststore.location",
-    "ssl.truststore.certificates",
-    "ssl.truststore.type",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.type",
-)
-"""Names that librdkafka does not know, or calls something else; all other names of security are its own, too."""
-
-
-def _secured(values: Mapping[str, str]) -> dict[str, str | None]:
-    """TLS and SASL as librdkafka calls them."""
-    theirs = {name: value for name, value in values.items() if is_security(name) and name in KNOWN}
+    """librdkafka's properties for those of a Java client. UsageError for what cannot be had."""
     try:
-        settings = settings_from({**theirs, "bootstrap.servers": "localhost:9092"})
+        return librdkafka.translated(values)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    found: dict[str, str | None] = {"security.protocol": settings.security_protocol}
-    if settings.sasl is not None:
-        found["sasl.mechanism"] = settings.sasl.mechanism
-        found["sasl.username"], found["sasl.password"] = settings.sasl.username, settings.sasl.password
-    tls = settings.tls
-    if tls is not None:
-        found["ssl.endpoint.identification.algorithm"] = "https" if tls.check_host else "none"
-        found["ssl.ca.location"] = tls.trust_location
-        found["ssl.ca.pem"] = None if tls.trust_certificates is None else in_lines(tls.trust_certificates)
-        found["ssl.certificate.location"] = found["ssl.key.location"] = tls.key_location
-        found["ssl.certificate.pem"] = None if tls.key_chain is None else in_lines(tls.key_chain)
-        found["ssl.key.pem"] = None if tls.key is None else in_lines(tls.key)
-        found["ssl.key.password"] = tls.key_password
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def assignor(name: str) -> str:
     """librdkafka's name of a Java assignor."""
-    found = _ASSIGNORS.get(name.strip())
-    if found is None:
-        raise UsageError(f"partition.assignment.strategy={name.strip()} is not supported; allowed are {', '.join(_ASSIGNORS)}")
-    return found
+    try:
+        return librdkafka.assignor(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def properties(files: Sequence[tuple[str | None, str]], items: Sequence[tuple[Sequence[str], str]]) -> dict[str, Any]:
@@ -157,9 +77,7 @@ class _Connection:
 def _made(make: Any, config: dict[str, Any]) -> Any:
     from confluent_kafka import KafkaException
 
-    from kraftlite.cli.kafka import kafka_message
-
     try:
         return make(config)
     except KafkaException as error:
-        raise UsageError(kafka_message(error)) from None
+        raise UsageError(librdkafka.kafka_message(error)) from None

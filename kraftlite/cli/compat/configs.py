@@ -23,7 +23,7 @@ from kraftlite.client.admin import (
 )
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import RequestRefused
-from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 KINDS = {
     "topics": ConfigResourceType.TOPIC,

@@ -10,7 +10,7 @@ import click
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
 from kraftlite.cli.features import Update, feature_lines, fetch_features, level_of, level_text, update_features
 from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSIONS, SUPPORTED_FEATURES
-from kraftlite.model.messages.controller import FeatureUpgradeType
+from kraftlite.model.messages.choices import FeatureUpgradeType
 
 
 def _parser() -> Parser:

@@ -12,7 +12,7 @@ from kraftlite.cli.files import read_text
 from kraftlite.client.admin import Partition, elect_leaders
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.messages.controller import ElectionType
+from kraftlite.model.messages.choices import ElectionType
 
 
 def run(arguments: Sequence[str]) -> int:

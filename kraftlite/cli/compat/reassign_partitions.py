@@ -26,7 +26,7 @@ from kraftlite.client.cluster import ClusterClient
 from kraftlite.controller.placement import StripedPlacer, UsableBroker
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 _BROKER_THROTTLES = (

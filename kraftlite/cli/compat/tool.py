@@ -142,7 +142,7 @@ def finish(tool: str, run: Callable[[Sequence[str]], int], arguments: Sequence[s
             raise
         from confluent_kafka import KafkaException
 
-        from kraftlite.cli.kafka import kafka_message
+        from kraftlite.cli.librdkafka import kafka_message
 
         if not isinstance(error, KafkaException):
             raise

@@ -16,7 +16,7 @@ from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import uuid_to_str
-from kraftlite.model.messages.controller import ConfigResourceType
+from kraftlite.model.messages.choices import ConfigResourceType
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 FILTERS = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
@@ -134,26 +134,21 @@ def parse_assignment(text: str) -> list[list[int]]:
     return found
 
 
-def _configs(options: argparse.Namespace) -> list[dict[str, str]]:
-    found = []
+def _configs(options: argparse.Namespace) -> dict[str, str]:
+    found = {}
     for item in options.config:
         key, equals, value = item.partition("=")
         if not equals:
             raise ToolError('requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".')
-        found.append({"name": key.strip(), "value": value.strip()})
+        found[key.strip()] = value.strip()
     return found
 
 
 def _create(cluster: ClusterClient, options: argparse.Namespace) -> None:
-    name = options.topic
-    topic: dict[str, Any] = {"name": name, "configs": _configs(options), "assignments": []}
-    topic["num_partitions"] = -1 if options.partitions is None else options.partitions
-    topic["replication_factor"] = -1 if options.replication_factor is None else options.replication_factor
-    if options.replica_assignment:
-        topic["assignments"] = [
-            {"partition_index": at, "broker_ids": brokers}
-            for at, brokers in enumerate(parse_assignment(options.replica_assignment))
-        ]
+    name, configs = options.topic, _configs(options)
+    partitions = -1 if options.partitions is None else options.partitions
+    factor = -1 if options.replication_factor is None else options.replication_factor
+    assignment = parse_assignment(options.replica_assignment) if options.replica_assignment else []
     if "." in name or "_" in name:
         click.echo(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. To avoid "
@@ -164,7 +159,7 @@ def _create(cluster: ClusterClient, options: argparse.Namespace) -> None:
     if options.partitions is not None and options.partitions < 1:
         raise ToolError("The partitions must be greater than 0")
     try:
-        create_topic(cluster, topic)
+        create_topic(cluster, name, partitions, factor, configs, assignment)
     except RequestRefused as error:
         if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
             return

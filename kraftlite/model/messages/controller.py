@@ -7,11 +7,14 @@ A controller that is not active refuses each of these with ApiError(NOT_CONTROLL
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from uuid import UUID
 
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.choices import AlterConfigOp as AlterConfigOp
+from kraftlite.model.messages.choices import ConfigResourceType as ConfigResourceType
+from kraftlite.model.messages.choices import ElectionType as ElectionType
+from kraftlite.model.messages.choices import FeatureUpgradeType as FeatureUpgradeType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +134,6 @@ class AlterPartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionResponse:
     partitions: tuple[AlterPartitionResult, ...]
-
-
-class ElectionType(IntEnum):
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,22 +342,6 @@ class CreatePartitionsResponse:
 # --- configs and features ---------------------------------------------------------------------------------------------
 
 
-class ConfigResourceType(IntEnum):
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class AlterConfigOp(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
     name: str
@@ -409,13 +391,6 @@ class AlterConfigsResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigsResponse:
     resources: tuple[AlterConfigsResult, ...]
-
-
-class FeatureUpgradeType(IntEnum):
-    UNKNOWN = 0
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
