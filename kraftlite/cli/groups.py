@@ -177,7 +177,7 @@ def _show_state(_client: Any, view: GroupView, verbose: bool) -> None:
 _SHOW = {"offsets": _show_offsets, "members": _show_members, "state": _show_state}
 
 
-def _as_json(client: Any, view: GroupView) -> dict[str, Any]:
+def _as_json(client: Any, view: GroupView) -> dict[str, object]:
     names = ("topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id")
     return {
         "group": view.group,

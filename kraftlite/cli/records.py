@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -46,11 +45,11 @@ def delete_records(
         wanted = [TopicPartition(topic, partition, before)]
     else:
         raise click.UsageError("give TOPIC and --before, or --offset-json-file")
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     client = admin(bootstrap_of(bootstrap_server))  # held: librdkafka forgets its requests with it
     futures = client.delete_records(wanted, request_timeout=_TIMEOUT_S, operation_timeout=_TIMEOUT_S)
     for found, future in futures.items():
-        row: dict[str, Any] = {"topic": found.topic, "partition": found.partition, "low_watermark": None, "error": None}
+        row: dict[str, object] = {"topic": found.topic, "partition": found.partition, "low_watermark": None, "error": None}
         try:
             row["low_watermark"] = result(future).low_watermark
         except KafkaException as error:

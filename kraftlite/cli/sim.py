@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -163,7 +163,7 @@ def _explain(events: list[tuple[int, SimHost, TraceEvent]], subject: tuple[str, 
     click.echo(found.text())
 
 
-def _as_json(result: RunResult) -> dict[str, Any]:
+def _as_json(result: RunResult) -> dict[str, object]:
     return {
         "seed": result.plan.seed,
         "shape": str(result.shape),
@@ -322,7 +322,7 @@ def _grid(rows: list[str], columns: list[str], count: Callable[[str, str], int])
         click.echo(f"{row:<{width}}" + "".join(f"{count(row, column) or '.':>13}" for column in columns))
 
 
-def _totals_as_json(totals: Totals) -> dict[str, Any]:
+def _totals_as_json(totals: Totals) -> dict[str, object]:
     return {
         "seeds": totals.runs,
         "seconds": round(totals.elapsed_s, 1),

@@ -76,7 +76,13 @@ class ClusterClient(Routing):
         self.close()
 
     def call(
-        self, api_key: int, version: int, values: Mapping[str, Any], *, broker: int | None = None, timeout_ms: int | None = None
+        self,
+        api_key: int,
+        version: int,
+        values: Mapping[str, object],
+        *,
+        broker: int | None = None,
+        timeout_ms: int | None = None,
     ) -> Any:
         """kio's response to a request made of plain values, by any broker or by this one. `timeout_ms`: how long this call goes
         on trying; None: as the settings say."""
@@ -157,7 +163,7 @@ class ClusterClient(Routing):
                 left = {partition: new for partition in again if (new := now.get(partition)) is not None}
 
     def call_coordinator(
-        self, group: str, api_key: int, version: int, values: Mapping[str, Any], code: Callable[[Any], ErrorCode]
+        self, group: str, api_key: int, version: int, values: Mapping[str, object], code: Callable[[Any], ErrorCode]
     ) -> Any:
         """The answer of the group's coordinator, whichever broker that turns out to be while the settings' time lasts. `code`: of
         an answer. Raises ClientError, with Kafka's code, when there is none for such a group."""
