@@ -37,7 +37,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 VIOLATION: Final = "violation"
 NOTE: Final = "note"
@@ -68,7 +68,7 @@ class Finding:
     def severity(self) -> str:
         return NOTE if self.kind in NOTES else VIOLATION
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return {"severity": self.severity, **asdict(self)}
 
 

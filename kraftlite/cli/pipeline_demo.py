@@ -278,7 +278,7 @@ def _audit(run: Run, cluster: LocalCluster, spark: SparkSession) -> None:
     report = audit(brokers, history=[run.path("history.jsonl")], spark=spark)
     (run.directory / "report").mkdir(exist_ok=True)
     Path(run.path("report", "audit.json")).write_text(json.dumps(report.as_json(), indent=2) + "\n")
-    totals = report.as_json()["totals"]
+    totals = report.totals()
     told = (
         f"{totals['replicas']} replicas, {totals['batches']:,} batches, {totals['bytes'] / 1e6:,.0f} MB in {report.seconds:.1f} s"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -46,9 +45,9 @@ def delete_records(
         wanted = {(topic, partition): before}
     else:
         raise click.UsageError("give TOPIC and --before, or --offset-json-file")
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for (name, index), (code, low_watermark) in request(target.cluster(), wanted).items():
-        row: dict[str, Any] = {"topic": name, "partition": index, "low_watermark": None, "error": None}
+        row: dict[str, object] = {"topic": name, "partition": index, "low_watermark": None, "error": None}
         if code is ErrorCode.NONE:
             row["low_watermark"] = low_watermark
         else:

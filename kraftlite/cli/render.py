@@ -13,12 +13,12 @@ from kraftlite.model.ids import Unchanged, uuid_to_str
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def record_as_json(record: Any) -> dict[str, Any]:
+def record_as_json(record: Any) -> dict[str, object]:
     """`{"type": "PARTITION_CHANGE_RECORD", "data": {…}}`; fields that are left unchanged are left out."""
     return {"type": _WORD.sub("_", type(record).__name__).upper(), "data": as_json(record)}
 
 
-def control_as_json(control: Any) -> dict[str, Any]:
+def control_as_json(control: Any) -> dict[str, object]:
     value = as_json(control)
     assert isinstance(value, dict)
     return value

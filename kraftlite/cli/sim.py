@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -185,7 +185,7 @@ def _explain(events: list[tuple[int, SimHost, TraceEvent]], subject: tuple[str, 
     click.echo(found.text())
 
 
-def _as_json(result: RunResult) -> dict[str, Any]:
+def _as_json(result: RunResult) -> dict[str, object]:
     return {
         "seed": result.plan.seed,
         "shape": str(result.shape),

@@ -87,7 +87,13 @@ class ClusterClient(Routing):
         self.close()
 
     def call(
-        self, api_key: int, version: int, values: Mapping[str, Any], *, broker: int | None = None, timeout_ms: int | None = None
+        self,
+        api_key: int,
+        version: int,
+        values: Mapping[str, object],
+        *,
+        broker: int | None = None,
+        timeout_ms: int | None = None,
     ) -> Any:
         """kio's response to a request made of plain values, by any broker or by this one. `timeout_ms`: how long this call goes
         on trying; None: as the settings say."""

@@ -111,7 +111,7 @@ class Connection:
     def ask(
         self,
         api_key: int,
-        values: Mapping[str, Any],
+        values: Mapping[str, object],
         deadline: float,
         quiet: Quiet | None = None,
         *,

@@ -309,7 +309,7 @@ class Routing:
     def _ask_anyone(
         self,
         api_key: int,
-        values: Mapping[str, Any],
+        values: Mapping[str, object],
         budget: RetryBudget,
         *,
         version: int | None = None,
@@ -325,7 +325,7 @@ class Routing:
             budget.pause(f"no broker answered ({'; '.join(found.reasons)})", unreachable=found.unreachable)
             limit_s *= 2
 
-    def _ask_all(self, api_key: int, values: Mapping[str, Any], budget: RetryBudget) -> list[Any]:
+    def _ask_all(self, api_key: int, values: Mapping[str, object], budget: RetryBudget) -> list[Any]:
         """Ask each live broker, and return what they answer, but for those that do not."""
         self._refresh([], budget)
         answers = []
@@ -340,7 +340,7 @@ class Routing:
     def _round(
         self,
         api_key: int,
-        values: Mapping[str, Any],
+        values: Mapping[str, object],
         deadline: Callable[[], float],
         *,
         version: int | None = None,
@@ -373,7 +373,7 @@ class Routing:
     # --- coordinators
 
     def _ask_coordinator(
-        self, group: str, api_key: int, values: Mapping[str, Any], budget: RetryBudget, *, version: int | None = None
+        self, group: str, api_key: int, values: Mapping[str, object], budget: RetryBudget, *, version: int | None = None
     ) -> Any:
         """The answer of the group's coordinator, of which neither the whole nor a partition may be better elsewhere or later.
         Raises ClientError for any other error in it."""
@@ -398,7 +398,7 @@ class Routing:
                 code = whole if whole is not E.NONE else next(iter(bad.values()))
                 budget.pause(code.name, code)
 
-    def _ask_where(self, group: str, api_key: int, values: Mapping[str, Any], budget: RetryBudget, version: int | None) -> Any:
+    def _ask_where(self, group: str, api_key: int, values: Mapping[str, object], budget: RetryBudget, version: int | None) -> Any:
         """Return what the group's coordinator answers; None, after a pause, when it is not there."""
         address = self._coordinators.get(group) or self._find_coordinator(group, budget)
         deadline = budget.deadline()

@@ -73,7 +73,7 @@ class Run(NamedTuple):
     """
 
     data: bytes | memoryview
-    headers: npt.NDArray[Any]
+    headers: npt.NDArray[np.void]
     bases: I64
     sizes: I64
 
@@ -251,7 +251,7 @@ class _Part:
     offsets: I64
     timestamps: I64
 
-    def __init__(self, data: U8, buffer: Any, headers: npt.NDArray[Any], counts: I64) -> None:
+    def __init__(self, data: U8, buffer: Any, headers: npt.NDArray[np.void], counts: I64) -> None:
         self._data = data
         self._buffer = buffer
         self._headers = headers

@@ -114,7 +114,7 @@ def _check_headers(scan: Scan, start: int) -> None:
 
 
 def _drop_aborted(
-    keep: npt.NDArray[np.bool_], view: memoryview, headers: npt.NDArray[Any], aborted: Iterable[tuple[int, int]]
+    keep: npt.NDArray[np.bool_], view: memoryview, headers: npt.NDArray[np.void], aborted: Iterable[tuple[int, int]]
 ) -> None:
     """Clear `keep` of the batches of aborted transactions: of those that began before the batch ends and have no marker yet."""
     coming = sorted(aborted, key=lambda entry: entry[1], reverse=True)
@@ -142,7 +142,7 @@ def _is_abort(view: memoryview, header: Any) -> bool:
         _corrupt(int(header["base_offset"]), str(error.message))
 
 
-def _runs(view: memoryview, headers: npt.NDArray[Any], wanted: npt.NDArray[Any], max_rows: int) -> Iterator[Run]:
+def _runs(view: memoryview, headers: npt.NDArray[np.void], wanted: npt.NDArray[np.intp], max_rows: int) -> Iterator[Run]:
     """These batches in runs of at most `max_rows` records: where they lie in `view`, compressed ones in bytes of their own.
 
     Only a batch with more records than that is alone in its run.

@@ -72,7 +72,7 @@ class Scan:
     a batch, "bad length" or "bad magic" what is no batch.
     """
 
-    headers: npt.NDArray[Any]
+    headers: npt.NDArray[np.void]
     stopped_at: int
     why: str
 
@@ -116,7 +116,7 @@ def scan_batches(
     return Scan(headers=headers, stopped_at=base_position + position, why=why)
 
 
-def next_offsets(headers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def next_offsets(headers: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     """Return, for each batch, the offset behind it."""
     found: npt.NDArray[np.int64] = headers["base_offset"] + headers["last_offset_delta"] + 1
     return found

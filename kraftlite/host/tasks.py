@@ -21,7 +21,7 @@ class HostTasks(Tasks):
 
     def __init__(self, fault: Callable[[BaseException, str], None]) -> None:
         self._fault = fault
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._threads: ThreadPoolExecutor | None = None
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> TaskHandle:
@@ -30,7 +30,7 @@ class HostTasks(Tasks):
         task.add_done_callback(self._ended)
         return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _ended(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kraftlite.obs.explain_events import Recorded
 
@@ -75,7 +75,7 @@ class Step:
     record: int | None
     event: str | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "step": self.number,
             "ms": self.ms,
@@ -100,14 +100,14 @@ class Story:
     at_ms: int
     from_ms: int
     until_ms: int | None
-    facts: dict[str, Any]
+    facts: dict[str, object]
     steps: tuple[Step, ...]
 
     @property
     def chain(self) -> str:
         return ARROW.join(step.brief for step in self.steps if step.brief is not None)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "kind": self.kind,
             "title": self.title,
@@ -165,7 +165,7 @@ class Telling:
         from_ms: int | None = None,
         until_ms: int | None = None,
         goes_on: bool = False,
-        **facts: Any,
+        **facts: object,
     ) -> Story:
         """`from_ms` defaults to `at_ms` (steps before it only lead up to it), `until_ms` to the last step; `goes_on`: no end."""
         times = [step.ms for step in self.steps] or [at_ms]
@@ -193,7 +193,7 @@ class Explanation:
     stories: tuple[Story, ...]
     clock: Clock
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "subject": self.subject,
             "since_ms": self.since_ms,

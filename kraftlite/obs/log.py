@@ -15,7 +15,7 @@ with hidden("rich"):  # 5 MiB and 50 ms of every node, for tracebacks in colour
     import structlog
 
 
-def _dumps(value: Any, **_: Any) -> str:
+def _dumps(value: Any, **_: object) -> str:
     return json.dumps(value, default=str, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -62,10 +62,10 @@ class LogSink:
         ).bind()
         self._broken = False
 
-    def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, Any]) -> None:
+    def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
         self.write(wall_ms, event.level, event.event, facts)
 
-    def write(self, wall_ms: int, level: str, event: str, facts: dict[str, Any]) -> None:
+    def write(self, wall_ms: int, level: str, event: str, facts: dict[str, object]) -> None:
         """A line that is not a typed event (Python's logging). A stream that is gone stays gone: no line, no error."""
         if self._broken:
             return
@@ -93,7 +93,7 @@ class _LoggingHandler(logging.Handler):
         self._unsaid = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        facts: dict[str, Any] = {"logger": record.name}
+        facts: dict[str, object] = {"logger": record.name}
         if _is_about_grpc(record):
             self._emit_rarely(record, facts)
             return
@@ -102,7 +102,7 @@ class _LoggingHandler(logging.Handler):
         level = "error" if record.levelno >= logging.ERROR else "warning"
         self._sink.write(int(record.created * 1000), level, record.getMessage(), facts)
 
-    def _emit_rarely(self, record: logging.LogRecord, facts: dict[str, Any]) -> None:
+    def _emit_rarely(self, record: logging.LogRecord, facts: dict[str, object]) -> None:
         """One line without a stack, at most every `QUIET_S`: what a stranger sends is not this node's error. What a handler does
         wrong is traced by the server, with its stack."""
         if record.created < self._quiet_until:

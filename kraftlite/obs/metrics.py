@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -73,7 +72,7 @@ class Metrics:
         """`read` returns how many and their sum; the samples are called `<name>_count` and `<name>_sum`."""
         self._summaries.append(_Summary(name, doc, read))
 
-    def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, Any]) -> None:
+    def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
         self._events[event.event] = self._events.get(event.event, 0) + 1
 
     def collect(self) -> Iterator[Metric]:

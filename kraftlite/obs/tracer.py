@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from kraftlite.model.ids import NodeId
 from kraftlite.obs.log import LogSink
@@ -14,7 +14,7 @@ from kraftlite.runtime.trace import TraceEvent
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
-Sink = Callable[[int, TraceEvent, dict[str, Any]], None]
+Sink = Callable[[int, TraceEvent, dict[str, object]], None]
 """sink(wall_ms, event, facts). Must not raise and must not block."""
 
 
@@ -71,7 +71,7 @@ def _only(sink: Sink, level: str) -> Sink:
     """Events below `level` do not reach `sink`."""
     least = LEVELS[level]
 
-    def filtered(wall_ms: int, event: TraceEvent, facts: dict[str, Any]) -> None:
+    def filtered(wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
         if LEVELS[event.level] >= least:
             sink(wall_ms, event, facts)
 

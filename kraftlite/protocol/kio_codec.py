@@ -59,7 +59,7 @@ def decode_request(api_key: int, version: int, frame: memoryview, pos: int) -> A
     return entity
 
 
-def encode_request(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
+def encode_request(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
     """The body of a request, without its header. Values as for `encode_response`."""
     return _written(load_request_schema(api_key, version), values)
 
@@ -88,12 +88,12 @@ def is_flexible(api_key: int, version: int) -> bool:
     return bool(cast(Any, load_request_schema(api_key, version)).__flexible__)
 
 
-def encode_response(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
+def encode_response(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
     """The body of a response, without its header. Arrays are lists of dicts, errors and times are ints (milliseconds)."""
     return _written(load_response_schema(api_key, version), values)
 
 
-def _written(schema: type[Any], values: Mapping[str, Any]) -> bytes:
+def _written(schema: type[Any], values: Mapping[str, object]) -> bytes:
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, build_entity(schema, values))
     return buffer.getvalue()
@@ -105,7 +105,7 @@ def _written(schema: type[Any], values: Mapping[str, Any]) -> bytes:
 def refused_response(api_key: int, version: int) -> bytes | None:
     """The body of a response whose own error code is UNKNOWN_SERVER_ERROR, with nothing else in it. None: it has no such code."""
     schema = load_response_schema(api_key, version)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for field in fields(cast(Any, schema)):
         if field.default is MISSING:
             found[field.name] = _empty(field)
@@ -131,7 +131,7 @@ def entries_in(values: Any, limit: int) -> int:
 
 
 _NO_EMPTY: Final = object()
-_EMPTY: Final[Mapping[str, Any]] = {
+_EMPTY: Final[Mapping[str, object]] = {
     "string": "",
     "bytes": b"",
     "bool": False,
@@ -171,13 +171,13 @@ def _layout(schema: Hashable) -> tuple[tuple[str, str, type[Any] | None, bool], 
     return tuple(found)
 
 
-def build_entity(schema: type[Any], values: Mapping[str, Any]) -> Any:
+def build_entity(schema: type[Any], values: Mapping[str, object]) -> Any:
     """A kio dataclass from plain values; those that this version does not have are left out."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, kafka_type, nested, is_array in _layout(cast(Hashable, schema)):
         if name not in values:
             continue
-        value = values[name]
+        value: Any = values[name]
         if value is None:
             found[name] = None
         elif nested is not None:
@@ -223,7 +223,7 @@ def _fields(schema: Hashable) -> tuple[_Field, ...]:
 
 def _read_entity(schema: type[Any], frame: memoryview, pos: int) -> tuple[Any, int]:
     known = _fields(cast(Hashable, schema))
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for field in known:
         if field.tag is None:
             found[field.name], pos = field.read(frame, pos)

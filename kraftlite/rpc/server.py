@@ -166,7 +166,7 @@ class _ServerStream(Generic[Req, Res]):
         self._idle = asyncio.Event()
         self._idle.set()
         self._unread_bytes = 0
-        self._reader: asyncio.Task[Any] | None = None
+        self._reader: asyncio.Task[object] | None = None
         self._stalled = False
 
     async def run(self) -> None:

@@ -81,7 +81,7 @@ class NetworkStats:
 class _Listener:
     owner: SimHostTransport
     handlers: Handlers
-    serving: dict[asyncio.Task[Any], None] = field(default_factory=dict)
+    serving: dict[asyncio.Task[object], None] = field(default_factory=dict)
 
 
 class SimNetwork:
@@ -291,7 +291,7 @@ class SimHostTransport:
     """Told of handlers that ended with an error of no known kind."""
     closed: bool = False
     calls: dict[asyncio.Future[Any], None] = field(default_factory=dict)
-    serving: dict[asyncio.Task[Any], None] = field(default_factory=dict)
+    serving: dict[asyncio.Task[object], None] = field(default_factory=dict)
 
     async def reserve(self, listen: Endpoint) -> None:
         if listen in self.network.listeners:

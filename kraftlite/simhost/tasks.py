@@ -26,16 +26,16 @@ class SimHostTasks:
         self._context = context
         self._fault = fault
         self._blocking_wait = blocking_wait
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks: dict[asyncio.Task[object], None] = {}
         self._abandoned = False
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[object]:
         task = asyncio.get_running_loop().create_task(coro, name=name, context=self._context)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _ended(self, task: asyncio.Task[object]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None and not self._abandoned:
             self._fault(error, task.get_name())

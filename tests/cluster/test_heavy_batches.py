@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from kraftlite.local.client import cluster_at
 from kraftlite.log import codecs
 from kraftlite.model.errors import ErrorCode
 from tests.clients.raw import Connection
-from tests.harness.cluster import Client, Cluster, running, wait_for
+from tests.harness.local import CALM, running
 from tests.harness.poison import batch_of, fields, record, sized
 
 pytestmark = pytest.mark.cluster
@@ -48,12 +47,9 @@ def heavy() -> dict[str, list[bytes]]:
     }
 
 
-def test_heavy_batches_hold_nobody_up(tmp_path: Path) -> None:
-    cluster = Cluster.create(tmp_path, combined=1)
-    with running(cluster):
-        client = Client(cluster.bootstrap)
-        client.create_topic("orders", partitions=100)
-        wait_for(lambda: client.leader("orders") > 0, "a leader")
+def test_heavy_batches_hold_nobody_up() -> None:
+    with running(controllers=1, brokers=1, combined=True, config=CALM) as cluster:
+        cluster.create_topic("orders", partitions=100, replication=1)
         address = cluster.bootstrap
         answers: dict[str, list[ErrorCode]] = {}
         small = bytes(batch_of(record(fields(0)), 1))

@@ -29,7 +29,7 @@ def assignor(name: str) -> str:
         raise UsageError(str(error)) from None
 
 
-def properties(files: Sequence[tuple[str | None, str]], items: Sequence[tuple[Sequence[str], str]]) -> dict[str, Any]:
+def properties(files: Sequence[tuple[str | None, str]], items: Sequence[tuple[Sequence[str], str]]) -> dict[str, object]:
     """The properties of files, then those given one by one, as librdkafka's. (value, option) each."""
     found: dict[str, str] = {}
     for path, option in files:
@@ -40,18 +40,18 @@ def properties(files: Sequence[tuple[str | None, str]], items: Sequence[tuple[Se
     return translated(found)
 
 
-def producer(bootstrap: str, values: Mapping[str, Any]) -> Any:
+def producer(bootstrap: str, values: Mapping[str, object]) -> Any:
     """A librdkafka producer that hashes keys as Java's does. UsageError for properties that it does not take."""
     from confluent_kafka import Producer
 
     quiet = {**client_config(bootstrap), "error_cb": _Connection(bootstrap)}
-    config: dict[str, Any] = {**quiet, "partitioner": "murmur2_random", **values}
+    config: dict[str, object] = {**quiet, "partitioner": "murmur2_random", **values}
     if str(values.get("acks", "all")) in ("all", "-1") and "retries" not in values:
         config.setdefault("enable.idempotence", True)  # as Java's producer by default
     return _made(Producer, config)
 
 
-def consumer(bootstrap: str, values: Mapping[str, Any]) -> Any:
+def consumer(bootstrap: str, values: Mapping[str, object]) -> Any:
     from confluent_kafka import Consumer
 
     return _made(Consumer, {**client_config(bootstrap), "error_cb": _Connection(bootstrap), **values})
@@ -74,7 +74,7 @@ class _Connection:
         click.echo(f"WARN no connection to {self.bootstrap} could be established ({error.str()}): trying again", err=True)
 
 
-def _made(make: Any, config: dict[str, Any]) -> Any:
+def _made(make: Any, config: dict[str, object]) -> Any:
     from confluent_kafka import KafkaException
 
     try:

@@ -103,12 +103,12 @@ def _begin(options: argparse.Namespace) -> int:
     return int(text)
 
 
-def _config(options: argparse.Namespace) -> dict[str, Any]:
+def _config(options: argparse.Namespace) -> dict[str, object]:
     files = [(options.command_config, "--command-config"), (options.consumer_config, "--consumer.config")]
     items = [(options.consumer_property, "--consumer-property"), (options.command_property, "--command-property")]
     given = clients.properties(files, items)
     group = options.group or given.get("group.id")
-    config: dict[str, Any] = {
+    config: dict[str, object] = {
         "group.id": group or f"console-consumer-{random.randrange(100_000)}",
         "enable.auto.commit": group is not None,
         "auto.offset.reset": "earliest" if options.from_beginning else "latest",

@@ -75,10 +75,10 @@ def _reader_properties(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def _config(options: argparse.Namespace) -> dict[str, Any]:
+def _config(options: argparse.Namespace) -> dict[str, object]:
     files = [(options.command_config, "--command-config"), (options.producer_config, "--producer.config")]
     items = [(options.producer_property, "--producer-property"), (options.command_property, "--command-property")]
-    config: dict[str, Any] = {"linger.ms": 5, "acks": options.request_required_acks}
+    config: dict[str, object] = {"linger.ms": 5, "acks": options.request_required_acks}
     if options.compression_codec:
         config["compression.type"] = options.compression_codec
     for name, key in _NUMBERS.items():

@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         if getattr(options, name):
             raise UsageError(f"--{name.replace('_', '-')} is not supported")
     files = [(options.command_config, "--command-config"), (options.consumer_config, "--consumer.config")]
-    config: dict[str, Any] = {
+    config: dict[str, object] = {
         "group.id": options.group or f"perf-consumer-{random.randrange(100_000)}",
         "auto.offset.reset": "latest" if options.from_latest else "earliest",
         "check.crcs": False,

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
         if not getattr(options, name):
             raise UsageError(f"argument --{name.replace('_', '-')} is required")
     files = [(options.command_config, "--command-config"), (options.consumer_config, "--consumer.config")]
-    config: dict[str, Any] = {
+    config: dict[str, object] = {
         "group.id": options.group_id,
         "enable.auto.commit": options.enable_autocommit,
         "auto.offset.reset": "error" if options.reset_policy == "none" else options.reset_policy,
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _partitions(partitions: Any) -> list[dict[str, Any]]:
+def _partitions(partitions: Any) -> list[dict[str, object]]:
     return [{"topic": one.topic, "partition": one.partition} for one in partitions]
 
 

@@ -14,7 +14,7 @@ from kraftlite.cli.compat import clients
 from kraftlite.cli.compat.tool import Parser, UsageError, addresses, told_to_stop
 
 
-def say(name: str, **facts: Any) -> None:
+def say(name: str, **facts: object) -> None:
     """One event, as the verifiable tools print it."""
     click.echo(json.dumps({"timestamp": int(time.time() * 1000), "name": name, **facts}, separators=(",", ":")))
 
@@ -83,7 +83,7 @@ class Writer:
         options = self._options
         value = str(number) if options.value_prefix is None else f"{options.value_prefix}.{number}"
         key = None if options.repeating_keys is None else str(number % options.repeating_keys)
-        arguments: dict[str, Any] = {"value": value.encode(), "key": None if key is None else key.encode()}
+        arguments: dict[str, object] = {"value": value.encode(), "key": None if key is None else key.encode()}
         if options.message_create_time >= 0:
             arguments["timestamp"] = options.message_create_time + number
 

@@ -72,24 +72,28 @@ class AuditReport:
     def violations(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.severity == VIOLATION)
 
-    def as_json(self) -> dict[str, Any]:
-        counts = Counter(finding.kind for finding in self.findings)
+    def totals(self) -> dict[str, int]:
+        """Return how much was read, and how many records of the history were found or had expired."""
         replicas = [replica for partition in self.partitions for replica in partition.replicas]
+        return {
+            "partitions": len(self.partitions),
+            "replicas": len(replicas),
+            "segments": sum(replica.segments for replica in replicas),
+            "batches": sum(replica.batches for replica in replicas),
+            "bytes": self.bytes,
+            "acked": sum(partition.acked for partition in self.partitions),
+            "expired": sum(partition.expired for partition in self.partitions),
+        }
+
+    def as_json(self) -> dict[str, object]:
+        counts = Counter(finding.kind for finding in self.findings)
         return {
             "ok": self.ok,
             "complete": self.complete,
             "engine": self.engine,
             "brokers": {name: list(paths) for name, paths in self.brokers.items()},
             "seconds": round(self.seconds, 3),
-            "totals": {
-                "partitions": len(self.partitions),
-                "replicas": len(replicas),
-                "segments": sum(replica.segments for replica in replicas),
-                "batches": sum(replica.batches for replica in replicas),
-                "bytes": self.bytes,
-                "acked": sum(partition.acked for partition in self.partitions),
-                "expired": sum(partition.expired for partition in self.partitions),
-            },
+            "totals": self.totals(),
             "counts": dict(sorted(counts.items())),
             "findings": [finding.as_json() for finding in self.findings],
             "partitions": [

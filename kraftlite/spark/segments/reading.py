@@ -38,7 +38,7 @@ from kraftlite.spark.offsets import Range, log, report_loss
 from kraftlite.spark.segments.planning import ATTEMPTS, Piece
 
 BROKER: Final = "broker"
-BATCH_TYPES: Final[dict[str, Any]] = {
+BATCH_TYPES: Final[dict[str, object]] = {
     "broker": pa.string(),
     "topic": pa.string(),
     "partition": pa.int32(),

@@ -179,7 +179,7 @@ def refusal(key: int, version: int) -> bytes | None:
 class Adapter(Protocol):
     """Turns a decoded request into the values of its response (see `kio_codec.encode_response`)."""
 
-    def __call__(self, call: Call, request: Any) -> Awaitable[Mapping[str, Any]]: ...
+    def __call__(self, call: Call, request: Any) -> Awaitable[Mapping[str, object]]: ...
 
 
 def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, adapt: Adapter, waits: bool = False) -> Api:

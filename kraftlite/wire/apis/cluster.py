@@ -24,7 +24,7 @@ from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
 
 
-async def _elect_leaders(call: Call, request: Any) -> Mapping[str, Any]:
+async def _elect_leaders(call: Call, request: Any) -> Mapping[str, object]:
     partitions: tuple[PartitionName, ...] | None = None
     if request.topic_partitions is not None:
         named: dict[PartitionName, None] = {}  # a partition that is named twice is elected once, as in Kafka
@@ -54,8 +54,8 @@ async def _elect_leaders(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-def _by_topic(results: Sequence[ElectLeadersResult]) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = {}
+def _by_topic(results: Sequence[ElectLeadersResult]) -> list[dict[str, object]]:
+    topics: dict[str, list[dict[str, object]]] = {}
     for result in results:
         topics.setdefault(result.topic, []).append(
             {"partition_id": result.partition, "error_code": result.error, "error_message": result.message}
@@ -71,7 +71,7 @@ _REFUSED: Final = (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST)
 _ALL_FAILED: Final = "The update failed for all features since the following feature had an error"
 
 
-async def _update_features(call: Call, request: Any) -> Mapping[str, Any]:
+async def _update_features(call: Call, request: Any) -> Mapping[str, object]:
     if len(request.feature_updates) > MAX_FEATURE_UPDATES:
         message = f"{len(request.feature_updates)} features in one request: allowed are {MAX_FEATURE_UPDATES}"
         return {"throttle_time": 0, "error_code": ErrorCode.INVALID_REQUEST, "error_message": message, "results": []}
@@ -109,7 +109,7 @@ def _upgrade_type(update: Any) -> int:
     return int(update.upgrade_type)
 
 
-async def _unregister_broker(call: Call, request: Any) -> Mapping[str, Any]:
+async def _unregister_broker(call: Call, request: Any) -> Mapping[str, object]:
     try:
         await unregister_broker(
             call.ctx,
@@ -120,7 +120,7 @@ async def _unregister_broker(call: Call, request: Any) -> Mapping[str, Any]:
     return {"throttle_time": 0, "error_code": ErrorCode.NONE, "error_message": None}
 
 
-async def _describe_quorum(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe_quorum(call: Call, request: Any) -> Mapping[str, object]:
     asked = [
         (topic.topic_name, [partition.partition_index for partition in topic.partitions])
         async for topic in call.ctx.turns.each(request.topics)
@@ -141,7 +141,7 @@ async def _describe_quorum(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-def _quorum_partition(found: DescribeQuorumResponse) -> dict[str, Any]:
+def _quorum_partition(found: DescribeQuorumResponse) -> dict[str, object]:
     return {
         "partition_index": 0,
         "error_code": ErrorCode.NONE,
@@ -154,7 +154,7 @@ def _quorum_partition(found: DescribeQuorumResponse) -> dict[str, Any]:
     }
 
 
-def _quorum_refused(asked: Any, error: ErrorCode, partition_error: ErrorCode, message: str | None) -> Mapping[str, Any]:
+def _quorum_refused(asked: Any, error: ErrorCode, partition_error: ErrorCode, message: str | None) -> Mapping[str, object]:
     topics = [
         {
             "topic_name": name,
@@ -177,7 +177,7 @@ def _quorum_refused(asked: Any, error: ErrorCode, partition_error: ErrorCode, me
     return {"error_code": error, "error_message": message, "topics": topics, "nodes": []}
 
 
-def _quorum_replica(replica: QuorumReplica) -> dict[str, Any]:
+def _quorum_replica(replica: QuorumReplica) -> dict[str, object]:
     def known(value: int | None) -> int:
         return -1 if value is None else value
 
@@ -190,7 +190,7 @@ def _quorum_replica(replica: QuorumReplica) -> dict[str, Any]:
     }
 
 
-def _quorum_nodes(found: DescribeQuorumResponse) -> list[dict[str, Any]]:
+def _quorum_nodes(found: DescribeQuorumResponse) -> list[dict[str, object]]:
     """List where the voters listen, as far as the leader knows (v2+)."""
     return [
         {

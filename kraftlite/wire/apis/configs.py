@@ -23,7 +23,7 @@ from kraftlite.model.messages.controller import (
 from kraftlite.wire.apis.call import Call, cold
 
 
-async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     synonyms = getattr(request, "include_synonyms", False)
     documentation = getattr(request, "include_documentation", False)
     results = []
@@ -44,7 +44,7 @@ async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
     return {"throttle_time": 0, "results": results}
 
 
-def _entry(entry: ConfigEntry) -> dict[str, Any]:
+def _entry(entry: ConfigEntry) -> dict[str, object]:
     return {
         "name": entry.name,
         "value": entry.value,
@@ -57,7 +57,7 @@ def _entry(entry: ConfigEntry) -> dict[str, Any]:
     }
 
 
-async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
+async def _alter(call: Call, request: Any) -> Mapping[str, object]:
     return await _altered(
         call,
         await alter_configs(
@@ -82,7 +82,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
     )
 
 
-async def _incremental_alter(call: Call, request: Any) -> Mapping[str, Any]:
+async def _incremental_alter(call: Call, request: Any) -> Mapping[str, object]:
     return await _altered(
         call,
         await alter_configs(
@@ -108,7 +108,7 @@ async def _incremental_alter(call: Call, request: Any) -> Mapping[str, Any]:
     )
 
 
-async def _altered(call: Call, response: AlterConfigsResponse) -> Mapping[str, Any]:
+async def _altered(call: Call, response: AlterConfigsResponse) -> Mapping[str, object]:
     return {
         "throttle_time": 0,
         "responses": [
@@ -123,7 +123,7 @@ async def _altered(call: Call, response: AlterConfigsResponse) -> Mapping[str, A
     }
 
 
-async def _list(call: Call, request: Any) -> Mapping[str, Any]:
+async def _list(call: Call, request: Any) -> Mapping[str, object]:
     """List config resources. Version 0 was ListClientMetricsResources."""
     types = request.resource_types if call.version >= 1 else (int(ConfigResourceType.CLIENT_METRICS),)
     try:

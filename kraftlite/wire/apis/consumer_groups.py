@@ -17,7 +17,7 @@ _CLASSIC, _CONSUMER = 0, 1
 """Types of members in ConsumerGroupDescribe."""
 
 
-async def _heartbeat(call: Call, request: Any) -> Mapping[str, Any]:
+async def _heartbeat(call: Call, request: Any) -> Mapping[str, object]:
     timeout_ms = milliseconds(request.rebalance_timeout)
     topics, owned = request.subscribed_topic_names, request.topic_partitions
     try:
@@ -63,12 +63,12 @@ async def _heartbeat(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     groups = [_group(call, group_id) async for group_id in call.ctx.turns.each(request.group_ids)]
     return {"throttle_time": 0, "groups": with_operations(groups, request)}
 
 
-def _group(call: Call, group_id: str) -> dict[str, Any]:
+def _group(call: Call, group_id: str) -> dict[str, object]:
     try:
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -86,7 +86,7 @@ def _group(call: Call, group_id: str) -> dict[str, Any]:
         }
 
 
-def _described(group: ConsumerGroupDescription) -> dict[str, Any]:
+def _described(group: ConsumerGroupDescription) -> dict[str, object]:
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
@@ -114,7 +114,7 @@ def _described(group: ConsumerGroupDescription) -> dict[str, Any]:
     }
 
 
-def _assignment(topics: Sequence[AssignedTopic]) -> dict[str, Any]:
+def _assignment(topics: Sequence[AssignedTopic]) -> dict[str, object]:
     return {
         "topic_partitions": [
             {"topic_id": topic.topic_id, "topic_name": topic.topic, "partitions": topic.partitions} for topic in topics

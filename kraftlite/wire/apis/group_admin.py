@@ -16,12 +16,12 @@ NOT_FOUND_FROM: Final = 6
 DEAD: Final = "Dead"
 
 
-async def _describe_groups(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe_groups(call: Call, request: Any) -> Mapping[str, object]:
     groups = [_describe(call, group_id) async for group_id in call.ctx.turns.each(request.groups)]
     return {"throttle_time": 0, "groups": with_operations(groups, request)}
 
 
-def with_operations(groups: list[dict[str, Any]], request: Any) -> list[dict[str, Any]]:
+def with_operations(groups: list[dict[str, object]], request: Any) -> list[dict[str, object]]:
     """Descriptions that say what the client may do with its groups, if it asks (KIP-430)."""
     if getattr(request, "include_authorized_operations", False):
         for group in groups:
@@ -30,7 +30,7 @@ def with_operations(groups: list[dict[str, Any]], request: Any) -> list[dict[str
     return groups
 
 
-def _describe(call: Call, group_id: str) -> dict[str, Any]:
+def _describe(call: Call, group_id: str) -> dict[str, object]:
     try:
         found = group_coordinator(call.ctx).describe(group_id)
         if found is not None:
@@ -44,7 +44,7 @@ def _describe(call: Call, group_id: str) -> dict[str, Any]:
         return _nothing(group_id, ErrorCode.NONE, None, DEAD)
 
 
-def _nothing(group_id: str, error: ErrorCode, message: str | None, state: str) -> dict[str, Any]:
+def _nothing(group_id: str, error: ErrorCode, message: str | None, state: str) -> dict[str, object]:
     return {
         "error_code": error,
         "error_message": message,
@@ -56,7 +56,7 @@ def _nothing(group_id: str, error: ErrorCode, message: str | None, state: str) -
     }
 
 
-def _described(group: GroupDescription) -> dict[str, Any]:
+def _described(group: GroupDescription) -> dict[str, object]:
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
@@ -78,7 +78,7 @@ def _described(group: GroupDescription) -> dict[str, Any]:
     }
 
 
-async def _list_groups(call: Call, request: Any) -> Mapping[str, Any]:
+async def _list_groups(call: Call, request: Any) -> Mapping[str, object]:
     """List groups. Filters are case-insensitive; an empty one lets everything pass."""
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
@@ -102,7 +102,7 @@ async def _list_groups(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-async def _delete_groups(call: Call, request: Any) -> Mapping[str, Any]:
+async def _delete_groups(call: Call, request: Any) -> Mapping[str, object]:
     results = []
     async for group_id in call.ctx.turns.each(dict.fromkeys(request.groups_names)):
         error = ErrorCode.NONE

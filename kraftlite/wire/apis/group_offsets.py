@@ -37,7 +37,7 @@ def _ref(topic: Any, version: int) -> TopicRef:
 # --- OffsetCommit --------------------------------------------------------------------------------------------------------
 
 
-async def _offset_commit(call: Call, request: Any) -> Mapping[str, Any]:
+async def _offset_commit(call: Call, request: Any) -> Mapping[str, object]:
     retention = getattr(request, "retention_time", None)
     retention_ms = -1 if retention is None else milliseconds(retention)
     base = CommitRequest(
@@ -81,7 +81,7 @@ def _commit(ref: TopicRef, partition: Any) -> PartitionCommit:
 # --- OffsetFetch ---------------------------------------------------------------------------------------------------------
 
 
-async def _offset_fetch(call: Call, request: Any) -> Mapping[str, Any]:
+async def _offset_fetch(call: Call, request: Any) -> Mapping[str, object]:
     stable = getattr(request, "require_stable", False)
     if call.version >= GROUPS_FROM:
         groups = [await _group(call, group, stable) async for group in call.ctx.turns.each(request.groups)]
@@ -96,7 +96,7 @@ async def _offset_fetch(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-async def _group(call: Call, group: Any, stable: bool) -> dict[str, Any]:
+async def _group(call: Call, group: Any, stable: bool) -> dict[str, object]:
     member_id = getattr(group, "member_id", None)
     error, topics = await _fetch(call, group.group_id, group.topics, stable, member_id, getattr(group, "member_epoch", -1))
     return {
@@ -130,7 +130,7 @@ def _refused(topics: Sequence[Any], error: ErrorCode) -> list[FetchedTopic]:
     ]
 
 
-def _topic(topic: FetchedTopic, version: int) -> dict[str, Any]:
+def _topic(topic: FetchedTopic, version: int) -> dict[str, object]:
     return {
         **({"topic_id": topic.topic_id} if version >= TOPIC_IDS_FROM else {"name": topic.name}),
         "partitions": [
@@ -149,7 +149,7 @@ def _topic(topic: FetchedTopic, version: int) -> dict[str, Any]:
 # --- OffsetDelete --------------------------------------------------------------------------------------------------------
 
 
-async def _offset_delete(call: Call, request: Any) -> Mapping[str, Any]:
+async def _offset_delete(call: Call, request: Any) -> Mapping[str, object]:
     partitions: list[TopicPartition] = []
     async for topic in call.ctx.turns.each(request.topics):
         partitions += [TopicPartition(topic.name, one.partition_index) for one in topic.partitions]

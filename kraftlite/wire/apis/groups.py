@@ -38,7 +38,7 @@ SYNC_NAMES_PROTOCOL: Final = 5
 # --- FindCoordinator -----------------------------------------------------------------------------------------------------
 
 
-async def _find_coordinator(call: Call, request: Any) -> Mapping[str, Any]:
+async def _find_coordinator(call: Call, request: Any) -> Mapping[str, object]:
     key_type = getattr(request, "key_type", 0)
     if call.version >= BATCHED_FROM:
         found = [
@@ -49,7 +49,7 @@ async def _find_coordinator(call: Call, request: Any) -> Mapping[str, Any]:
     return {"throttle_time": 0, **_coordinator(find_coordinator(call.ctx, call.listener, key_type, request.key))}
 
 
-def _coordinator(found: CoordinatorFound) -> dict[str, Any]:
+def _coordinator(found: CoordinatorFound) -> dict[str, object]:
     broker = found.broker
     return {
         "key": found.key,
@@ -64,7 +64,7 @@ def _coordinator(found: CoordinatorFound) -> dict[str, Any]:
 # --- JoinGroup -----------------------------------------------------------------------------------------------------------
 
 
-async def _join_group(call: Call, request: Any) -> Mapping[str, Any]:
+async def _join_group(call: Call, request: Any) -> Mapping[str, object]:
     session_timeout_ms = milliseconds(request.session_timeout)
     rebalance_timeout = getattr(request, "rebalance_timeout", None)
     instance_id = getattr(request, "group_instance_id", None)
@@ -109,7 +109,7 @@ async def _join_group(call: Call, request: Any) -> Mapping[str, Any]:
 # --- SyncGroup, Heartbeat, LeaveGroup ------------------------------------------------------------------------------------
 
 
-async def _sync_group(call: Call, request: Any) -> Mapping[str, Any]:
+async def _sync_group(call: Call, request: Any) -> Mapping[str, object]:
     if call.version >= SYNC_NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return _sync_response(SyncResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     try:
@@ -129,7 +129,7 @@ async def _sync_group(call: Call, request: Any) -> Mapping[str, Any]:
     return _sync_response(result)
 
 
-def _sync_response(result: SyncResult) -> dict[str, Any]:
+def _sync_response(result: SyncResult) -> dict[str, object]:
     return {
         "throttle_time": 0,
         "error_code": result.error,
@@ -139,7 +139,7 @@ def _sync_response(result: SyncResult) -> dict[str, Any]:
     }
 
 
-async def _heartbeat(call: Call, request: Any) -> Mapping[str, Any]:
+async def _heartbeat(call: Call, request: Any) -> Mapping[str, object]:
     try:
         error = await group_coordinator(call.ctx).heartbeat(
             HeartbeatRequest(
@@ -154,7 +154,7 @@ async def _heartbeat(call: Call, request: Any) -> Mapping[str, Any]:
     return {"throttle_time": 0, "error_code": error}
 
 
-async def _leave_group(call: Call, request: Any) -> Mapping[str, Any]:
+async def _leave_group(call: Call, request: Any) -> Mapping[str, object]:
     batched = call.version >= LEAVE_BATCHED_FROM
     if batched:
         leaving = [

@@ -11,7 +11,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.wire.apis.call import Call, cold
 
 
-async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     wanted = None
     if request.topics is not None:
         wanted = set()
@@ -25,8 +25,8 @@ async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-def _directory(found: LogDirDescription) -> dict[str, Any]:
-    topics: dict[str, list[dict[str, Any]]] = {}
+def _directory(found: LogDirDescription) -> dict[str, object]:
+    topics: dict[str, list[dict[str, object]]] = {}
     for replica in found.replicas:
         topics.setdefault(replica.tp.topic, []).append(
             {

@@ -213,10 +213,10 @@ def _refused(call: Call, request: MetadataRequest, error: ErrorCode) -> bytes:
     )
 
 
-async def _describe_cluster(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     include_fenced = getattr(request, "include_fenced_brokers", False)
-    answer: dict[str, Any] = {
+    answer: dict[str, object] = {
         "throttle_time": 0,
         "error_code": ErrorCode.NONE,
         "error_message": None,
@@ -249,7 +249,7 @@ async def _describe_cluster(call: Call, request: Any) -> Mapping[str, Any]:
     return answer
 
 
-async def _describe_topic_partitions(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe_topic_partitions(call: Call, request: Any) -> Mapping[str, object]:
     """Any number of topics may be sorted and looked at for a page: off the loop, in one image."""
     ctx = copy(call.ctx)
     ctx.metadata = MetadataCache(ctx.cluster_id)
@@ -260,7 +260,7 @@ async def _describe_topic_partitions(call: Call, request: Any) -> Mapping[str, A
     return await ctx.off_loop.run(cost, lambda: _topic_partitions(ctx, call.listener, request))
 
 
-def _topic_partitions(ctx: BrokerContext, listener: str, request: Any) -> Mapping[str, Any]:
+def _topic_partitions(ctx: BrokerContext, listener: str, request: Any) -> Mapping[str, object]:
     names = [topic.name for topic in request.topics]
     cursor = request.cursor
     try:
@@ -282,7 +282,7 @@ def _topic_partitions(ctx: BrokerContext, listener: str, request: Any) -> Mappin
     }
 
 
-def _described(topic: TopicMetadata) -> dict[str, Any]:
+def _described(topic: TopicMetadata) -> dict[str, object]:
     return {
         "error_code": topic.error,
         "name": topic.name,

@@ -80,7 +80,7 @@ def _listed(
     return ListedOffset(partition.partition, found.error, found.timestamp, found.offset, found.leader_epoch)
 
 
-async def _offset_for_leader_epoch(call: Call, request: Any) -> Mapping[str, Any]:
+async def _offset_for_leader_epoch(call: Call, request: Any) -> Mapping[str, object]:
     topics = []
     async for topic in call.ctx.turns.each(request.topics):
         partitions = []
@@ -103,7 +103,7 @@ async def _offset_for_leader_epoch(call: Call, request: Any) -> Mapping[str, Any
     return {"throttle_time": 0, "topics": topics}
 
 
-async def _init_producer_id(call: Call, request: Any) -> Mapping[str, Any]:
+async def _init_producer_id(call: Call, request: Any) -> Mapping[str, object]:
     try:
         found = await init_producer_id(
             call.ctx,

@@ -10,7 +10,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.wire.apis.call import Call, cold
 
 
-async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     topics = []
     async for topic in call.ctx.turns.each(request.topics):
         partitions = [
@@ -21,7 +21,7 @@ async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
     return {"throttle_time": 0, "topics": topics}
 
 
-def _partition(found: PartitionProducers) -> dict[str, Any]:
+def _partition(found: PartitionProducers) -> dict[str, object]:
     return {
         "partition_index": found.partition,
         "error_code": found.error,

@@ -19,11 +19,11 @@ from kraftlite.wire.apis.call import Call, cold
 MAX_FILTERS = 8
 
 
-def _entity(parts: Sequence[QuotaEntityPart]) -> list[dict[str, Any]]:
+def _entity(parts: Sequence[QuotaEntityPart]) -> list[dict[str, object]]:
     return [{"entity_type": part.type, "entity_name": part.name} for part in parts]
 
 
-async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
+async def _alter(call: Call, request: Any) -> Mapping[str, object]:
     response = await alter_quotas(
         call.ctx,
         AlterClientQuotasRequest(
@@ -53,7 +53,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     # No type may be named twice, and there are few: what comes behind the first of that error is not looked at.
     filters = [
         QuotaFilter(type=one.entity_type, match_type=one.match_type, match=one.match) for one in request.components[:MAX_FILTERS]

@@ -19,7 +19,7 @@ from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Call, cold
 
 
-async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
+async def _alter(call: Call, request: Any) -> Mapping[str, object]:
     partitions = []
     async for topic in call.ctx.turns.each(request.topics):
         partitions += [
@@ -31,7 +31,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
             async for one in call.ctx.turns.each(topic.partitions)
         ]
     allowed = getattr(request, "allow_replication_factor_change", True)
-    values: dict[str, Any] = {"throttle_time": 0, "allow_replication_factor_change": allowed, "error_message": None}
+    values: dict[str, object] = {"throttle_time": 0, "allow_replication_factor_change": allowed, "error_message": None}
     try:
         response = await alter_reassignments(
             call.ctx,
@@ -41,7 +41,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
         )
     except ApiError as error:
         return values | {"error_code": error.code, "error_message": error.message, "responses": _refused(request, error)}
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[dict[str, object]]] = {}
     for result in response.results:
         topics.setdefault(result.topic, []).append(
             {"partition_index": result.partition, "error_code": result.error, "error_message": result.message}
@@ -52,7 +52,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-def _refused(request: Any, error: ApiError) -> list[dict[str, Any]]:
+def _refused(request: Any, error: ApiError) -> list[dict[str, object]]:
     """Every partition that was asked for, with the error of the request as a whole: what Kafka does, and clients look there."""
     told = {"error_code": error.code, "error_message": error.message}
     return [
@@ -61,7 +61,7 @@ def _refused(request: Any, error: ApiError) -> list[dict[str, Any]]:
     ]
 
 
-async def _list(call: Call, request: Any) -> Mapping[str, Any]:
+async def _list(call: Call, request: Any) -> Mapping[str, object]:
     partitions = None
     if request.topics is not None:
         partitions = tuple(
@@ -75,7 +75,7 @@ async def _list(call: Call, request: Any) -> Mapping[str, Any]:
         )
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "topics": []}
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[dict[str, object]]] = {}
     for one in response.reassignments:
         topics.setdefault(one.topic, []).append(
             {

@@ -15,7 +15,7 @@ from kraftlite.model.messages.security import (
 from kraftlite.wire.apis.call import Call, cold
 
 
-async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
+async def _alter(call: Call, request: Any) -> Mapping[str, object]:
     response = await alter_scram(
         call.ctx,
         AlterUserScramCredentialsRequest(
@@ -46,7 +46,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, Any]:
     }
 
 
-async def _describe(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe(call: Call, request: Any) -> Mapping[str, object]:
     users = None if request.users is None else [one.name for one in request.users]
     return {
         "throttle_time": 0,

@@ -16,25 +16,25 @@ _DISABLED: Final = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": 
 _NO_TIME: Final = 0
 
 
-async def _describe_acls(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe_acls(call: Call, request: Any) -> Mapping[str, object]:
     message = "No Authorizer is configured on the broker"
     return {"throttle_time": 0, "error_code": ErrorCode.SECURITY_DISABLED, "error_message": message, "resources": []}
 
 
-async def _create_acls(call: Call, request: Any) -> Mapping[str, Any]:
+async def _create_acls(call: Call, request: Any) -> Mapping[str, object]:
     return {"throttle_time": 0, "results": [_DISABLED for _ in request.creations]}
 
 
-async def _delete_acls(call: Call, request: Any) -> Mapping[str, Any]:
+async def _delete_acls(call: Call, request: Any) -> Mapping[str, object]:
     return {"throttle_time": 0, "filter_results": [_DISABLED | {"matching_acls": []} for _ in request.filters]}
 
 
-def _token_refused(**more: Any) -> Mapping[str, Any]:
+def _token_refused(**more: object) -> Mapping[str, object]:
     """Tokens are for clients that have authenticated, and no listener here authenticates."""
     return {"error_code": ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "throttle_time": 0} | more
 
 
-async def _create_token(call: Call, request: Any) -> Mapping[str, Any]:
+async def _create_token(call: Call, request: Any) -> Mapping[str, object]:
     return _token_refused(
         principal_type="User",
         principal_name="ANONYMOUS",
@@ -48,11 +48,11 @@ async def _create_token(call: Call, request: Any) -> Mapping[str, Any]:
     )
 
 
-async def _changed_token(call: Call, request: Any) -> Mapping[str, Any]:
+async def _changed_token(call: Call, request: Any) -> Mapping[str, object]:
     return _token_refused(expiry_timestamp=_NO_TIME)
 
 
-async def _describe_tokens(call: Call, request: Any) -> Mapping[str, Any]:
+async def _describe_tokens(call: Call, request: Any) -> Mapping[str, object]:
     return _token_refused(tokens=[])
 
 

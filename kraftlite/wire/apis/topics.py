@@ -28,7 +28,7 @@ def _nodes(ids: Any) -> tuple[NodeId, ...]:
     return tuple(NodeId(broker_id) for broker_id in bounded(ids))
 
 
-async def _create_topics(call: Call, request: Any) -> Mapping[str, Any]:
+async def _create_topics(call: Call, request: Any) -> Mapping[str, object]:
     response = await create_topics(
         call.ctx,
         CreateTopicsRequest(
@@ -53,7 +53,7 @@ def _creatable(topic: Any) -> CreatableTopic:
     )
 
 
-def _created(topic: CreatableTopicResult) -> dict[str, Any]:
+def _created(topic: CreatableTopicResult) -> dict[str, object]:
     """Return what was created, from the versions on that can say it (CP-59)."""
     return {
         "name": topic.name,
@@ -75,7 +75,7 @@ def _created(topic: CreatableTopicResult) -> dict[str, Any]:
     }
 
 
-async def _delete_topics(call: Call, request: Any) -> Mapping[str, Any]:
+async def _delete_topics(call: Call, request: Any) -> Mapping[str, object]:
     if call.version >= 6:
         selectors = [
             TopicSelector(name=topic.name, topic_id=None if topic.topic_id in (None, ZERO_UUID) else topic.topic_id)
@@ -101,7 +101,7 @@ async def _delete_topics(call: Call, request: Any) -> Mapping[str, Any]:
     return {"throttle_time": 0, "responses": results}
 
 
-async def _create_partitions(call: Call, request: Any) -> Mapping[str, Any]:
+async def _create_partitions(call: Call, request: Any) -> Mapping[str, object]:
     response = await create_partitions(
         call.ctx,
         CreatePartitionsRequest(
