@@ -58,6 +58,8 @@ class BrokerConfig:
     request_timeout_ms: int
     controller_attempt_timeout_ms: int
     values: Mapping[str, str]
+    first_retention_ms: int = 30_000
+    """The time from the start of a broker to its first look for old segments. It is no configuration."""
 
     @classmethod
     def from_values(

@@ -27,7 +27,6 @@ from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogD
 from kraftlite.runtime.trace.log import RetentionFailed
 
 HOUSEKEEPING_MAX_MS: Final = 300_000
-FIRST_RETENTION_MS: Final = 30_000
 LOGS_PER_TURN: Final = 16
 """The number of logs that retention looks at before the loop gets a turn."""
 
@@ -362,7 +361,7 @@ class LogDirs:
 
     async def _retain(self, interval_ms: int) -> None:
         """Apply retention to every log, again and again (LG-36)."""
-        await self._ports.clock.sleep(FIRST_RETENTION_MS)
+        await self._ports.clock.sleep(self._config.first_retention_ms)
         while True:
             for count, log in enumerate(self.logs(), start=1):
                 if self.get(log.tp) is log:

@@ -29,6 +29,9 @@ CLEANING_INTERVAL_MS: Final = 1_500
 """The interval at which a node looks for metadata that it may remove. Production does so once a minute, which is longer than
 most runs."""
 
+FIRST_RETENTION_MS: Final = 500
+"""The time from the start of a broker to its first look for old segments. Production waits half a minute."""
+
 ELEMENTS_PER_TURN: Final = 3
 """The turns of the controllers. Production's thousand is more than any operation of a run touches: none would take a second
 turn."""
@@ -104,6 +107,9 @@ class SimCluster:
         assert node.node is not None
         raft = node.node.raft
         raft._config = replace(raft._config, cleaning_interval_ms=CLEANING_INTERVAL_MS)
+        if node.node.broker is not None:
+            log_dirs = node.node.broker.log_dirs
+            log_dirs._config = replace(log_dirs._config, first_retention_ms=FIRST_RETENTION_MS)
         if node.node.controller is not None:
             node.node.controller.core.pace.limit = ELEMENTS_PER_TURN
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.workloads.logs_history import LogsHistory
 
 
 class Verdict(Enum):
@@ -117,5 +118,6 @@ class History:
     strange: list[Strange] = field(default_factory=list)
     acknowledged: deque[tuple[TopicPartition, bytes, int]] = field(default_factory=lambda: deque(maxlen=64))
     """The last batches of idempotent producers that were acknowledged: partition, bytes, base offset."""
+    logs: LogsHistory = field(default_factory=LogsHistory)
     final_logs: dict[TopicPartition, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     """All (offset, value) of every partition, read from its leader after everything had healed."""

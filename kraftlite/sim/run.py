@@ -33,6 +33,7 @@ from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.workload import Workload
+from kraftlite.sim.workloads import logs
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -113,7 +114,7 @@ class _Run:
     def __init__(self, plan: RunPlan, checkers: Sequence[CheckerFactory], sink: TraceSink | None) -> None:
         self.plan = plan
         seed = plan.seed
-        shape = plan.shape or draw_shape(random.Random(f"shape/{seed}"))
+        shape = plan.shape or logs.with_periods(draw_shape(random.Random(f"shape/{seed}")), seed)
         faults = plan.faults
         if faults is None:
             faults = tuple(schedule.draw(random.Random(f"faults/{seed}"), shape, plan.duration_ms))

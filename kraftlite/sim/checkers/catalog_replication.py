@@ -32,11 +32,13 @@ from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.log_starts import LogStartsFounded
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
+from kraftlite.sim.checkers.rewritten_topics import RewrittenTopics
 from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
 
 REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
     LossesKeeper,
+    RewrittenTopics,
     SelfCheckReplicas,
     PromisesKept,
     LogMatching,

@@ -7,7 +7,8 @@ from typing import Final
 
 from kraftlite.node.build import Node
 from kraftlite.runtime.ports import Handlers
+from kraftlite.sim.services import logs
 
 Routes = Callable[[Node], Handlers]
 
-ROUTES: Final[tuple[Routes, ...]] = ()
+ROUTES: Final[tuple[Routes, ...]] = (logs.routes,)
