@@ -28,6 +28,7 @@ from kraftlite.sim.checkers.i32_applied_hw import AppliedHw
 from kraftlite.sim.checkers.i33_liveness import ReplicationLiveness
 from kraftlite.sim.checkers.i36_promises_kept import PromisesKept
 from kraftlite.sim.checkers.i38_refusals_deserved import RefusalsDeserved
+from kraftlite.sim.checkers.i45_compaction import CompactionSound
 from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.log_starts import LogStartsFounded
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
@@ -41,6 +42,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     RewrittenTopics,
     SelfCheckReplicas,
     PromisesKept,
+    CompactionSound,
     LogMatching,
     ProducerStateKept,
     AppliedHw,

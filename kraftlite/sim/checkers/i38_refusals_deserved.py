@@ -274,7 +274,7 @@ class RefusalsDeserved(ReplicaChecker):
             waited_us=waited_us * (1_000_000 + node.rate_ppm) // 1_000_000
             + 1_000,  # as its clock has it, which counts milliseconds
             stopping=node.node.broker.lifecycle.state is BrokerState.SHUTTING_DOWN,
-            limit=self.facts.smallest_limit.get(ask.tp.topic, DEFAULT_LIMIT),
+            limit=min(self.facts.numbers_of.get((ask.tp.topic, "max.message.bytes"), ()), default=DEFAULT_LIMIT),
             broken=node.node_id in self._broken or (node.node_id, ask.tp) in self.world.losses.damaged,
         )
 

@@ -105,8 +105,8 @@ class ReplicaFacts:
         self._compacted: dict[str | None, None] = {}
         self._restamped: dict[str | None, None] = {}
         """Topics that have, or had, such a configuration; None stands for all."""
-        self.smallest_limit: dict[str, int] = {}
-        """Topic → the smallest max.message.bytes of its own that it ever had."""
+        self.numbers_of: dict[tuple[str, str], list[int]] = {}
+        """(topic, key) → every value that this configuration of its own ever had, if it is a number."""
         self._local: dict[NodeId, _Local] = {}
         self._hooks: dict[str, list[Callable[..., None]]] = {name: [] for name in _HOOKS}
 

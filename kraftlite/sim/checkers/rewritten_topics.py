@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.metadata.records import ConfigRecord, MetadataRecord
-from kraftlite.model.limits import MAX_INT64
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import TOPIC, MetadataState
@@ -35,9 +34,8 @@ class RewrittenTopics(MetadataChecker):
 
     def on_record(self, entry: Entry, offset: int, record: MetadataRecord, before: MetadataState, after: MetadataState) -> None:
         if isinstance(record, ConfigRecord) and record.value is not None:
-            if record.name == "max.message.bytes":
-                known = self._replicas.smallest_limit
-                known[record.resource_name] = min(int(record.value), known.get(record.resource_name, MAX_INT64))
+            if record.resource_type == TOPIC and record.value.lstrip("-").isdecimal():
+                self._replicas.numbers_of.setdefault((record.resource_name, record.name), []).append(int(record.value))
             self._note(record.name, record.value, record.resource_name if record.resource_type == TOPIC else None)
 
     def _note(self, key: str, value: str, topic: str | None) -> None:
