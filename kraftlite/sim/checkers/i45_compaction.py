@@ -97,12 +97,10 @@ class CompactionSound(ReplicaChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._contents: dict[TopicIdPartition, Content] = {}
+        world.notes["contents"] = self._contents
         self._keys: dict[TopicPartition, TopicIdPartition] = {}
         self._replicas: dict[tuple[NodeId, TopicIdPartition], Replica] = {}
         self._latest_ms: dict[NodeId, int] = {}
-
-    def content(self, key: TopicIdPartition) -> Content | None:
-        return self._contents.get(key)
 
     def on_batch(self, truth: Truth, batch: Batch, raw: memoryview) -> None:
         if not truth.compacted and truth.tp.topic not in self.world.history.logs.topics:
@@ -157,8 +155,9 @@ class CompactionSound(ReplicaChecker):
 
     def _excused(self, node: SimHost, key: TopicIdPartition, tp: TopicPartition) -> bool:
         truth = self.facts.truth(key, tp)
-        damaged = (node.node_id, tp) in self.world.losses.damaged
-        return damaged or truth.floor >= 0 or tp in self.world.losses.excused or node.node_id in self.world.losses.tainted.get(tp, ())
+        losses = self.world.losses
+        lossy = (node.node_id, tp) in losses.damaged or node.node_id in losses.tainted.get(tp, ())
+        return lossy or truth.floor >= 0 or tp in losses.excused
 
     def _judge(self, node: SimHost, key: TopicIdPartition, directory: str, start: int, leo: int, bounds: Pass | None) -> None:
         tp = next(it for it, known in self._keys.items() if known == key)
@@ -286,4 +285,3 @@ class CompactionSound(ReplicaChecker):
                 self.fail(f"{it.tp}: {it.value} was acknowledged at offset {it.offset}; sent was {record}, there was {found}")
             if found.timestamp != timestamp and not self.facts.is_restamped(it.tp.topic):
                 self.fail(f"{it.tp}: {it.value} has the time {found.timestamp}, sent was {timestamp}")
-
