@@ -167,11 +167,11 @@ class CompactionSound(ReplicaChecker):
         known = self._replicas.setdefault((node.node_id, key), Replica(wall_ms=0))
         where = f"{tp} on node {node.node_id}"
         found = self._read(node, directory, where, content, truth, known)
-        if self._excused(node, key, tp):
-            known.start, known.leo, known.missing, known.wall_ms = start, leo, {}, now_ms
-            return
         end = min(leo, content.end)
         missing = {it: None for it in content.committed if start <= it < end and it not in found}
+        if self._excused(node, key, tp):
+            known.start, known.leo, known.missing, known.wall_ms = start, leo, missing, now_ms
+            return
         for offset in missing:
             if offset in known.missing:
                 continue
@@ -182,6 +182,7 @@ class CompactionSound(ReplicaChecker):
             content.gone[offset] = None
         if bounds is not None and bounds.up_to is not None:
             self._check_once(where, found, start, bounds.up_to)
+            self._check_durable(node, directory, where, bounds.up_to)
         known.start, known.leo, known.missing, known.wall_ms = start, leo, missing, now_ms
 
     def _read(
@@ -261,6 +262,13 @@ class CompactionSound(ReplicaChecker):
             if before is not None:
                 self.fail(f"{where} was cleaned up to {up_to}, and has both {before} and {it}")
             last[it.key] = it
+
+    def _check_durable(self, node: SimHost, directory: str, where: str, up_to: int) -> None:
+        """A power cut leaves what was compacted, if need be under the name that it had before (LG-46)."""
+        surviving = node.disk.surviving(directory)
+        for base, data in files_of(node, directory)[:-1]:
+            if base < up_to and data not in (surviving.get(f"{base:020d}.log"), surviving.get(f"{base:020d}.log.swap")):
+                self.fail(f"{where} was cleaned up to {up_to}, and a power cut would not leave segment {base} as it is")
 
     def _least(self, topic: str, key: str, default: int) -> int:
         """The smallest value that this topic ever had, as far as the metadata log tells."""
