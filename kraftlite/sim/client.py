@@ -137,7 +137,7 @@ class SimProducer(SimClient):
     partition, a new producer id after a fatal error. Plain: a few attempts, which may duplicate."""
 
     SIZES: tuple[int, ...] = (1, 1, 1, 2, 3)
-    """How many records a batch may have."""
+    """The numbers of records from which that of a batch is drawn."""
 
     def __init__(
         self,

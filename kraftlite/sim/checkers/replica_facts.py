@@ -356,7 +356,8 @@ class ReplicaFacts:
             if batch.next_offset > end:
                 break
             known = truth.by_base.get(batch.base_offset)
-            if known is not batch and batch.base_offset >= truth.begin:
+            unknown = known is None and truth.compacted  # its leader had it compacted away when it was looked at first
+            if known is not batch and batch.base_offset >= truth.begin and not unknown:
                 return f"it has {batch}, committed is {known}"
             view.verified = batch.next_offset
         return None

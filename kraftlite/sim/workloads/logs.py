@@ -32,6 +32,7 @@ from kraftlite.sim.service import FETCH, FetchAsk
 from kraftlite.sim.services.logs import DELETE_RECORDS, EPOCH_END, LIST, DeleteAsk, EpochEndAsk, ListAsk
 from kraftlite.sim.shape import Shape, TopicPlan
 from kraftlite.sim.workloads import stranger
+from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
 from kraftlite.sim.workloads.logs_history import Reading
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 NUMBER: Final = 200
 """The first client of this workload, behind those of all others."""
 ONE_SEED_IN: Final = 3
-TIMEOUT_MS: Final = 4_000
 STAMP: Final = "message.timestamp.before.max.ms"
 """A key whose value says which of the workload's changes was the last one. It is so large that it never matters."""
 STAMP_MS: Final = 1_000_000_000_000_000
@@ -68,7 +68,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "file.delete.delay.ms": ("0", "300", "60000"),
     "min.insync.replicas": ("1", "2"),
 }
-"""What a replica of any topic acts on. The first three are drawn for each topic, the others for some."""
+"""The configurations that a replica of any topic acts on. The first three are drawn for each topic, the others for some."""
 COMPACTION: Final[Mapping[str, tuple[str, ...]]] = {
     "min.cleanable.dirty.ratio": ("0.0", "0.01", "0.3"),
     "delete.retention.ms": ("0", "500", "2000", "86400000"),
@@ -169,8 +169,6 @@ class LogsAdmin(SimAdmin):
     """Creates the topics, and changes one of their configurations now and then."""
 
     async def run(self, topics: Sequence[TopicPlan], mean_gap_us: int) -> None:
-        from kraftlite.sim.workload import create
-
         for topic in topics:
             while not self.stopping:
                 facts = {"topic": topic.name, "partitions": topic.partitions}
