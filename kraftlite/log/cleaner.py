@@ -264,6 +264,8 @@ class Cleaning:
         """Return whether the log still has what was read: these segments (None: all), neither cut nor dropped nor moved, and
         all of it flushed."""
         sources = self._sources if group is None else group
+        if not sources:
+            return False  # deleted between `look` and the beginning of the pass
         if sources[-1].end_offset > self.log.recovery_point:
             return False
         return self.log.directory == self._directory and self.log.holds(

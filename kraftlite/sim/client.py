@@ -148,6 +148,9 @@ class SimProducer(SimClient):
     """Sends numbered records to partitions. Idempotent: retries without end and in order, up to five batches in flight per
     partition, a new producer id after a fatal error. Plain: a few attempts, which may duplicate."""
 
+    SIZES: tuple[int, ...] = (1, 1, 1, 2, 3)
+    """The numbers of records from which that of a batch is drawn."""
+
     def __init__(
         self,
         cluster: SimCluster,
@@ -196,7 +199,7 @@ class SimProducer(SimClient):
         try:
             if self.idempotent and self.producer_id < 0:
                 await self._identify()
-            mine.extend(self._record(tp) for _ in range(self.rng.choice((1, 1, 1, 2, 3))))
+            mine.extend(self._record(tp) for _ in range(self.rng.choice(self.SIZES)))
             self.history.produces.extend(mine)
             await self._deliver(tp, mine)
         finally:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.workloads.logs_history import LogsHistory
 
 
 class Verdict(Enum):
@@ -180,5 +181,6 @@ class History:
     """The last batches of idempotent producers that were acknowledged: partition, bytes, base offset."""
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(API, error code) of every answer to a client: see `sim.answers`."""
+    logs: LogsHistory = field(default_factory=LogsHistory)
     final_logs: dict[TopicPartition, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     """All (offset, value) of every partition, read from its leader after everything had healed."""

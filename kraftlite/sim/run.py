@@ -36,6 +36,7 @@ from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.workload import Workload
+from kraftlite.sim.workloads import logs
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -77,7 +78,7 @@ class RunPlan:
         shape, knobs = self.shape, self.knobs
         if shape is None:
             seed = _either(self.shape_seed, self.seed)
-            shape = of_release(variations.vary(draw_shape(random.Random(f"shape/{seed}")), seed), seed)
+            shape = of_release(variations.vary(logs.with_periods(draw_shape(random.Random(f"shape/{seed}")), seed), seed), seed)
             if knobs is None:
                 knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config)
         shape = turned(shape, knobs or {})

@@ -11,13 +11,10 @@ from kraftlite.model.messages.controller import (
     AlterConfigOp,
     AlterPartitionReassignmentsRequest,
     ConfigChange,
-    ConfigPair,
     ConfigResourceChange,
     ConfigResourceType,
-    CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
-    CreateTopicsRequest,
     DeleteTopicsRequest,
     ElectionType,
     ElectLeadersRequest,
@@ -30,9 +27,9 @@ from kraftlite.sim.client import SimAdmin, SimClient, SimConsumer, SimProducer
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History, Verdict
 from kraftlite.sim.shape import TopicPlan
+from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
 from kraftlite.sim.workloads.visits import VISITS
 
-TIMEOUT_MS: Final = 4_000
 RETENTION: Final = "retention.ms"
 RETENTION_MS: Final = 1_000_000_000_000
 """So long that nothing expires, not even when a clock jumps by days."""
@@ -191,14 +188,3 @@ class Workload:
         resource = ConfigResourceChange(resource_type=int(ConfigResourceType.TOPIC), resource_name=name, changes=(change,))
         request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False, timeout_ms=TIMEOUT_MS)
         await self.admin.do("alter_configs", request, {"topic": name, "config": {RETENTION: value}})
-
-
-def create(topic: TopicPlan) -> CreateTopicsRequest:
-    creatable = CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=topic.replication,
-        assignments=(),
-        configs=tuple(ConfigPair(name=key, value=value) for key, value in sorted(topic.config.items())),
-    )
-    return CreateTopicsRequest(topics=(creatable,), validate_only=False, timeout_ms=TIMEOUT_MS)

@@ -10,6 +10,7 @@ from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
 from kraftlite.sim.checkers.facts import MetadataWatch
 from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
 from kraftlite.sim.checkers.h_admin import AdminEffects
+from kraftlite.sim.checkers.h_compacted import CompactedReadings
 from kraftlite.sim.checkers.h_consumed import ConsumptionConsistent
 from kraftlite.sim.checkers.h_duplicates import NoDuplicates
 from kraftlite.sim.checkers.h_metadata import MetadataReads
@@ -28,17 +29,29 @@ from kraftlite.sim.checkers.i32_applied_hw import AppliedHw
 from kraftlite.sim.checkers.i33_liveness import ReplicationLiveness
 from kraftlite.sim.checkers.i36_promises_kept import PromisesKept
 from kraftlite.sim.checkers.i38_refusals_deserved import RefusalsDeserved
+from kraftlite.sim.checkers.i45_compaction import CompactionSound
+from kraftlite.sim.checkers.i46_retention import RetentionAllowed
+from kraftlite.sim.checkers.i47_log_starts import LogStartsFollow
+from kraftlite.sim.checkers.i48_offsets import OffsetsTold
+from kraftlite.sim.checkers.i49_log_upkeep import LogsKeptUp
 from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.log_starts import LogStartsFounded
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
+from kraftlite.sim.checkers.rewritten_topics import RewrittenTopics
 from kraftlite.sim.checkers.self_checks import SelfCheckReplicas
 
 REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
     LossesKeeper,
+    RewrittenTopics,
     SelfCheckReplicas,
     PromisesKept,
+    CompactionSound,
+    RetentionAllowed,
+    LogStartsFollow,
+    OffsetsTold,
+    LogsKeptUp,
     LogMatching,
     ProducerStateKept,
     AppliedHw,
@@ -59,6 +72,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     OneVerdict,
     ConsumptionConsistent,
     AcknowledgedKept,
+    CompactedReadings,
     NoDuplicates,
     OrderKept,
     AdminEffects,

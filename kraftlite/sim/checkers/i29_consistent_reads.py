@@ -40,4 +40,7 @@ class ConsistentReads(ReplicaChecker):
 
 
 def _has(truth: Truth, batch: Batch) -> bool:
-    return batch.next_offset <= truth.hw and (batch.base_offset < truth.begin or truth.by_base.get(batch.base_offset) == batch)
+    if batch.next_offset > truth.hw:
+        return False
+    known = truth.by_base.get(batch.base_offset)
+    return batch.base_offset < truth.begin or known == batch or (truth.compacted and known is not None and known.alike(batch))

@@ -118,7 +118,7 @@ class PromisesKept(ReplicaChecker):
 
     def _promise(self, view: ReplicaView, files: Mapping[str, _Files]) -> Promised | None:
         log = view.log
-        if log is None or log.config.compacted or (view.node_id, view.tp) in self.world.losses.damaged:
+        if log is None or self.facts.truth(view.key, view.tp).compacted or (view.node_id, view.tp) in self.world.losses.damaged:
             return None
         log_dir, _, name = log.directory.rpartition("/")
         if name != str(view.tp):

@@ -28,6 +28,8 @@ from kraftlite.simhost.network import AnyExchange
 
 Ask = ProduceAsk | FetchAsk | OffsetAsk
 _LATEST: Final = -1
+DEFAULT_LIMIT: Final = 1_048_588
+"""The default of max.message.bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Case:
     from_stranger: bool
     waited_us: int
     stopping: bool
+    limit: int
+    """The smallest max.message.bytes that the topic ever had."""
     broken: bool
     """A log directory of this broker has failed, or files of this replica were damaged."""
 
@@ -156,6 +160,11 @@ def _bad_acks(it: Case) -> bool:
     return isinstance(it.ask, ProduceAsk) and it.ask.acks not in (-1, 0, 1)
 
 
+def _too_large(it: Case) -> bool:
+    assert isinstance(it.ask, ProduceAsk)
+    return it.from_stranger or len(it.ask.batch) > it.limit
+
+
 def _bad_batch(it: Case) -> bool:
     return it.from_stranger
 
@@ -181,7 +190,7 @@ DESERVED: Final[Mapping[AnyMethod, Mapping[ErrorCode, Condition]]] = {
         ErrorCode.INVALID_RECORD: _bad_batch,
         ErrorCode.INVALID_TIMESTAMP: _bad_batch,
         ErrorCode.INVALID_TXN_STATE: _bad_batch,
-        ErrorCode.MESSAGE_TOO_LARGE: _bad_batch,
+        ErrorCode.MESSAGE_TOO_LARGE: _too_large,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _bad_batch,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: _bad_batch,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: _bad_batch,
@@ -265,6 +274,7 @@ class RefusalsDeserved(ReplicaChecker):
             waited_us=waited_us * (1_000_000 + node.fastest_ppm) // 1_000_000
             + 1_000,  # as its clock has it, which counts milliseconds
             stopping=node.node.broker.lifecycle.state is BrokerState.SHUTTING_DOWN,
+            limit=min(self.facts.numbers_of.get((ask.tp.topic, "max.message.bytes"), ()), default=DEFAULT_LIMIT),
             broken=node.node_id in self._broken or (node.node_id, ask.tp) in self.world.losses.damaged,
         )
 
@@ -298,7 +308,14 @@ class RefusalsDeserved(ReplicaChecker):
         if view is None or len(ask.batch) < _PRODUCER_ID_END:
             return None
         producer_id = int.from_bytes(ask.batch[_PRODUCER_ID_END - 8 : _PRODUCER_ID_END], "big", signed=True)
-        return view.producers.get(producer_id) if producer_id >= 0 else None
+        if producer_id < 0:
+            return None
+        found = view.producers.get(producer_id)
+        if found is None and view.bases[:1] != [0]:  # what this incarnation never saw, since it was deleted before
+            known = self.facts.truth(view.key, view.tp).by_base
+            mine = (it for it in reversed(known.values()) if it.producer_id == producer_id and it.next_offset <= view.leo)
+            found = next(mine, None)
+        return found
 
 
 _PRODUCER_ID_END: Final = 51

@@ -63,8 +63,11 @@ class ReplicaChecker(Checker):
     def on_partition(self, change: PartitionChange) -> None:
         """The controller's committed word on a partition is new."""
 
+    def on_batch(self, truth: Truth, batch: Batch, raw: memoryview) -> None:
+        """A batch that no replica had before is in a log. `raw`: its bytes."""
 
-_HOOKS: Final = ("on_replica", "on_truth", "on_partition")
+
+_HOOKS: Final = ("on_replica", "on_truth", "on_partition", "on_batch")
 
 
 def replica_facts(world: World) -> ReplicaFacts:
@@ -102,8 +105,13 @@ class ReplicaFacts:
         """The time at which a metadata record was committed, by its offset."""
         self.excuses: dict[TopicIdPartition, str] = {}
         """The same as `Losses.excused`, for topics that are gone too."""
+        self._compacted: dict[str | None, None] = {}
+        self._restamped: dict[str | None, None] = {}
+        """Topics that have, or had, such a configuration; None stands for all."""
+        self.numbers_of: dict[tuple[str, str], list[int]] = {}
+        """(topic, key) → every value that this configuration of its own ever had, if it is a number."""
         self._local: dict[NodeId, _Local] = {}
-        self._hooks: dict[str, list[Callable[[Any, Any], None]]] = {name: [] for name in _HOOKS}
+        self._hooks: dict[str, list[Callable[..., None]]] = {name: [] for name in _HOOKS}
 
     def attach(self, checker: ReplicaChecker) -> None:
         for name, hooks in self._hooks.items():
@@ -132,6 +140,22 @@ class ReplicaFacts:
 
     def partition_changed(self, change: PartitionChange) -> None:
         self._tell("on_partition", change)
+
+    def note_compacted(self, topic: str | None) -> None:
+        """Compaction may rewrite the logs of this topic (None: of every topic) from now on."""
+        self._compacted[topic] = None
+        for truth in self.truths.values():
+            truth.compacted = self.is_compacted(truth.tp.topic)
+
+    def note_restamped(self, topic: str | None) -> None:
+        """The leaders of this topic (None: of every topic) may write other bytes than those that were sent."""
+        self._restamped[topic] = None
+
+    def is_compacted(self, topic: str) -> bool:
+        return topic in self._compacted or None in self._compacted
+
+    def is_restamped(self, topic: str) -> bool:
+        return topic in self._restamped or None in self._restamped
 
     def forget_committed(self, key: TopicIdPartition, floor: int) -> None:
         """Note that from leader epoch `floor` on another history of the partition counts: what was committed before may be
@@ -231,6 +255,7 @@ class ReplicaFacts:
         found = self.truths.get(key)
         if found is None:
             found = self.truths[key] = Truth(key, tp)
+            found.compacted = self.is_compacted(tp.topic)
         return found
 
     def log_cut(self, node: SimHost, tp: TopicPartition, leo: int) -> None:
@@ -255,6 +280,7 @@ class ReplicaFacts:
             self._drop(view)
         else:
             hosts[view.node_id] = view
+            view.forget_below(log.log_start_offset)
             with undisturbed(view.node.disk):
                 self._scan(view, log, truth)
         truth.was = truth.hw
@@ -275,7 +301,11 @@ class ReplicaFacts:
                     count += 1
                     if not check_crc(raw, header):
                         view.problems.append(f"the CRC of the batch at {header.base_offset} is wrong")
-                    view.add(truth.known_as(Batch.of(header), view))
+                    batch = Batch.of(header)
+                    known = truth.known_as(batch, view)
+                    view.add(known, gaps=truth.compacted)
+                    if known is batch:
+                        self._tell("on_batch", truth, batch, raw)
             except ApiError as error:
                 view.problems.append(f"cannot be read at {view.scanned}: {error}")
                 return
@@ -329,7 +359,8 @@ class ReplicaFacts:
             if batch.next_offset > end:
                 break
             known = truth.by_base.get(batch.base_offset)
-            if known is not batch and batch.base_offset >= truth.begin:
+            unknown = known is None and truth.compacted  # its leader had it compacted away when it was looked at first
+            if known is not batch and batch.base_offset >= truth.begin and not unknown:
                 return f"it has {batch}, committed is {known}"
             view.verified = batch.next_offset
         return None

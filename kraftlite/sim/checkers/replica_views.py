@@ -43,6 +43,10 @@ class Batch(NamedTuple):
             header.is_control,
         )
 
+    def alike(self, other: Batch) -> bool:
+        """Return whether the two are one batch, of which compaction may have taken records."""
+        return self._replace(crc=other.crc, size_bytes=other.size_bytes) == other
+
     def __repr__(self) -> str:
         who = f" producer {self.producer_id} sequence {self.first_sequence}" if self.producer_id >= 0 else ""
         return f"[{self.base_offset},{self.next_offset})@{self.epoch} crc {self.crc:08x}{who}"
@@ -66,12 +70,14 @@ class Truth:
     `floor`: after a loss that was allowed only leaders from this leader epoch on count.
     """
 
-    __slots__ = ("before", "begin", "by_base", "end", "floor", "hw", "hw_by_epoch", "key", "known", "tp", "was")
+    __slots__ = ("before", "begin", "by_base", "compacted", "end", "floor", "hw", "hw_by_epoch", "key", "known", "tp", "was")
 
     def __init__(self, key: TopicIdPartition, tp: TopicPartition) -> None:
         self.key = key
         self.tp = tp
         self.floor = -1
+        self.compacted = False
+        """Its topic is compacted, or once was: batches may have lost records, or be gone."""
         self.known: dict[tuple[int, int], Batch] = {}
         """Every batch that any replica ever had, by epoch and base offset: in one epoch one leader wrote, once at each offset."""
         self.before: dict[Batch, Batch] = {}
@@ -94,6 +100,8 @@ class Truth:
         """The object for a batch that was found in a replica. Notes in the view what contradicts another replica."""
         key = (batch.epoch, batch.base_offset)
         found = self.known.setdefault(key, batch)
+        if self.compacted and found.alike(batch):
+            return found
         if found != batch:
             view.problems.append(f"has {batch} where another replica has {found}")
             return batch
@@ -113,8 +121,8 @@ class ReplicaView:
 
     __slots__ = (
         "bases", "batches", "dirty", "here", "hw", "key", "leader", "leader_epoch", "leo", "log", "looked", "maximal",
-        "node", "node_id", "partition", "partition_epoch", "problems", "producers", "producers_end", "scanned", "tp", "verified",
-        "was_cut",
+        "node", "node_id", "partition", "partition_epoch", "problems", "producers", "producers_end", "scanned", "sparse_below",
+        "tp", "verified", "was_cut",
     )  # fmt: skip
 
     def __init__(self, node: SimHost, here: Incarnation, partition: Partition) -> None:
@@ -138,6 +146,8 @@ class ReplicaView:
         self.batches: list[Batch] = []
         self.bases: list[int] = []
         self.scanned = self.verified = 0
+        self.sparse_below = 0
+        """From here on no batch is missing."""
         self.producers: dict[int, Batch] = {}
         """Last batch of each producer id in the first `producers_end` batches."""
         self.producers_end = 0
@@ -154,8 +164,11 @@ class ReplicaView:
     def stamp(self) -> Stamp:
         return Stamp(self.leo, self.hw, self.leader, self.leader_epoch, self.partition_epoch, self.maximal)
 
-    def add(self, batch: Batch) -> None:
-        if self.batches and batch.base_offset != self.scanned:
+    def add(self, batch: Batch, *, gaps: bool = False) -> None:
+        """`gaps`: compaction may have removed what came before it."""
+        if gaps and batch.base_offset > self.scanned:
+            self.sparse_below = batch.base_offset
+        elif self.batches and batch.base_offset != self.scanned:
             self.problems.append(f"has {batch} where offset {self.scanned} should be")
         elif batch.base_offset > self.scanned:
             self.problems.append(f"begins with {batch}, but its log start is {self.scanned}")
@@ -165,6 +178,15 @@ class ReplicaView:
         self.bases.append(batch.base_offset)
         self.scanned = batch.next_offset
 
+    def forget_below(self, start: int) -> None:
+        """The log begins at `start` now: what lies wholly below is not in it any more."""
+        gone = 0
+        while gone < len(self.batches) and self.batches[gone].next_offset <= start:
+            gone += 1
+        if gone:
+            del self.batches[:gone], self.bases[:gone]
+            self.producers_end = max(0, self.producers_end - gone)
+
     def cut(self, leo: int) -> None:
         self.dirty = True
         keep = bisect_left(self.bases, leo)
@@ -173,7 +195,7 @@ class ReplicaView:
         del self.batches[keep:], self.bases[keep:]
         self.scanned = min(self.scanned, leo)
         self.verified = min(self.verified, leo)
-        if keep < self.producers_end:
+        if keep < self.producers_end or not keep:
             self.producers, self.producers_end = {}, 0
 
     @property

@@ -18,6 +18,7 @@ MODULES: Final = (
     "replication",
     "hw",
     "storage",
+    "cleaning",
     "producers",
     "strangers",
     "disks",

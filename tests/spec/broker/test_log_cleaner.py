@@ -217,6 +217,27 @@ async def test_lg_43_a_pass_is_cut_into_short_steps() -> None:
     await logs.bed.tasks.cancel_all()
 
 
+async def test_lg_47_a_log_that_retention_empties_before_the_pass_aborts_it() -> None:
+    """The pass flushes first, and what was to be compacted may be deleted meanwhile."""
+    logs = Logs()
+    (a,) = await opened(logs, (A0, ORDERS))
+    write(a, 100)
+    a.flush_sync()
+    plain = a.flush
+
+    async def flush(up_to: int | None = None) -> int:
+        found = await plain(up_to)
+        a.delete_segments_before(a.active_base_offset)
+        return found
+
+    a.flush = flush  # type: ignore[method-assign]
+    logs.dirs.start_housekeeping()
+    await logs.bed.clock.run_for(1_000, settle=400)
+    assert [event.tp for event in logs.bed.events("log.cleaning_aborted")] == [A0]
+    assert not logs.failed and not logs.bed.faults
+    await logs.bed.tasks.cancel_all()
+
+
 async def test_lg_48_a_topic_whose_policy_changes_is_treated_by_the_new_one() -> None:
     logs = Logs(values={"log.retention.check.interval.ms": "10000"})
     logs.log_configs["a"] = LogConfig(segment_bytes=2_000)

@@ -41,7 +41,9 @@ def checked(*, excused: bool = False, **facts: Any) -> None:
     checker = kind.__new__(kind)
     checker.history = history
     checker.world = SimpleNamespace(  # type: ignore[assignment]
-        cluster=SimpleNamespace(wall_offset_ms={}), losses=SimpleNamespace(excused={TP: "lost"} if excused else {}), notes={}
+        cluster=SimpleNamespace(wall_offset_ms={}, shape=SimpleNamespace(config={})),
+        losses=SimpleNamespace(excused={TP: "lost"} if excused else {}),
+        notes={},
     )
     checker.at_end()
 

@@ -1,0 +1,117 @@
+"""Invariant 49: indexes point where they say, and every log goes by the configuration of its own topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
+
+from kraftlite.log.batch import BatchHeader, iter_headers
+from kraftlite.log.log import Log
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.log import LogCleaned
+from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.sim.checkers.log_files import OFFSET_ENTRY, TIME_ENTRY, files_of, running_log
+from kraftlite.sim.checkers.model import TOPIC
+from kraftlite.simhost.host import SimHost
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "segment.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.jitter.ms": "0",
+    "segment.index.bytes": "10485760",
+    "index.interval.bytes": "4096",
+    "max.message.bytes": "1048588",
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+    "flush.messages": "9223372036854775807",
+    "cleanup.policy": "delete",
+    "retention.ms": "604800000",
+    "retention.bytes": "-1",
+    "delete.retention.ms": "86400000",
+    "min.compaction.lag.ms": "0",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.insync.replicas": "1",
+}
+"""Topic configurations with Kafka's defaults. Those with another default in the file of a broker are left out."""
+
+
+class LogsKeptUp(MetadataChecker):
+    """In the files of closed segments each entry of an offset index names the position of a batch that ends at its offset, and
+    each entry of a time index the largest time so far and the end of the batch that has it, both in growing order (LG-05). At
+    the end each log of the workload has the configuration that the committed metadata gives its topic (CM-52)."""
+
+    numbers: ClassVar[tuple[int, ...]] = (49,)
+
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
+        if type(event) is LogCleaned:
+            log = running_log(node, event.tp)
+            if log is not None:
+                self._check_indexes(node, log)
+
+    def unsettled(self) -> str | None:
+        for node, log in self._logs():
+            wrong = self._wrong_config(node, log)
+            if wrong is not None:
+                return wrong
+        return None
+
+    def at_end(self) -> None:
+        for node, log in self._logs():
+            self._check_indexes(node, log)
+
+    def _logs(self) -> Iterator[tuple[SimHost, Log]]:
+        for node in self.world.cluster.brokers:
+            broker = None if node.node is None else node.node.broker
+            for log in () if broker is None else broker.log_dirs.logs():
+                if log.tp.topic in self.world.history.logs.topics:
+                    yield node, log
+
+    def _wrong_config(self, node: SimHost, log: Log) -> str | None:
+        own = self.facts.history.latest.configs.get((TOPIC, log.tp.topic), {})
+        for key, default in DEFAULTS.items():
+            wanted = own.get(key, default)
+            found = getattr(log.config, key.replace(".", "_"))
+            text = ",".join(found) if isinstance(found, tuple) else str(found)
+            if text != wanted and not _same_number(text, wanted):
+                return f"{log.tp} on node {node.node_id} goes by {key}={text}; the metadata log says {wanted}"
+        return None
+
+    def _check_indexes(self, node: SimHost, log: Log) -> None:
+        directory, logs = log.directory, files_of(node, log.directory)[:-1]
+        offsets, times = dict(files_of(node, directory, ".index")), dict(files_of(node, directory, ".timeindex"))
+        for base, data in logs:
+            batches = dict(iter_headers(data))
+            where = f"{log.tp} on node {node.node_id}, segment {base}"
+            self._check_offsets(where, base, offsets.get(base, b""), batches)
+            self._check_times(where, base, times.get(base, b""), batches)
+
+    def _check_offsets(self, where: str, base: int, index: bytes, batches: Mapping[int, BatchHeader]) -> None:
+        last = -1
+        for relative, position in OFFSET_ENTRY.iter_unpack(index[: len(index) // 8 * 8]):
+            batch = batches.get(position)
+            if batch is None or batch.last_offset != base + relative or position <= last:
+                self.fail(f"{where}: the index has offset {base + relative} at byte {position}, where there is {batch}")
+            last = position
+
+    def _check_times(self, where: str, base: int, index: bytes, batches: Mapping[int, BatchHeader]) -> None:
+        largest: dict[int, int] = {}
+        latest, at = -1, -1
+        for header in batches.values():
+            if header.max_timestamp > latest:
+                latest, at = header.max_timestamp, header.last_offset
+                largest[latest] = at
+        entry = None
+        for timestamp, relative in TIME_ENTRY.iter_unpack(index[: len(index) // 12 * 12]):
+            entry = (timestamp, base + relative)
+            if largest.get(timestamp) != base + relative:
+                self.fail(f"{where}: the time index has {entry}; offsets of the largest times are {largest}")
+        if entry is not None and latest >= 0 and entry != (latest, at):
+            self.fail(f"{where}: the time index ends with {entry}; the largest time is {latest}, at offset {at}")
+
+
+def _same_number(a: str, b: str) -> bool:
+    try:
+        return float(a) == float(b)
+    except ValueError:
+        return False
