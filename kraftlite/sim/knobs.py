@@ -53,7 +53,7 @@ KNOBS: Final[tuple[tuple[Values, ...], ...]] = (
     _of("num.partitions", 1, 3),
     _of("min.insync.replicas", 1, 2),
     # replication
-    _of("replica.fetch.min.bytes", 0, 1, 333, MIB),
+    _of("replica.fetch.min.bytes", 0, 1, 333),
     _of("replica.fetch.response.max.bytes", 0, 777, 10 * MIB),
     _of("replica.socket.timeout.ms", 700, 3001, 30_000),
     _of("num.replica.fetchers", 1, 2, 5),

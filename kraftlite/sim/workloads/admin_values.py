@@ -45,7 +45,6 @@ OF_BROKERS: Final[Mapping[str, Values]] = {
     "min.insync.replicas": Values(("1", "2"), ("0", "x")),
     "log.flush.interval.messages": Values(("1", "100000"), ("0",)),
     "log.index.interval.bytes": Values(("100", "4096"), ("-1",)),
-    "log.cleaner.threads": Values(("1", "2"), ("-1", "x")),
     "message.max.bytes": Values(("1048588", "2000000"), ("-1",)),
     "log.retention.ms": Values(("3000000000000", "-1"), ("x",)),
     "producer.id.expiration.ms": Values(("86400000", "90000000"), ("0",)),
