@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +59,19 @@ def test_a_leader_deals_every_wanted_partition_out_once(seed: int, *, cooperativ
             return
         owned = {name: tuple(mine) for name, mine in dealt.items()}
     raise AssertionError(f"{sorted(wanted - set(found))} go to nobody")
+
+
+def test_a_seed_with_groups_repeats_in_another_process() -> None:
+    code = f"from kraftlite.sim.run import RunPlan, run\nprint(run(RunPlan(seed={SEED}, duration_ms=2_000)).trace)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "4242"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert found.stdout.strip() == run(RunPlan(seed=SEED, duration_ms=2_000)).trace
 
 
 def test_a_run_with_groups_settles_and_commits() -> None:
