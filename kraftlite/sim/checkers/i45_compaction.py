@@ -133,7 +133,8 @@ class CompactionSound(ReplicaChecker):
     def _passed(self, node: SimHost, tp: TopicPartition, up_to: int | None) -> None:
         log, key = running_log(node, tp), self._keys.get(tp)
         if log is not None and key is not None and log.topic_id == key.topic_id:
-            self._judge(node, key, log.directory, log.log_start_offset, log.leo, Pass(log.hw, log.active_base_offset, up_to))
+            hw = max(log.hw, self.facts.truth(key, tp).hw)  # a follower's may go back while a pass runs
+            self._judge(node, key, log.directory, log.log_start_offset, log.leo, Pass(hw, log.active_base_offset, up_to))
 
     def _changed(self, node: SimHost, event: LogOpened | LogTruncated | LogRestarted) -> None:
         key = self._keys.get(event.tp)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from kraftlite.broker.handlers.list_offsets import EpochAnswer, OffsetAnswer
 from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
@@ -12,7 +11,7 @@ from kraftlite.replication.api import OffsetResult
 from kraftlite.sim.checkers.base import Checker
 from kraftlite.sim.checkers.log_files import Rec, batches_in, files_of, records_of, running_log
 from kraftlite.sim.service import OFFSETS, OffsetAsk
-from kraftlite.sim.services.logs import EPOCH_END, LIST, EpochEndAsk, ListAsk
+from kraftlite.sim.services.logs import EPOCH_END, LIST, EpochEnd, EpochEndAsk, ListAsk
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -33,16 +32,15 @@ class OffsetsTold(Checker):
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         if exchange.method is LIST:
             ask = exchange.request
-            assert isinstance(ask, ListAsk) and isinstance(response, OffsetAnswer)
+            assert isinstance(ask, ListAsk) and isinstance(response, OffsetResult)
             self._listed(exchange, ask.tp, ask.timestamp, response)
         elif exchange.method is OFFSETS:
             old = exchange.request
             assert isinstance(old, OffsetAsk) and isinstance(response, OffsetResult)
-            answer = OffsetAnswer(response.error, response.timestamp, response.offset, response.leader_epoch)
-            self._listed(exchange, old.tp, old.timestamp, answer)
+            self._listed(exchange, old.tp, old.timestamp, response)
         elif exchange.method is EPOCH_END:
             end = exchange.request
-            assert isinstance(end, EpochEndAsk) and isinstance(response, EpochAnswer)
+            assert isinstance(end, EpochEndAsk) and isinstance(response, EpochEnd)
             self._ended(exchange, end, response)
 
     def _log(self, exchange: AnyExchange, tp: TopicPartition) -> tuple[SimHost, Log] | None:
@@ -50,7 +48,7 @@ class OffsetsTold(Checker):
         log = running_log(node, tp)
         return None if log is None or (node.node_id, tp) in self.world.losses.damaged else (node, log)
 
-    def _listed(self, exchange: AnyExchange, tp: TopicPartition, timestamp: int, answer: OffsetAnswer) -> None:
+    def _listed(self, exchange: AnyExchange, tp: TopicPartition, timestamp: int, answer: OffsetResult) -> None:
         here = self._log(exchange, tp)
         if here is None or answer.error is not ErrorCode.NONE:
             return
@@ -72,7 +70,7 @@ class OffsetsTold(Checker):
         if found is not None and answer.leader_epoch != found.epoch:
             self.fail(f"{what}; the files have {found}")
 
-    def _ended(self, exchange: AnyExchange, ask: EpochEndAsk, answer: EpochAnswer) -> None:
+    def _ended(self, exchange: AnyExchange, ask: EpochEndAsk, answer: EpochEnd) -> None:
         here = self._log(exchange, ask.tp)
         if here is None or answer.error is not ErrorCode.NONE or answer.leader_epoch < 0:
             return

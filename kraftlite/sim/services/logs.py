@@ -7,11 +7,12 @@ from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.delete_records import delete_records
-from kraftlite.broker.handlers.list_offsets import EpochAnswer, OffsetAnswer, OffsetQuery, list_offset, offset_for_leader_epoch
+from kraftlite.broker.handlers.list_offsets import OffsetQuery, list_offset, offset_for_leader_epoch
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node
-from kraftlite.replication.api import DeleteRecordsResult
+from kraftlite.replication.api import DeleteRecordsResult, OffsetResult
 from kraftlite.runtime.ports import Handlers, route
 
 VERSION: Final = 11
@@ -39,6 +40,15 @@ class EpochEndAsk:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """-1 for epoch and offset where nothing is known."""
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteAsk:
     """`offset` -1: up to the high watermark."""
 
@@ -47,8 +57,8 @@ class DeleteAsk:
     timeout_ms: int
 
 
-LIST: Final = Method("Client", "ListOffsets", ListAsk, OffsetAnswer)
-EPOCH_END: Final = Method("Client", "OffsetForLeaderEpoch", EpochEndAsk, EpochAnswer)
+LIST: Final = Method("Client", "ListOffsets", ListAsk, OffsetResult)
+EPOCH_END: Final = Method("Client", "OffsetForLeaderEpoch", EpochEndAsk, EpochEnd)
 DELETE_RECORDS: Final = Method("Client", "DeleteRecords", DeleteAsk, DeleteRecordsResult)
 
 
@@ -62,12 +72,14 @@ class _Service:
     def __init__(self, context: BrokerContext) -> None:
         self._ctx = context
 
-    async def list(self, ask: ListAsk) -> OffsetAnswer:
+    async def list(self, ask: ListAsk) -> OffsetResult:
         query = OffsetQuery(ask.tp, ask.timestamp, ask.leader_epoch)
-        return list_offset(self._ctx, query, version=VERSION, read_committed=ask.read_committed, debug=False, duplicate=False)
+        found = list_offset(self._ctx, query, version=VERSION, read_committed=ask.read_committed, debug=False, duplicate=False)
+        return OffsetResult(error=found.error, offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
 
-    async def epoch_end(self, ask: EpochEndAsk) -> EpochAnswer:
-        return offset_for_leader_epoch(self._ctx, ask.tp, current_leader_epoch=ask.current, leader_epoch=ask.leader_epoch)
+    async def epoch_end(self, ask: EpochEndAsk) -> EpochEnd:
+        found = offset_for_leader_epoch(self._ctx, ask.tp, current_leader_epoch=ask.current, leader_epoch=ask.leader_epoch)
+        return EpochEnd(found.error, found.leader_epoch, found.end_offset)
 
     async def delete(self, ask: DeleteAsk) -> DeleteRecordsResult:
         return (await delete_records(self._ctx, {ask.tp: ask.offset}, timeout_ms=ask.timeout_ms))[ask.tp]

@@ -123,7 +123,7 @@ def draw_topics(rng: random.Random, brokers: int) -> list[TopicPlan]:
     found = []
     for name, policy in (("lc", "compact"), ("ld", "delete"), ("lb", "compact,delete")):
         config = {"cleanup.policy": policy}
-        tables = (VALUES, COMPACTION) if policy == "compact" else (VALUES, RETENTION)
+        tables: tuple[Mapping[str, tuple[str, ...]], ...] = (VALUES, COMPACTION) if policy == "compact" else (VALUES, RETENTION)
         if policy == "compact,delete":
             tables = (VALUES, COMPACTION, RETENTION)
         for table in tables:
@@ -343,7 +343,9 @@ class LogsAsker(SimClient):
     """Asks where offsets are, and has the oldest records deleted."""
 
     async def run(self, partitions: Sequence[TopicPartition], mean_gap_us: int, deletes_below: int) -> None:
-        acts: list[Callable[[TopicPartition, NodeId], Awaitable[None]]] = [self._list] * 5 + [self._epoch_end] * 2
+        acts: list[Callable[[TopicPartition, NodeId], Awaitable[None]]] = []
+        acts += [self._list] * 5
+        acts += [self._epoch_end] * 2
         acts += [self._delete] * deletes_below
         while not self.stopping:
             await self.pause(self.rng.randint(1, 2 * mean_gap_us))

@@ -66,13 +66,6 @@ def tombstone_without_delay(patch: Patch) -> None:
     )
 
 
-@mutant("cleans-beyond-the-hw", "compaction goes on behind the high watermark", expects=("45", "24", "25", "28"), lens=every_seed)
-def cleans_beyond_the_hw(patch: Patch) -> None:
-    """LG-42: what superseded a value is truncated afterwards, and both are gone."""
-    rule = "bound = min(log.last_stable_offset, log.active_base_offset)"
-    patch.edit(cleaner, "look", (rule, "bound = log.active_base_offset"))
-
-
 @mutant("compaction-lag-ignored", "records younger than min.compaction.lag.ms are compacted", expects=("45",), lens=every_seed)
 def compaction_lag_ignored(patch: Patch) -> None:
     """KIP-58: a reader that is not far behind was promised to see every record."""

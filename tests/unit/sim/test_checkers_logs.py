@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from kraftlite.broker.handlers.list_offsets import EpochAnswer, OffsetAnswer
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import AnyMethod
-from kraftlite.replication.api import DeleteRecordsResult
+from kraftlite.replication.api import DeleteRecordsResult, OffsetResult
 from kraftlite.runtime.trace.log import LogCleaned, LogUncleanable, RetentionFailed, SegmentDeleted
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
@@ -24,7 +23,7 @@ from kraftlite.sim.checkers.i46_retention import RetentionAllowed
 from kraftlite.sim.checkers.i47_log_starts import LogStartsFollow
 from kraftlite.sim.checkers.i48_offsets import OffsetsTold
 from kraftlite.sim.checkers.i49_log_upkeep import LogsKeptUp
-from kraftlite.sim.services.logs import DELETE_RECORDS, EPOCH_END, LIST, DeleteAsk, EpochEndAsk, ListAsk
+from kraftlite.sim.services.logs import DELETE_RECORDS, EPOCH_END, LIST, DeleteAsk, EpochEnd, EpochEndAsk, ListAsk
 from kraftlite.sim.workloads.logs_history import Reading
 from tests.harness.orders_cluster import TP, Orders
 from tests.harness.violations import Cases, assert_found
@@ -234,18 +233,20 @@ def a_log_start_is_forgotten(cluster: Keyed) -> None:
 
 @CASES.breaks(OffsetsTold, "asked for the offset at 1700000000001")
 def a_later_record_is_told(cluster: Keyed) -> None:
-    answer = OffsetAnswer(ErrorCode.NONE, 1_700_000_000_002, 2, 0)
+    answer = OffsetResult(error=ErrorCode.NONE, timestamp=1_700_000_000_002, offset=2, leader_epoch=0)
     cluster.answer(LIST, ListAsk(TP, 1_700_000_000_001, None), answer)
 
 
 @CASES.breaks(OffsetsTold, "asked for the offset at -3")
 def an_earlier_time_is_told_as_the_largest(cluster: Keyed) -> None:
-    cluster.answer(LIST, ListAsk(TP, -3, None), OffsetAnswer(ErrorCode.NONE, 1_700_000_000_001, 1, 0))
+    cluster.answer(
+        LIST, ListAsk(TP, -3, None), OffsetResult(error=ErrorCode.NONE, timestamp=1_700_000_000_001, offset=1, leader_epoch=0)
+    )
 
 
 @CASES.breaks(OffsetsTold, "a batch of epoch 0 ends at 3")
 def an_epoch_ends_too_early(cluster: Keyed) -> None:
-    cluster.answer(EPOCH_END, EpochEndAsk(TP, 0, None), EpochAnswer(ErrorCode.NONE, 0, 2))
+    cluster.answer(EPOCH_END, EpochEndAsk(TP, 0, None), EpochEnd(ErrorCode.NONE, 0, 2))
 
 
 @CASES.breaks(LogsKeptUp, "the time index ends with")
