@@ -106,10 +106,10 @@ def _changed(
             known = KEYS.get(kind, {}).get(it.name)
             if known is None or not known.items:
                 faults.add(E.INVALID_CONFIG)
-            elif it.value not in known.items:
-                faults.add(E.INVALID_CONFIG)  # such a list is not allowed; a removal of it changes nothing
             else:
-                value = _list(current.get(it.name, _DEFAULT_LIST), it.op, it.value)
+                value = _list(current.get(it.name, _DEFAULT_LIST), it.op, it.value.split(","))
+                if any(item not in known.items for item in value.split(",") if item):
+                    faults.add(E.INVALID_CONFIG)
                 wanted[it.name] = value
                 continue
         wanted[it.name] = value
@@ -117,11 +117,11 @@ def _changed(
     return faults, wanted
 
 
-def _list(before: str, op: int, item: str) -> str:
+def _list(before: str, op: int, named: Sequence[str]) -> str:
     items = [it for it in before.split(",") if it]
     if op == _APPEND:
-        return ",".join(items if item in items else [*items, item])
-    return ",".join(it for it in items if it != item)
+        return ",".join(dict.fromkeys((*items, *named)))
+    return ",".join(it for it in items if it not in named)
 
 
 def _replaced(

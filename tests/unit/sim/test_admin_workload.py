@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.errors import ApiError
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import UnregisterBrokerRequest
 from kraftlite.model.messages.methods import UNREGISTER_BROKER
+from kraftlite.model.topic_configs import validate_topic_configs
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History
 from kraftlite.sim.injector import Injector
@@ -15,6 +19,7 @@ from kraftlite.sim.shape import NAMED, Shape, of_release
 from kraftlite.sim.workloads.admin import comes_with, visit
 from kraftlite.sim.workloads.admin_configs import CONFIG_DRAWS
 from kraftlite.sim.workloads.admin_topics import TOPIC_DRAWS, Drawn, Sight
+from kraftlite.sim.workloads.admin_values import OF_BROKERS, OF_TOPICS
 from tests.harness.watched_cluster import watched
 
 SIGHT = Sight(brokers=[NodeId(1), NodeId(2), NodeId(3)], shape=NAMED["3c"].topics, counts={"z1": 2, "orders": 2})
@@ -81,3 +86,20 @@ def test_a_broker_that_was_unregistered_while_it_ran_is_started_anew() -> None:
         cluster.until(lambda: NodeId(4) in cluster.controller().state.cluster.brokers and cluster.node(4).started)
         cluster.do(revive())
         assert len(deaths) == 1
+
+
+def _taken(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except (ApiError, ValueError):
+        return False
+    return True
+
+
+def test_the_definitions_of_configs_take_good_values_and_no_bad_ones() -> None:
+    for key, known in OF_TOPICS.items():
+        taken = [value for value in (*known.good, *known.bad) if _taken(lambda: validate_topic_configs({key: value}))]  # noqa: B023
+        assert taken == list(known.good), key
+    for key, known in OF_BROKERS.items():
+        taken = [value for value in (*known.good, *known.bad) if _taken(lambda: BROKER_CONFIGS[key].parse(value))]  # noqa: B023
+        assert taken == list(known.good), key

@@ -187,6 +187,9 @@ def config(value: str | None, *, op: int = 0, name: str = "retention.ms") -> m.I
         (config(None, op=1), set(), []),
         (config("compact", op=2, name="cleanup.policy"), set(), [("cleanup.policy", "delete,compact")]),
         (config("delete", op=2, name="cleanup.policy"), set(), [("cleanup.policy", "delete")]),
+        (config("compact,delete", op=3, name="cleanup.policy"), set(), [("cleanup.policy", "")]),
+        (config("shred", op=3, name="cleanup.policy"), set(), [("cleanup.policy", "delete")]),
+        (config("shred", op=2, name="cleanup.policy"), {ErrorCode.INVALID_CONFIG}, []),
         (config("1000", op=2, name="flush.ms"), {ErrorCode.INVALID_CONFIG}, []),
     ],
 )
