@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.host import disk as host_disk
-from kraftlite.log import producer_snapshots, segment, statements
+from kraftlite.log import producer_snapshots, segment
 from kraftlite.log.flusher import Flusher
 from kraftlite.model.errors import Fault
 from kraftlite.raft.quorum_state import QuorumStateStore
@@ -161,14 +161,3 @@ def failed_directory_served(patch: Patch) -> None:
 def unreadable_metadata_log_kept(patch: Patch) -> None:
     """LG-27 in the log that everybody acts on: the CRC of what is found at the start is not looked at."""
     patch.set(segment, "check_crc", lambda batch, header=None: True)
-
-
-@mutant(
-    "statements-lines-unchecked",
-    "a line of log-statements counts, whatever its CRC says",
-    expects=("crash", "30", "36", "liveness", "38"),
-    lens=rotten("log-statements", rot.flip),
-)
-def statements_lines_unchecked(patch: Patch) -> None:
-    """LG-53: a bit that turned makes a whole replica look as if it had lost records, or one that lost some look whole."""
-    patch.edit(statements, "_unsealed", ('if line[:9] != b"%08x " % zlib.crc32(text):', "if False:"))
