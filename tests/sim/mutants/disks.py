@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.host import disk as host_disk
-from kraftlite.log import producer_snapshots, segment, statements
+from kraftlite.log import producer_snapshots, segment
 from kraftlite.log.flusher import Flusher
 from kraftlite.model.errors import Fault
-from kraftlite.raft.metalog import MetadataLog
 from kraftlite.raft.quorum_state import QuorumStateStore
 from kraftlite.raft.snapshots import SnapshotReader
 from kraftlite.runtime import whole_io
@@ -123,19 +122,6 @@ def metadata_snapshot_unchecked(patch: Patch) -> None:
 
 
 @mutant(
-    "damaged-snapshot-dropped",
-    "a damaged metadata snapshot is removed, though the log begins with it",
-    expects=("crash", "11", "16", "14", "2"),
-    lens=rotten(".checkpoint", rot.flip, rot.cut, rot.garble),
-)
-def damaged_snapshot_dropped(patch: Patch) -> None:
-    """RF-46: what was before the log's start is then known to nobody on that node."""
-    rule = "if latest.offset > self.log.leo or older < self.log.log_start_offset:"
-    patch.edit(MetadataLog, "_drop_damaged_snapshots", (rule, "if False:"))
-    patch.edit(MetadataLog, "_reconcile", ("if start > 0 and self.snapshots.latest is None:", "if False:"))
-
-
-@mutant(
     "unreadable-votes-forgotten",
     "a voter whose quorum-state cannot be read begins without one",
     expects=("2", "3", "crash"),
@@ -156,7 +142,7 @@ def unreadable_votes_forgotten(patch: Patch) -> None:
 @mutant(
     "failed-directory-served",
     "a log directory whose disk has failed goes on being served",
-    expects=("36", "28", "6", "25", "29", "crash", "liveness", "14", "26"),
+    expects=("36", "28", "6", "25", "29", "crash", "liveness", "14", "26", "38"),
     lens=every_node(
         FaultPlan(at_ms=0, kind="fsync-lost", for_ms=400), FaultPlan(at_ms=10, kind="disk-flaky", for_ms=800, amount=50)
     ),
@@ -175,14 +161,3 @@ def failed_directory_served(patch: Patch) -> None:
 def unreadable_metadata_log_kept(patch: Patch) -> None:
     """LG-27 in the log that everybody acts on: the CRC of what is found at the start is not looked at."""
     patch.set(segment, "check_crc", lambda batch, header=None: True)
-
-
-@mutant(
-    "statements-lines-unchecked",
-    "a line of log-statements counts, whatever its CRC says",
-    expects=("crash", "30", "36", "liveness", "38"),
-    lens=rotten("log-statements", rot.flip),
-)
-def statements_lines_unchecked(patch: Patch) -> None:
-    """LG-53: a bit that turned makes a whole replica look as if it had lost records, or one that lost some look whole."""
-    patch.edit(statements, "_unsealed", ('if line[:9] != b"%08x " % zlib.crc32(text):', "if False:"))

@@ -1,133 +1,19 @@
-"""What a node makes of time: loops that stand still, clocks that are wrong, messages that come late, odd sizes of its parts."""
+"""What a node makes of odd sizes and counts of its parts."""
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
-from kraftlite.controller.driver import ControllerDriver
 from kraftlite.metadata.loader import MetadataLoader
-from kraftlite.raft.context import RaftContext
-from kraftlite.raft.elections import Elections
-from kraftlite.raft.following import Following
 from kraftlite.replication.alter_partition import AlterPartitionCore
-from kraftlite.replication.manager import ReplicaManager
-from kraftlite.replication.purgatory import Deadlines
-from kraftlite.sim import troubles, tuning
-from kraftlite.sim.fault_plan import FaultPlan
-from kraftlite.sim.shape import Shape
+from kraftlite.sim import tuning
 from tests.sim.mutants.catalog import Change, mutant
 from tests.sim.mutants.patching import Patch
-
-
-def sleeping_leaders(patch: Patch) -> None:
-    """Again and again a controller stands still for longer than the others wait, and gets all of its mail when it wakes up."""
-
-    def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
-        found: list[FaultPlan] = []
-        for at_ms in range(500, duration_ms, 5_000):
-            found += troubles.sleeping_leader(rng, shape, at_ms)
-        return found
-
-    patch.set(troubles, "draw", draw)
-
-
-def held_elections(patch: Patch) -> None:
-    """The controller is cut off again and again, and what the voters send each other meanwhile arrives seconds later."""
-
-    def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
-        voters = [str(number) for number, roles in enumerate(shape.roles, 1) if "controller" in roles]
-        found: list[FaultPlan] = []
-        for at_ms in range(500, duration_ms, 4_000):
-            found.append(FaultPlan(at_ms=at_ms, kind="cut-quorum", target="controller", for_ms=rng.randint(1_500, 3_500)))
-            found += [
-                FaultPlan(at_ms=at_ms + rng.randint(0, 1_500), kind="hold", target=a, other=b, for_ms=rng.randint(300, 3_000))
-                for a in voters
-                for b in voters
-                if a < b and rng.randrange(3)
-            ]
-        return found
-
-    patch.set(troubles, "draw", draw)
-
-
-def jumping_clocks(patch: Patch) -> None:
-    """The wall clocks of all nodes jump by up to a day, back or forth, and stay there for seconds."""
-    patch.set(
-        troubles,
-        "draw",
-        lambda rng, shape, duration_ms: [
-            FaultPlan(at_ms=at_ms, kind="clocks", amount=86_400_000) for at_ms in range(500, duration_ms, 5_000)
-        ],
-    )
 
 
 def tuned(**values: int) -> Change:
     """Every node is built with these numbers."""
     return lambda patch: patch.set(tuning, "draw", lambda rng, usual: replace(usual, **values))
-
-
-@mutant(
-    "late-vote-granted",
-    "a request for a vote of an earlier epoch is answered as one of now",
-    expects=("2", "1", "3", "crash"),
-    lens=held_elections,
-)
-def late_vote_granted(patch: Patch) -> None:
-    """Raft §5.1: a request with a stale term is rejected. It may come minutes after its sender has given up on it."""
-    patch.edit(Elections, "on_vote_request", ("request.candidate_epoch < ctx.epoch", "False"))
-
-
-@mutant(
-    "late-leader-believed",
-    "a leader of an earlier epoch that wakes up is followed again",
-    expects=("1", "2", "crash", "3", "10"),
-    lens=held_elections,
-)
-def late_leader_believed(patch: Patch) -> None:
-    """Raft §5.1; Fischer, Lynch, Paterson for those who believe that a process that does not answer is dead."""
-    patch.edit(Elections, "_leader_error", ("epoch < ctx.epoch", "False"))
-
-
-@mutant(
-    "sessions-on-the-wall",
-    "the sessions of brokers are measured with the wall clock",
-    expects=("37", "liveness", "19", "14", "crash"),
-    lens=jumping_clocks,
-)
-def sessions_on_the_wall(patch: Patch) -> None:
-    """CE-20. Kleppmann, "How to do distributed locking": a jump of NTP expires what was alive, or keeps what is dead."""
-    patch.edit(
-        ControllerDriver,
-        "_pump",
-        ("now_ms = self._ports.clock.now_ms()", "now_ms = self._ports.clock.wall_ms() - 1_700_000_000_000"),
-    )
-
-
-@mutant(
-    "lag-on-the-wall",
-    "the lag of followers is measured with the wall clock",
-    expects=("IsrLag", "liveness", "20"),
-    lens=jumping_clocks,
-)
-def lag_on_the_wall(patch: Patch) -> None:
-    """RP-20: every follower falls out of the ISR when the leader's clock is set."""
-    patch.edit(ReplicaManager, "_check_isrs", ("self._clock.now_ms()", "self._clock.wall_ms() - 1_700_000_000_000"))
-
-
-@mutant(
-    "timers-fire-twice",
-    "what expires while the loop stood still expires twice",
-    expects=("33", "crash", "SelfCheck", "h"),
-    lens=sleeping_leaders,
-)
-def timers_fire_twice(patch: Patch) -> None:
-    """A timer that is armed again before it is known to have fired: KAFKA-9823 had a purgatory's entry completed twice."""
-    patch.edit(
-        Deadlines,
-        "_fire",
-        ("            item.expire()", "            item.expire()\n            self.add(item, 1)"),
-    )
 
 
 @mutant(
@@ -158,26 +44,3 @@ def snapshot_slice_dropped(patch: Patch) -> None:
         "_load_snapshot",
         ("                delta.replay(record)", "                replayed + 1 >= self._slice or delta.replay(record)"),
     )
-
-
-@mutant(
-    "restored-without-the-log",
-    "a node takes the epoch that its file says, though its log is further",
-    expects=("2", "crash", "SelfCheck"),
-    lens=sleeping_leaders,
-)
-def restored_without_the_log(patch: Patch) -> None:
-    """RF-11: an older quorum-state comes back, and records of epochs that the node denies are in its log."""
-    patch.edit(RaftContext, "restore", ("if self.metalog.last_epoch > election.epoch:", "if False:"))
-
-
-@mutant(
-    "old-answers-believed",
-    "the answer to a fetch is believed, whichever epoch the node is in by now",
-    expects=("4", "crash", "2", "7", "10"),
-    lens=held_elections,
-)
-def old_answers_believed(patch: Patch) -> None:
-    """RF-26: an answer that was held for seconds speaks of a log that is over."""
-    rule = "ours = isinstance(state, Follower) and state.leader_id == peer_id and response.leader_epoch == state.epoch"
-    patch.edit(Following, "on_fetch_response", (rule, "ours = isinstance(state, Follower)"))
