@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from kraftlite.cli.main import cli
 from kraftlite.sim import corpus
+from kraftlite.sim.code_reach import PACKAGES, measure
 from kraftlite.sim.run import RunPlan, run
 from kraftlite.sim.shape import NAMED
 
@@ -65,3 +66,10 @@ def test_the_code_of_a_run_is_measured_and_the_run_is_the_same() -> None:
     assert trace == run(RunPlan(seed=1, shape=NAMED["1+1"], faults=(), duration_ms=1000)).trace
     assert (read, voted, some_missing) == ("True", "False", "True")
     assert 300 < int(count) < 2000
+
+
+def test_modules_that_were_never_run_count_as_well() -> None:
+    pytest.importorskip("coverage")
+    found = measure({})
+    assert {it.package for it in found} == set(PACKAGES) and not any(it.reached for it in found)
+    assert sum(it.package == "coordinator" for it in found) > 300
