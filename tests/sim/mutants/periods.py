@@ -7,7 +7,6 @@ from kraftlite.broker.log_dirs_state import LogDirState
 from kraftlite.controller.core import ControllerCore
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
-from kraftlite.log.flusher import Flusher
 from kraftlite.log.indexes import OffsetIndex
 from kraftlite.log.producers import ProducerState
 from kraftlite.replication.consume import ConsumePath
@@ -20,14 +19,6 @@ from tests.sim.mutants.patching import Patch
 def recovery_points_ahead(patch: Patch) -> None:
     """LG-26; `log.flush.offset.checkpoint.interval.ms`. After a power cut nothing below the end is looked at again."""
     patch.edit(LogDirState, "write_recovery_points", ("log.recovery_point for", "log.leo for"))
-
-
-@mutant("flush-counts-latecomers", "a periodic flush counts what was appended while it went on", expects=("36",))
-def flush_counts_latecomers(patch: Patch) -> None:
-    """LG-26; `log.flush.interval.ms`. The end of the log must be read before the file is synced, not after."""
-    counted = "ctx.recovery_point = max(ctx.recovery_point, flush.target)"
-    others = "up_to is not None or ctx.tp.topic.startswith('__')  # the metadata log has guards of its own"
-    patch.edit(Flusher, "flush", (counted, f"whole = {others}\n    {counted} if whole else ctx.leo"))
 
 
 @mutant("hw-checkpoint-has-the-end", "the checkpoint of HWs has the ends of the logs", expects=("26", "29", "32", "28"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,32 +166,3 @@ def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "coverage", None)
     with pytest.raises(CoverageMissing, match=r"coverage\.py is not installed: pip install"):
         Tracer()
-
-
-MEASURED = """
-import sys
-from kraftlite.sim.code_reach import Tracer, measure
-from kraftlite.sim.run import RunPlan, run
-from kraftlite.sim.shape import NAMED
-tracer = Tracer()
-tracer.start()
-result = run(RunPlan(seed=1, shape=NAMED["1+1"], faults=(), duration_ms=1000))
-arcs = tracer.news()
-assert tracer.news() == {}
-tracer.stop()
-reached = {it.name: it for it in measure(arcs)}
-names = "log.log:Log.hw", "raft.context:RaftContext.become_unattached"
-print(result.trace, *(reached[name].reached for name in names))
-print(sum(it.reached for it in reached.values()), sum(len(it.missing) for it in reached.values()) > 100)
-"""
-
-
-def test_the_code_of_a_run_is_measured_and_the_run_is_the_same() -> None:
-    """In a process of its own, since a tracer sees everything."""
-    pytest.importorskip("coverage")
-    found = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, timeout=300, check=False)
-    assert found.returncode == 0, found.stderr
-    trace, read, voted, count, some_missing = found.stdout.split()
-    assert trace == run(RunPlan(seed=1, shape=NAMED["1+1"], faults=(), duration_ms=1000)).trace
-    assert (read, voted, some_missing) == ("True", "False", "True")
-    assert 300 < int(count) < 2000
