@@ -32,8 +32,8 @@ class _Split:
 
 
 def sim_speed() -> dict[str, Any]:
-    """Seeds per second of processor time with all checkers, the share of a run that is over before its workload starts (the cluster
-    is made and its nodes start), and the share that goes away when nobody checks."""
+    """Seeds per second of processor time with all checkers, the share of a run that is over before its workload starts (making
+    the cluster, starting its nodes), and the share that goes away when nobody checks."""
     run(RunPlan(seed=10_000, duration_ms=500))  # imports, caches
     split = _Split()
     boots: list[float] = []

@@ -281,10 +281,10 @@ class Facts:
             core = self._open(view)
             if core is None:
                 return
-        metalog, state = core.metalog, core.state
-        log = metalog.log
+        raft, metalog = core._ctx, core.metalog  # after each step: no properties in between
+        log, state = metalog.log._ctx, raft.state
         stamp = (
-            state, log.leo, core.committed_offset, state.hw if isinstance(state, Leader) else None, log.recovery_point,
+            state, log.leo, raft.hw, state.hw if isinstance(state, Leader) else None, log.recovery_point,
             log.log_start_offset, metalog.snapshots.latest,
         )  # fmt: skip
         if stamp != view.raft_stamp:
