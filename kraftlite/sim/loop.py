@@ -71,7 +71,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.pid_now = OUTSIDE
         self.after_step: Callable[[int], None] | None = None
-        """Called with the process id after each callback that is not inert (`process.is_inert`)."""
+        """Called with the process id after each callback but those that `skips`."""
+        self.skips: Callable[[Callable[..., object]], bool] = is_inert
 
     # --- time
 
@@ -181,7 +182,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise
         except BaseException as fault:  # noqa: BLE001 as asyncio's own handles do
             self.call_exception_handler({"message": f"Exception in callback {callback}", "exception": fault, "handle": handle})
-        if self.after_step is not None and not is_inert(callback):
+        if self.after_step is not None and not self.skips(callback):
             self.after_step(pid)
 
     def _process_events(self, event_list: object) -> None:

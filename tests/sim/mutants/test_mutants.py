@@ -98,24 +98,22 @@ def test_the_table_tells_who_caught_what() -> None:
     assert report.markdown([found, missed]).startswith("1 of 2 mutants are caught. The median of their first seeds is 1.")
 
 
-class _Inline(Executor):
-    """Runs what it is given at once, in this process."""
+class _Runs(Executor):
+    """In the place of worker processes: knows which seeds catch which mutant, and which fail without any."""
 
-    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(work(*args, **named))
-        return done
-
-
-class _Runs:
-    """In the place of runs: which seeds catch which mutant, and which fail without any."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, catches: dict[str, set[int]], fail_anyway: set[int]) -> None:
+    def __init__(self, catches: dict[str, set[int]], fail_anyway: set[int]) -> None:
         self.catches, self.fail_anyway = catches, fail_anyway
         self.tried: list[tuple[str, int]] = []
         self.plain: list[int] = []
-        monkeypatch.setattr(runner, "attempt", self.attempt)
-        monkeypatch.setattr(runner, "fails_without", self.fails_without)
+        self.does: dict[Callable[..., Any], Callable[..., Any]] = {
+            runner.attempt: self.attempt,
+            runner.fails_without: self.fails_without,
+        }
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(self.does[work](*args, **named))
+        return done
 
     def attempt(self, name: str, seed: int) -> Attempt:
         self.tried.append((name, seed))
@@ -127,31 +125,31 @@ class _Runs:
         return seed in self.fail_anyway
 
 
-def test_the_known_seed_comes_first_and_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_known_seed_comes_first_and_is_enough() -> None:
     first, second, third = plain_mutants(3)
-    runs = _Runs(monkeypatch, {first.name: {2, 7}, second.name: {3}, third.name: {9}}, fail_anyway=set())
-    found = hunt([first, second, third], seeds=5, workers=1, known={first.name: 7, second.name: 1, third.name: 9}, pool=_Inline())
+    runs = _Runs({first.name: {2, 7}, second.name: {3}, third.name: {9}}, fail_anyway=set())
+    found = hunt([first, second, third], seeds=5, workers=1, known={first.name: 7, second.name: 1, third.name: 9}, pool=runs)
     assert [None if it.first is None else it.first.seed for it in found] == [7, 3, 9]
     assert runs.tried == [
         (first.name, 7), (second.name, 1), (second.name, 0), (second.name, 2), (second.name, 3), (third.name, 9),
     ]  # fmt: skip
 
 
-def test_a_seed_that_fails_without_a_mutant_is_run_once_and_counts_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_that_fails_without_a_mutant_is_run_once_and_counts_for_none() -> None:
     first, second = plain_mutants(2)
-    runs = _Runs(monkeypatch, {first.name: {0, 2}, second.name: {2}}, fail_anyway={0})
+    runs = _Runs({first.name: {0, 2}, second.name: {2}}, fail_anyway={0})
     done: list[str] = []
-    found = hunt([first, second], seeds=4, workers=1, on_done=lambda it: done.append(it.mutant.name), pool=_Inline())
+    found = hunt([first, second], seeds=4, workers=1, on_done=lambda it: done.append(it.mutant.name), pool=runs)
     assert [None if it.first is None else it.first.seed for it in found] == [2, 2]
     assert all(it.tried[0].fails_anyway for it in found)
     assert runs.plain == [0, 2]
     assert done == [first.name, second.name]
 
 
-def test_a_mutant_that_no_seed_catches_has_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_no_seed_catches_has_survived() -> None:
     (only,) = plain_mutants(1)
-    runs = _Runs(monkeypatch, {only.name: set()}, fail_anyway=set())
-    (found,) = hunt([only], seeds=3, workers=2, known={only.name: 40}, pool=_Inline())
+    runs = _Runs({only.name: set()}, fail_anyway=set())
+    (found,) = hunt([only], seeds=3, workers=2, known={only.name: 40}, pool=runs)
     assert found.first is None
     assert [seed for _, seed in runs.tried] == [40, 0, 1, 2]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import RAFT_FETCH, REPLICA_FETCH
 from kraftlite.model.method import AnyMethod
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.log import LogOpened, LogTruncated
-from kraftlite.sim import loop
-from kraftlite.sim.checkers.base import Checker, CheckerFactory
+from kraftlite.sim.checkers.base import Checker, CheckerFactory, World
 from kraftlite.sim.checkers.catalog import ALL
 from kraftlite.sim.checkers.told import Told
 from kraftlite.sim.run import Outcome, RunPlan, run
@@ -71,12 +68,16 @@ def test_what_checkers_say_they_do_not_mind_makes_no_difference_to_a_run() -> No
     assert (again.outcome, again.trace, again.story) == (plain.outcome, plain.trace, plain.story)
 
 
-def test_callbacks_that_nobody_is_asked_after_change_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callbacks_that_nobody_is_asked_after_change_no_node() -> None:
     known: dict[int, tuple[object, tuple[object, ...]]] = {}
     nodes: dict[NodeId, SimHost] = {}
     skipped: list[int] = []
 
     class Steps(Checker):
+        def __init__(self, world: World) -> None:
+            super().__init__(world)
+            world.cluster.loop.skips = spied
+
         def on_boot(self, node: SimHost) -> None:
             nodes[node.node_id] = node
 
@@ -92,7 +93,6 @@ def test_callbacks_that_nobody_is_asked_after_change_no_node(monkeypatch: pytest
             skipped.append(1)
         return skip
 
-    monkeypatch.setattr(loop, "is_inert", spied)
     assert run(PLAN, [Steps]).outcome is Outcome.OK
     assert len(skipped) > 500
 
