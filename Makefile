@@ -26,8 +26,8 @@ swarm: ## simulated clusters with faults, SEEDS=500 of them
 reach: ## the same with SEEDS=100, and which functions and branches of the packages that decide none of them reached
 	@scripts/swarm --coverage-missing --seeds $(or $(SEEDS),100)
 
-mutants: ## mistakes put into the protocol: each must be caught; SEEDS=200 at most for each, writes docs/MUTANTS.md
-	@$$(scripts/venv dev flights) -m tests.sim.mutants --seeds $(or $(SEEDS),200)
+mutants: ## mistakes put into the protocol: each must be caught; SEEDS=200 at most for each, AFRESH=1, writes docs/MUTANTS.md
+	@$$(scripts/venv dev flights) -m tests.sim.mutants --seeds $(or $(SEEDS),200) $(if $(AFRESH),--afresh)
 
 fuzz: ## whatever comes in at any door: MINUTES=10 SEED=… DOOR=kafka|grpc|metrics|files|config; what is found is a failing test
 	@$$(scripts/venv dev flights) -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(DOOR),--door $(DOOR))

@@ -12,7 +12,7 @@ Req = TypeVar("Req", bound="DataclassInstance")
 Res = TypeVar("Res", bound="DataclassInstance")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Method(Generic[Req, Res]):
     """One RPC: `service/name`, the request and the response dataclass (see `kraftlite.model.messages`).
 
@@ -21,6 +21,8 @@ class Method(Generic[Req, Res]):
 
     A `hot` method runs over one long-lived bidirectional stream per peer instead of a unary call each: half the CPU.
     If the class has a field `payload: bytes`, it travels raw behind the protobuf head.
+
+    Each method is one object, compared and hashed as such: every call looks its handler up.
     """
 
     service: str

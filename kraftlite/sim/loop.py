@@ -15,15 +15,44 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kraftlite.simhost.process import OUTSIDE, PID, context_of
+from kraftlite.simhost.process import OUTSIDE, PID, Cancellable, context_of, is_inert
 
 
 class SimulationIdle(Exception):
     """Nothing is scheduled any more, yet the loop was told to run on: every task waits for something that cannot happen."""
 
 
-class _Timer(events.TimerHandle):
-    """asyncio's own handle; ordering is that of the heap entry around it."""
+class _Handle:
+    """A callback that is scheduled: asyncio's `Handle` and `TimerHandle` without their debugging, and with the process that it
+    belongs to. A timer knows its time in seconds; other order than that of the heap entry around it there is none."""
+
+    __slots__ = ("args", "callback", "context", "pid", "when_s")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+        when_s: float = 0.0,
+    ) -> None:
+        if context is None:
+            context = contextvars.copy_context()
+        self.callback: Callable[..., object] | None = callback
+        """None once it is cancelled."""
+        self.args = args
+        self.context = context
+        self.when_s = when_s
+        self.pid: int = context.get(PID, OUTSIDE)
+
+    def cancel(self) -> None:
+        self.callback = None
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        return self.when_s
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -31,11 +60,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._random = random.Random(seed)
+        self._draw_bits = random.Random(seed).getrandbits
         self._now_us = 0
-        self._timers: list[tuple[int, int, events.Handle]] = []
+        self._timers: list[tuple[int, int, _Handle]] = []
         self._made = 0
-        self._queues: dict[int, deque[events.Handle]] = {}
+        self._queues: dict[int, deque[_Handle]] = {}
         self._runnable: list[int] = []
         """Processes with something to run that are not paused, in order of becoming so."""
         self._paused: set[int] = set()
@@ -46,7 +75,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.pid_now = OUTSIDE
         self.after_step: Callable[[int], None] | None = None
-        """Called with the process id after each callback."""
+        """Called with the process id after each callback but those that `skips`."""
+        self.skips: Callable[[Callable[..., object]], bool] = is_inert
 
     # --- time
 
@@ -61,9 +91,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> events.Handle:
-        handle = events.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context)
         self._enqueue(handle)
-        return handle
+        return handle  # type: ignore[return-value]
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -78,25 +108,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> events.TimerHandle:
-        handle = _Timer(when, callback, args, self, context)
+        handle = _Handle(callback, args, context, when)
         self._push(round(when * 1_000_000), handle)
-        return handle
+        return handle  # type: ignore[return-value]
 
-    def at_us(self, when_us: int, callback: Callable[[], object], context: contextvars.Context) -> events.Handle:
+    def at_us(self, when_us: int, callback: Callable[[], object], context: contextvars.Context) -> Cancellable:
         """Schedule a callback as `call_at` does, in integer microseconds."""
-        handle = events.Handle(callback, (), self, context)
+        handle = _Handle(callback, (), context)
         self._push(when_us, handle)
         return handle
 
-    def _push(self, when_us: int, handle: events.Handle) -> None:
+    def _push(self, when_us: int, handle: _Handle) -> None:
         self._made += 1
         heapq.heappush(self._timers, (max(when_us, self._now_us), self._made, handle))
 
-    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
-        return None
-
-    def _enqueue(self, handle: events.Handle) -> None:
-        pid = handle._context.get(PID, OUTSIDE)  # type: ignore[attr-defined]
+    def _enqueue(self, handle: _Handle) -> None:
+        pid = handle.pid
         queue = self._queues.get(pid)
         if queue is None:
             queue = self._queues[pid] = deque()
@@ -140,32 +167,49 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # --- running
 
     def _run_once(self) -> None:
-        """One callback: asyncio's `run_forever` calls this until the loop is told to stop."""
-        timers = self._timers
-        while timers and (timers[0][0] <= self._now_us or timers[0][2]._cancelled):
-            handle = heapq.heappop(timers)[2]
-            if not handle._cancelled:
-                self._enqueue(handle)
-        runnable = self._runnable
-        if not runnable:
-            if not timers:
-                raise SimulationIdle(f"nothing is scheduled at {self._now_us // 1000} ms")
-            self._now_us = timers[0][0]
-            return
-        at = self._random.randrange(len(runnable)) if len(runnable) > 1 else 0
-        pid = runnable[at]
-        queue = self._queues[pid]
-        handle = queue.popleft()
-        if not queue:
-            del runnable[at]
-        if handle._cancelled:
-            return
+        """Callbacks, until the loop is told to stop. asyncio's `run_forever` calls this."""
+        timers, runnable, queues, draw_bits = self._timers, self._runnable, self._queues, self._draw_bits
+        while True:
+            now_us = self._now_us
+            while timers and (timers[0][0] <= now_us or timers[0][2].callback is None):
+                handle = heapq.heappop(timers)[2]
+                if handle.callback is not None:
+                    self._enqueue(handle)
+            count = len(runnable)
+            if not count:
+                if not timers:
+                    raise SimulationIdle(f"nothing is scheduled at {now_us // 1000} ms")
+                self._now_us = timers[0][0]
+                continue
+            at = 0
+            if count > 1:  # as Random.randrange draws, without its checks of arguments
+                bits = count.bit_length()
+                at = draw_bits(bits)
+                while at >= count:
+                    at = draw_bits(bits)
+            pid = runnable[at]
+            queue = queues[pid]
+            handle = queue.popleft()
+            if not queue:
+                del runnable[at]
+            callback = handle.callback
+            if callback is not None:
+                self._run(handle, callback, pid)
+            if self._stopping:  # type: ignore[attr-defined]
+                return
+
+    def _run(self, handle: _Handle, callback: Callable[..., object], pid: int) -> None:
         self.steps += 1
         self.pid_now = pid
-        handle._run()
+        try:
+            handle.context.run(callback, *handle.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as fault:  # noqa: BLE001 as asyncio's own handles do
+            self.call_exception_handler({"message": f"Exception in callback {callback}", "exception": fault, "handle": handle})
         if self._cost_us and pid in self._cost_us:
             self._charge(pid)
-        if self.after_step is not None:
+        if self.after_step is not None and not self.skips(callback):
             self.after_step(pid)
 
     def _process_events(self, event_list: object) -> None:

@@ -23,6 +23,7 @@ from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim import schedule, variations
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
+from kraftlite.sim.checkers.told import Told
 from kraftlite.sim.client import records_of
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.coverage import Coverage
@@ -189,13 +190,7 @@ class _Run:
         cluster.network.on_served = self._on_served
         self.loop.after_step = self._after_step
         self.loop.set_exception_handler(self._on_loop_error)
-        self._steppers = [it for it in self.checkers if type(it).on_step is not Checker.on_step]
-        self._hearers = [it for it in self.checkers if type(it).on_event is not Checker.on_event]
-        self._settlers = [it for it in self.checkers if type(it).unsettled is not Checker.unsettled]
-        self._callers = [it for it in self.checkers if type(it).on_call is not Checker.on_call]
-        self._answerers = [it for it in self.checkers if type(it).on_answer is not Checker.on_answer]
-        self._arrivals = [it for it in self.checkers if type(it).on_arrival is not Checker.on_arrival]
-        self._servers = [it for it in self.checkers if type(it).on_served is not Checker.on_served]
+        self._told = Told(self.checkers)
 
     # --- what the checkers are told; the first violation ends the run
 
@@ -205,12 +200,12 @@ class _Run:
             self._found = error
             self.loop.stop()
 
-    def _tell(self, tell: Callable[[Checker], None], checkers: Sequence[Checker]) -> None:
+    def _tell(self, hooks: Sequence[Callable[..., None]], *args: object) -> None:
         if self._found is not None:
             return
         try:
-            for it in checkers:
-                tell(it)
+            for tell in hooks:
+                tell(*args)
         except Exception as error:  # noqa: BLE001 a violation, or a bug in a checker
             self._take_fault(error)
 
@@ -218,46 +213,49 @@ class _Run:
         if self._over:
             return
         self.result.events += 1
-        line = f"{now_us} {node.node_id}.{node.boots} {event.event} {event.facts()}\n"
-        self._digest.update(line.encode())
+        self._digest.update(f"{now_us} {node.node_id}.{node.boots} {event.event} {event.facts()}\n".encode())
         self.result.coverage.event(node, event)
         if self._sink is not None:
             self._sink(now_us, node, event)
-        if self._hearers:
-            self._tell(lambda it: it.on_event(now_us, node, event), self._hearers)
+        if hooks := self._told.events.of(type(event)):
+            self._tell(hooks, now_us, node, event)
 
     def _after_step(self, pid: int) -> None:
         node = self._by_pid.get(pid)
         if node is None or self._found is not None:
             return
         try:
-            for it in self._steppers:
-                it.on_step(node)
+            for step in self._told.steps:
+                step(node)
         except Exception as error:  # noqa: BLE001 as in _tell, without a call for each
             self._take_fault(error)
 
     def _on_built(self, node: SimHost) -> None:
         assert node.now is not None
         self._by_pid[node.now.pid] = node
-        self._tell(lambda it: it.on_boot(node), self.checkers)
+        self._tell(self._told.boots, node)
 
     def _on_death(self, node: SimHost, how: str) -> None:
-        self._tell(lambda it: it.on_death(node, how), self.checkers)
+        self._tell(self._told.deaths, node, how)
 
     def _on_loss(self, node: SimHost, paths: Sequence[str]) -> None:
-        self._tell(lambda it: it.on_loss(node, paths), self.checkers)
+        self._tell(self._told.losses, node, paths)
 
     def _on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
-        self._tell(lambda it: it.on_call(source, target, method, request), self._callers)
+        if hooks := self._told.calls.of(method):
+            self._tell(hooks, source, target, method, request)
 
     def _on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
-        self._tell(lambda it: it.on_answer(source, target, method, request, response), self._answerers)
+        if hooks := self._told.answers.of(method):
+            self._tell(hooks, source, target, method, request, response)
 
     def _on_arrival(self, exchange: AnyExchange) -> None:
-        self._tell(lambda it: it.on_arrival(exchange), self._arrivals)
+        if hooks := self._told.arrivals.of(exchange.method):
+            self._tell(hooks, exchange)
 
     def _on_served(self, exchange: AnyExchange, response: object) -> None:
-        self._tell(lambda it: it.on_served(exchange, response), self._servers)
+        if hooks := self._told.served.of(exchange.method):
+            self._tell(hooks, exchange, response)
 
     def _on_failure(self, node: SimHost, error: BaseException, where: str) -> None:
         """A node ended itself. Allowed are disks that failed it, and what production gives up on by design."""
@@ -368,7 +366,7 @@ class _Run:
         waiting: list[tuple[Checker, str]] = []
 
         def settled() -> bool:
-            waiting[:] = [(it, left) for it in self._settlers if (left := it.unsettled()) is not None]
+            waiting[:] = [(it, left) for it in self._told.settlers if (left := it.unsettled()) is not None]
             return not waiting
 
         try:

@@ -77,10 +77,10 @@ class SimHost:
     boots: int = 0
     _rates: tuple[int, int] = (0, 0)
     now: Incarnation | None = None
+    node_id: NodeId = field(init=False)
 
-    @property
-    def node_id(self) -> NodeId:
-        return NodeId(self.config.node_id)
+    def __post_init__(self) -> None:
+        self.node_id = NodeId(self.config.node_id)
 
     @property
     def node(self) -> Node | None:

@@ -13,6 +13,7 @@ import errno
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from kraftlite.model.errors import ApiError
@@ -21,7 +22,7 @@ from kraftlite.model.messages.bounds import OutOfRange
 from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.rpc.codec import MessageCodec
 from kraftlite.runtime.ports import Handler, Handlers, TransportError
-from kraftlite.simhost.process import Cancellable, ProcessLoop
+from kraftlite.simhost.process import Cancellable, ProcessLoop, inert
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -344,8 +345,12 @@ class SimHostTransport:
 
         task = asyncio.get_running_loop().create_task(handle(), context=self.context)
         self.serving[task] = None
-        task.add_done_callback(lambda it: self.serving.pop(it, None), context=self.context)
+        task.add_done_callback(self._served, context=self.context)
         return task
+
+    @inert
+    def _served(self, task: asyncio.Task[Any]) -> None:
+        self.serving.pop(task, None)
 
     def drop(self) -> None:
         """Stop serving and calling at once, as when the process dies."""
@@ -361,6 +366,7 @@ class SimHostTransport:
         await asyncio.sleep(0)
 
 
+@cache
 def node_of(endpoint: Endpoint) -> NodeId:
     """Hosts are named `n<node id>`."""
     return NodeId(int(endpoint.host[1:]))

@@ -7,9 +7,11 @@ gets a new process id.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 from collections.abc import Callable
-from typing import Final, Protocol
+from types import CodeType
+from typing import Any, Final, Protocol, TypeVar
 
 OUTSIDE: Final = 0
 """The process id of everything that belongs to no node: network, workloads, checks."""
@@ -22,6 +24,27 @@ def context_of(pid: int) -> contextvars.Context:
     context = contextvars.Context()
     context.run(PID.set, pid)
     return context
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_ASYNCIO: Final = (asyncio.futures.__file__, asyncio.tasks.__file__)
+_inert: Final[dict[CodeType | None, bool]] = {None: False}
+
+
+def inert(function: F) -> F:
+    """Mark a callback that only keeps the books of a host: no state that a check could look at changes in it."""
+    _inert[function.__code__] = True
+    return function
+
+
+def is_inert(callback: Callable[..., object]) -> bool:
+    """Return whether nothing of a node can have changed in a callback: it is marked, or asyncio's own, which wakes tasks up."""
+    code: CodeType | None = getattr(callback, "__code__", None)
+    known = _inert.get(code)
+    if known is None:
+        assert code is not None
+        known = _inert[code] = code.co_filename in _ASYNCIO
+    return known
 
 
 class ProcessLoop(Protocol):

@@ -7,6 +7,8 @@ import contextvars
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from kraftlite.simhost.process import inert
+
 T = TypeVar("T")
 
 
@@ -35,6 +37,7 @@ class SimHostTasks:
         task.add_done_callback(self._ended)
         return task
 
+    @inert
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None and not self._abandoned:

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.host.memory import tune_malloc
-from tests.bench import bench_controller, bench_records, bench_spark, controller_turns, failover, greedy, peers, throughput
+from tests.bench import (
+    bench_controller,
+    bench_records,
+    bench_spark,
+    controller_turns,
+    failover,
+    greedy,
+    peers,
+    sim_speed,
+    throughput,
+)
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cold_start": failover.cold_start,
@@ -25,6 +35,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "peers": peers.peers,
     "greedy": greedy.greedy_connections,
     "spark": bench_spark.spark,
+    "sim_speed": sim_speed.sim_speed,
 }
 
 

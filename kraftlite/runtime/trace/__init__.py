@@ -7,7 +7,10 @@ An event is a frozen dataclass with facts as fields and a dotted `event` name, `
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+_NAMES: Final[dict[type[TraceEvent], tuple[str, ...]]] = {}
+"""The fields of each class of events but `cause`: an event is written down far more often than a class is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +24,11 @@ class TraceEvent:
 
     def facts(self) -> dict[str, Any]:
         """The event's fields that are not None, in definition order, `cause` last."""
-        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "cause"}
-        found = {name: value for name, value in found.items() if value is not None}
+        kind = type(self)
+        names = _NAMES.get(kind)
+        if names is None:
+            names = _NAMES[kind] = tuple(it.name for it in fields(kind) if it.name != "cause")
+        found = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.cause is not None:
             found["cause"] = self.cause
         return found

@@ -79,6 +79,12 @@ class Checker:
     numbers: ClassVar[tuple[int, ...]] = ()
     """Those of docs/spec/invariants.md."""
 
+    only_events: ClassVar[tuple[type[TraceEvent], ...] | None] = None
+    """The events that `on_event` looks at, by their exact types; None: all. Those that are left out cost nothing."""
+
+    only_methods: ClassVar[tuple[AnyMethod, ...] | None] = None
+    """The methods that `on_call`, `on_answer`, `on_arrival` and `on_served` look at; None: all."""
+
     def __init__(self, world: World) -> None:
         self.world = world
 
@@ -89,6 +95,14 @@ class Checker:
 
     def fail(self, text: str) -> None:
         raise Violation(self.name, text)
+
+    def minds_event(self, kind: type[TraceEvent]) -> bool:
+        """Return whether `on_event` looks at events of this type. Asked once, when the first of them comes."""
+        return self.only_events is None or kind in self.only_events
+
+    def minds_method(self, method: AnyMethod) -> bool:
+        """Return the same of the four hooks that are told of messages."""
+        return self.only_methods is None or method in self.only_methods
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         """Every trace event of every node, hot ones included, in order. The event's cause may not be complete at this point."""

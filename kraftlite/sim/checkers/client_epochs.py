@@ -15,6 +15,8 @@ class ClientEpochs(ReplicaChecker):
     """Not by a broker that was already in a newer one when the fetch was sent, and not by one that is still in an older one when
     the answer arrives."""
 
+    only_methods = (FETCH,)
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._sent: dict[NodeId, tuple[FetchAsk, int, int | None]] = {}

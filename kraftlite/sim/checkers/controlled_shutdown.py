@@ -25,6 +25,9 @@ class ControlledShutdown(ReplicaChecker):
     moved its leaderships, unless it was fenced meanwhile; one that still leads it never lets go at once. The broker goes without
     that only when no controller has answered it for a session timeout."""
 
+    only_events = (BrokerMoved, BrokerStateChanged)
+    only_methods = (BROKER_HEARTBEAT,)
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._answered_us: dict[tuple[NodeId, int], int] = {}

@@ -48,6 +48,12 @@ class MetadataWatch(Checker):
         super().__init__(world)
         self.facts = world.notes[NOTE] = Facts(world)
 
+    def minds_event(self, kind: type[TraceEvent]) -> bool:
+        return self.facts.minds_event(kind)
+
+    def minds_method(self, method: AnyMethod) -> bool:
+        return self.facts.minds_method(method)
+
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         self.facts.event(node, event)
 
@@ -153,6 +159,7 @@ class Facts:
     def __init__(self, world: World) -> None:
         self.world = world
         self.views: dict[NodeId, NodeView] = {node_id: NodeView(node) for node_id, node in world.nodes.items()}
+        self._voters = tuple(sorted(it for it, view in self.views.items() if view.node.config.is_controller))
         self.pool = EntryPool()
         self.serde = MetadataSerde()
         self.history = MetadataHistory()
@@ -200,6 +207,12 @@ class Facts:
         """Also of answers that never arrive, such as those to a request of a broker that has died."""
         self.served.setdefault(method, []).append(see)
 
+    def minds_event(self, kind: type[TraceEvent]) -> bool:
+        return kind in self._events
+
+    def minds_method(self, method: AnyMethod) -> bool:
+        return any(method in table for table in (self._calls, self._answers, self.arrivals, self.served))
+
     def view(self, node: SimHost) -> NodeView:
         """Return the view of this node, in the incarnation that runs now."""
         found = self.views[node.node_id]
@@ -210,7 +223,7 @@ class Facts:
     @property
     def voters(self) -> tuple[NodeId, ...]:
         """The configured ones: every node with the controller role."""
-        return tuple(sorted(node_id for node_id, view in self.views.items() if view.node.config.is_controller))
+        return self._voters
 
     def committed_at(self, base_offset: int) -> Entry | None:
         return self._committed_at.get(base_offset)
@@ -268,11 +281,11 @@ class Facts:
             core = self._open(view)
             if core is None:
                 return
-        metalog = core.metalog
-        log = metalog.log
+        raft, metalog = core._ctx, core.metalog  # after each step: no properties in between
+        log, state = metalog.log._ctx, raft.state
         stamp = (
-            core.state, log.leo, core.committed_offset, core.high_watermark, log.recovery_point, log.log_start_offset,
-            metalog.snapshots.latest,
+            state, log.leo, raft.hw, state.hw if isinstance(state, Leader) else None, log.recovery_point,
+            log.log_start_offset, metalog.snapshots.latest,
         )  # fmt: skip
         if stamp != view.raft_stamp:
             view.raft_stamp = stamp

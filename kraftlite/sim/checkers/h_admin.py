@@ -47,8 +47,12 @@ class AdminEffects(HistoryChecker):
             before = after
 
     def _check_committed(self, call: Admin, changes: Sequence[tuple[int, MetadataState, MetadataState]]) -> None:
-        happened = _HAPPENED[call.kind]
-        times = [at for at, before, after in changes if at >= call.invoked_us and happened(before, after, call.facts)]
+        happened, part = _HAPPENED[call.kind]
+        times = [
+            at
+            for at, before, after in changes
+            if at >= call.invoked_us and part(before) is not part(after) and happened(before, after, call.facts)
+        ]
         what = f"{call.kind} {dict(call.facts)} of {call.client}, called at {call.invoked_us} us,"
         if call.verdict is Verdict.OK and call.returned_us is not None and not any(at <= call.returned_us for at in times):
             self.fail(f"{what} was acknowledged at {call.returned_us} us, but was committed at {times or 'no time'}")
@@ -124,9 +128,18 @@ def _configured(before: MetadataState, after: MetadataState, facts: Mapping[str,
     return old is not new and all(new.get(key) == value and old.get(key) != value for key, value in facts["config"].items())
 
 
-_HAPPENED: Mapping[str, Happened] = {
-    "create_topics": _created,
-    "delete_topics": _deleted,
-    "create_partitions": _grown,
-    "alter_configs": _configured,
+def _topics(state: MetadataState) -> object:
+    return state.topics
+
+
+def _configs(state: MetadataState) -> object:
+    return state.configs
+
+
+_HAPPENED: Mapping[str, tuple[Happened, Callable[[MetadataState], object]]] = {
+    "create_topics": (_created, _topics),
+    "delete_topics": (_deleted, _topics),
+    "create_partitions": (_grown, _topics),
+    "alter_configs": (_configured, _configs),
 }
+"""The effect of a call, and the part of the state that is another object when it was done."""

@@ -19,6 +19,7 @@ class ReplicationQuorum(ReplicaChecker):
     """
 
     numbers: ClassVar[tuple[int, ...]] = (26,)
+    only_events = (HwAdvanced,)
 
     def on_replica(self, view: ReplicaView, was: Stamp | None) -> None:
         if view.leader is None or view.log is None:

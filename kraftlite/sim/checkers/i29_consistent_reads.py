@@ -19,6 +19,7 @@ class ConsistentReads(ReplicaChecker):
     RP-43); nothing of it is above the HW that came with it. Without what `h_consumed` checks: who read what when."""
 
     numbers: ClassVar[tuple[int, ...]] = (29,)
+    only_methods = (FETCH,)
 
     def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         if method is not FETCH:

@@ -19,6 +19,7 @@ class NothingLost(ReplicaChecker):
     well again every leader has everything that was ever below a HW."""
 
     numbers: ClassVar[tuple[int, ...]] = (30,)
+    only_methods = (PRODUCE,)
 
     def on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         if method is not PRODUCE:

@@ -37,6 +37,7 @@ class FetcherValidity(ReplicaChecker):
     """
 
     numbers: ClassVar[tuple[int, ...]] = (31,)
+    only_methods = (REPLICA_FETCH,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

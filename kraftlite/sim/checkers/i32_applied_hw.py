@@ -22,6 +22,7 @@ class AppliedHw(ReplicaChecker):
     leaders of older epochs could tell (RP-14)."""
 
     numbers: ClassVar[tuple[int, ...]] = (32,)
+    only_events = (Diverged,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

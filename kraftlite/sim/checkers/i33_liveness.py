@@ -22,6 +22,7 @@ class ReplicationLiveness(ReplicaChecker):
     waits longer. At any time: a produce that waits gets one verdict."""
 
     numbers: ClassVar[tuple[int, ...]] = (33,)
+    only_events = (ProduceParked, ProduceCompleted)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -67,6 +67,7 @@ class PromisesKept(ReplicaChecker):
     """
 
     numbers: ClassVar[tuple[int, ...]] = (36,)
+    only_events = (LogOpened, LogDirFailed, StrayLogSetAside)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -217,6 +217,8 @@ class RefusalsDeserved(ReplicaChecker):
     controller's; that it learns what it must, and keeps what it has, others check."""
 
     numbers: ClassVar[tuple[int, ...]] = (38,)
+    only_events = (LogDirFailed,)
+    only_methods = tuple(DESERVED)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

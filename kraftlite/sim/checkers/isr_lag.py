@@ -38,6 +38,9 @@ class IsrLag(ReplicaChecker):
     """A leader proposes to remove a member of its ISR that lacks records when no fetch of it can have arrived for one and a half
     `replica.lag.time.max.ms`: it looks every half of it, until it is on its way out."""
 
+    only_events = (IsrShrinkProposed,)
+    only_methods = (REPLICA_FETCH,)
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._heard_us: dict[tuple[NodeId, NodeId], int] = {}

@@ -42,6 +42,8 @@ class LossesKeeper(MetadataChecker):
     """
 
     numbers: ClassVar[tuple[int, ...]] = (24,)
+    only_events = (LogTruncated, LogRestarted)
+    only_methods = (REPLICA_FETCH,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -57,7 +57,10 @@ class MetadataState:
         return None if topic is None else topic.partitions.get(index)
 
     def topic_named(self, name: str) -> tuple[UUID, TopicState] | None:
-        return next(((topic_id, topic) for topic_id, topic in self.topics.items() if topic.name == name), None)
+        for topic_id, topic in self.topics.items():
+            if topic.name == name:
+                return topic_id, topic
+        return None
 
     def topic_config(self, topic: str, key: str, node_id: NodeId | None = None) -> str | None:
         """The override, what is set for the node `node_id`, or the cluster-wide default; None when none of them is set."""

@@ -82,13 +82,15 @@ def replica_facts(world: World) -> ReplicaFacts:
 class _Local:
     """The replicas that one incarnation of a node hosts."""
 
-    __slots__ = ("by_tp", "here", "views")
+    __slots__ = ("by_tp", "here", "seen", "views")
 
     def __init__(self, here: Incarnation) -> None:
         broker = here.node.broker
         self.here = here
         self.by_tp: Mapping[TopicPartition, Partition] = {} if broker is None else broker.replicas._table.by_tp
         self.views: dict[TopicPartition, ReplicaView] = {}
+        self.seen: dict[Partition, ReplicaView] = {}
+        """The same by the objects themselves: what is asked after each step."""
 
 
 class ReplicaFacts:
@@ -195,27 +197,29 @@ class ReplicaFacts:
         local = self._local.get(node.node_id)
         if local is None or local.here is not here:
             local = self._enter(node, here)
-        views = local.views
-        for tp, partition in local.by_tp.items():
-            view = views.get(tp)
-            if view is None or view.partition is not partition:
+        seen = local.seen
+        for partition in local.by_tp.values():
+            view = seen.get(partition)
+            if view is None:
                 view = self._new_view(node, local, partition)
             else:
-                log = partition.log
+                ctx = view.ctx
                 leader = partition.leader
                 if (
-                    log is view.log
+                    partition.log is view.log
+                    and (ctx is None or (ctx.leo == view.leo and ctx.hw == view.hw))
                     and leader is view.leader
-                    and (log is None or (log.leo == view.leo and log.hw == view.hw))
-                    and partition.partition_epoch == view.partition_epoch
                     and (leader is None or leader.isr.maximal is view.maximal)
+                    and partition.partition_epoch == view.partition_epoch
                     and not view.dirty
                 ):
                     continue
             self._look(view)
-        if len(views) != len(local.by_tp):
-            for tp in [tp for tp in views if tp not in local.by_tp]:
-                self._drop(views.pop(tp))
+        if len(seen) != len(local.by_tp):
+            for tp in [tp for tp in local.views if tp not in local.by_tp]:
+                gone = local.views.pop(tp)
+                del seen[gone.partition]
+                self._drop(gone)
 
     def _enter(self, node: SimHost, here: Incarnation) -> _Local:
         self._leave(node.node_id)
@@ -241,8 +245,9 @@ class ReplicaFacts:
     def _new_view(self, node: SimHost, local: _Local, partition: Partition) -> ReplicaView:
         old = local.views.get(partition.tp)
         if old is not None:
+            del local.seen[old.partition]
             self._drop(old)
-        view = local.views[partition.tp] = ReplicaView(node, local.here, partition)
+        view = local.views[partition.tp] = local.seen[partition] = ReplicaView(node, local.here, partition)
         return view
 
     def view(self, node_id: NodeId, tp: TopicPartition) -> ReplicaView | None:

@@ -120,7 +120,7 @@ class ReplicaView:
     """
 
     __slots__ = (
-        "bases", "batches", "dirty", "here", "hw", "key", "leader", "leader_epoch", "leo", "log", "looked", "maximal",
+        "bases", "batches", "ctx", "dirty", "here", "hw", "key", "leader", "leader_epoch", "leo", "log", "looked", "maximal",
         "node", "node_id", "partition", "partition_epoch", "problems", "producers", "producers_end", "scanned", "sparse_below",
         "tp", "verified", "was_cut",
     )  # fmt: skip
@@ -143,6 +143,7 @@ class ReplicaView:
     def attach(self, log: Log | None) -> None:
         """Another log, or none: nothing is known of it."""
         self.log = log
+        self.ctx = None if log is None else log._ctx  # asked after each step, without a property in between
         self.batches: list[Batch] = []
         self.bases: list[int] = []
         self.scanned = self.verified = 0

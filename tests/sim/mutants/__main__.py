@@ -1,4 +1,4 @@
-"""`make mutants`: `python -m tests.sim.mutants [--seeds 200] [--only NAME]`. Exit status 1 when a mutant survives."""
+"""`make mutants`: `python -m tests.sim.mutants [--seeds 200] [--only NAME] [--afresh]`. Exit status 1 when one survives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.sim.mutants import report
+from tests.sim.mutants import known, report
 from tests.sim.mutants.catalog import mutants
 from tests.sim.mutants.runner import Attempt, Record, hunt
 
@@ -21,24 +21,33 @@ def main() -> int:
         "--only", action="append", default=[], metavar="NAME", help="this mutant, or those of this area; repeatable"
     )
     parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument(
+        "--afresh",
+        action="store_true",
+        help="look for the first seed of each again, instead of trying the one of last time first",
+    )
     parser.add_argument("--stories", action="store_true", help="also print what was found, in words")
     parser.add_argument("--list", action="store_true", help="only name the mutants and what they break")
     options = parser.parse_args()
-    known = mutants()
-    unknown = [it for it in options.only if it not in known and it not in {m.area for m in known.values()}]
+    all_of_them = mutants()
+    areas = {m.area for m in all_of_them.values()}
+    unknown = [it for it in options.only if it not in all_of_them and it not in areas]
     if unknown:
         parser.error(f"no mutant or area is named {', '.join(unknown)}")
-    wanted = [m for m in known.values() if not options.only or m.name in options.only or m.area in options.only]
+    wanted = [m for m in all_of_them.values() if not options.only or m.name in options.only or m.area in options.only]
     if options.list:
         for it in wanted:
             print(f"{it.area:<12} {it.name:<32} {it.breaks}")
         return 0
     began = time.monotonic()
+    done = 0
 
     def tell(record: Record) -> None:
+        nonlocal done
+        done += 1
         first = record.first
         verdict = f"survived {len(record.tried)} seeds" if first is None else f"seed {first.seed}: {first.by}"
-        print(f"[{time.monotonic() - began:5.0f} s] {record.mutant.name:<32} {verdict}", flush=True)
+        print(f"[{time.monotonic() - began:5.0f} s {done:>3}/{len(wanted)}] {record.mutant.name:<32} {verdict}", flush=True)
         if options.stories and first is not None:
             print("    " + first.story.replace("\n", "\n    "), flush=True)
 
@@ -48,11 +57,14 @@ def main() -> int:
         elif len(record.tried) % 25 == 0 and record.first is None:
             print(f"    {record.mutant.name}: {len(record.tried)} seeds", flush=True)
 
-    records = hunt(wanted, seeds=options.seeds, workers=options.workers, on_done=tell, on_attempt=tick)
+    seeds = {} if options.afresh else known.read()
+    records = hunt(wanted, seeds=options.seeds, workers=options.workers, known=seeds, on_done=tell, on_attempt=tick)
     print()
     print(report.plain(records))
+    print(report.summary(records))
     if not options.only:
         report.write(PAGE, records)
+        known.write(records, before=known.read())
     return 1 if any(it.first is None for it in records) else 0
 
 

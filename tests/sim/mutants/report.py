@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -10,26 +11,31 @@ from tests.sim.mutants.runner import Record
 
 BEGIN: Final = "<!-- mutants: begin (written by `make mutants`) -->"
 END: Final = "<!-- mutants: end -->"
-_HEAD: Final = ("mutant", "what it breaks", "caught by", "first seed", "seeds needed", "seconds")
+_HEAD: Final = ("mutant", "what it breaks", "caught by", "first seed", "CPU seconds")
 
 
 def rows(records: Sequence[Record]) -> list[tuple[str, ...]]:
-    """A line for each. A `*` behind who caught it: somebody else than the mutant expects."""
+    """A line for each. A `*` behind who caught it: somebody else than the mutant expects. The seconds are those of this run: of
+    one seed where the known one has caught the mutant again."""
     found: list[tuple[str, ...]] = []
     for record in records:
         first = record.first
         by = "**survived**" if first is None else first.by + ("" if record.as_expected else " *")
         seed = "" if first is None else str(first.seed)
-        needed = str(len(record.tried)) if first is None else str(first.seed + 1)
-        found.append((record.mutant.name, record.mutant.breaks, by, seed, needed, f"{record.seconds:.0f}"))
+        found.append((record.mutant.name, record.mutant.breaks, by, seed, f"{record.seconds:.0f}"))
     return found
 
 
+def summary(records: Sequence[Record]) -> str:
+    firsts = [it.first.seed for it in records if it.first is not None]
+    median = f" The median of their first seeds is {statistics.median(firsts):g}." if firsts else ""
+    return f"{len(firsts)} of {len(records)} mutants are caught.{median}"
+
+
 def markdown(records: Sequence[Record]) -> str:
-    caught = sum(it.first is not None for it in records)
-    lines = [f"{caught} of {len(records)} mutants are caught.", ""]
+    lines = [summary(records), ""]
     lines.append("| " + " | ".join(_HEAD) + " |")
-    lines.append("|---|---|---|---|---|---|")
+    lines.append("|---" * len(_HEAD) + "|")
     lines += ["| " + " | ".join(row) + " |" for row in rows(records)]
     if any(it.first is not None and not it.as_expected for it in records):
         lines += ["", "`*`: another check than expected saw it first."]

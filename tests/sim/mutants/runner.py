@@ -6,10 +6,11 @@ import asyncio
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
 
 from kraftlite.sim import shape
 from kraftlite.sim.run import Outcome, RunPlan, RunResult, run
@@ -18,7 +19,7 @@ from tests.sim.mutants.catalog import Mutant, mutants
 from tests.sim.mutants.patching import Patch
 
 RUN_LIMIT_S: Final = 90
-"""A run that is longer than this never ends: a mutant can make the simulation turn on the spot."""
+"""A run that takes more processor time than this never ends: a mutant can make the simulation turn on the spot."""
 
 
 class _TooLong(KeyboardInterrupt):
@@ -27,7 +28,8 @@ class _TooLong(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One seed of one mutant. `by` is empty when all checks held, and when the seed fails without the mutant, too."""
+    """One seed of one mutant. `by` is empty when all checks held, and when the seed fails without the mutant, too. `seconds` of
+    processor time."""
 
     mutant: str
     seed: int
@@ -39,9 +41,11 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """What became of one mutant. `first` is the attempt with the lowest seed that caught it."""
+    """What became of one mutant. `first` is the attempt with the lowest seed that caught it. `known` is the seed that caught it
+    last time: it is tried before all others, and when it catches the mutant again, no other is."""
 
     mutant: Mutant
+    known: int | None = None
     tried: dict[int, Attempt] = field(default_factory=dict)
     next_seed: int = 0
     in_flight: int = 0
@@ -50,6 +54,22 @@ class Record:
     def first(self) -> Attempt | None:
         caught = [it for it in self.tried.values() if it.by]
         return min(caught, key=lambda it: it.seed, default=None)
+
+    def take(self) -> int:
+        """The seed to try next."""
+        if self.known is not None and self.known not in self.tried:
+            seed = self.known
+        else:
+            while self.next_seed == self.known:
+                self.next_seed += 1
+            seed = self.next_seed
+            self.next_seed += 1
+        self.in_flight += 1
+        return seed
+
+    @property
+    def waits_for_known(self) -> bool:
+        return self.known is not None and self.known not in self.tried
 
     @property
     def seconds(self) -> float:
@@ -103,33 +123,82 @@ def run_without(mutant: Mutant, plan: RunPlan) -> RunResult:
 
 
 def attempt(name: str, seed: int) -> Attempt:
-    """One seed, in a worker process; a second run without the mutant when the first one fails."""
+    """One seed, in a worker process."""
     mutant = mutants()[name]
     plan = plan_of(mutant, seed)
-    began = time.monotonic()
+    began = time.process_time()
     by, story = _limited(lambda: run_mutant(mutant, plan))
-    fails_anyway = bool(by) and bool(_limited(lambda: run_without(mutant, plan))[0])
-    seconds = time.monotonic() - began
-    if fails_anyway:
-        return Attempt(mutant=name, seed=seed, story=story, seconds=seconds, fails_anyway=True)
-    return Attempt(mutant=name, seed=seed, by=by, story=story, seconds=seconds)
+    return Attempt(mutant=name, seed=seed, by=by, story=story, seconds=time.process_time() - began)
+
+
+def fails_without(name: str, seed: int) -> bool:
+    """Return whether the seed fails without the mutant, too; in a worker process."""
+    mutant = mutants()[name]
+    return bool(_limited(lambda: run_without(mutant, plan_of(mutant, seed)))[0])
 
 
 def _limited(work: Callable[[], RunResult]) -> tuple[str, str]:
     def late(_signal: int, _frame: object) -> None:
         raise _TooLong
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(RUN_LIMIT_S)
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, RUN_LIMIT_S)
     try:
         result = work()
     except _TooLong:
         asyncio.set_event_loop(None)
         return "liveness: no end", f"the run had not ended after {RUN_LIMIT_S} s"
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     return caught_by(result), result.story
+
+
+_Plain: TypeAlias = tuple[int, str | None, Any]
+"""A run without any mutant: seed, shape, lens. Mutants that have these in common share it."""
+
+
+class Hunt:
+    """The attempts that are made, and the runs without a mutant that tell which of them count: each of those is run once."""
+
+    def __init__(self, pool: Executor, on_attempt: Callable[[Record, Attempt], None]) -> None:
+        self.pool = pool
+        self.pending: dict[Future[Any], Callable[[Any], list[Record]]] = {}
+        """What becomes of each result: the records that are an attempt further then."""
+        self._on_attempt = on_attempt
+        self._plain: dict[_Plain, bool] = {}
+        self._asking: dict[_Plain, deque[tuple[Record, Attempt]]] = {}
+
+    def attempt(self, record: Record) -> None:
+        future = self.pool.submit(attempt, record.mutant.name, record.take())
+        self.pending[future] = lambda tried: self._tried(record, tried)
+
+    def finish(self, future: Future[Any]) -> list[Record]:
+        return self.pending.pop(future)(future.result())
+
+    def _tried(self, record: Record, tried: Attempt) -> list[Record]:
+        plain = (tried.seed, record.mutant.shape, record.mutant.lens)
+        if not tried.by or plain in self._plain:
+            return [self._judge(record, tried, fails_anyway=bool(tried.by) and self._plain[plain])]
+        asking = self._asking.get(plain)
+        if asking is None:
+            asking = self._asking[plain] = deque()
+            future = self.pool.submit(fails_without, record.mutant.name, tried.seed)
+            self.pending[future] = lambda fails: self._know(plain, fails)
+        asking.append((record, tried))
+        return []
+
+    def _know(self, plain: _Plain, fails: bool) -> list[Record]:
+        self._plain[plain] = fails
+        return [self._judge(record, tried, fails_anyway=fails) for record, tried in self._asking.pop(plain)]
+
+    def _judge(self, record: Record, tried: Attempt, *, fails_anyway: bool) -> Record:
+        if fails_anyway:
+            tried = replace(tried, by="", fails_anyway=True)
+        record.tried[tried.seed] = tried
+        record.in_flight -= 1
+        self._on_attempt(record, tried)
+        return record
 
 
 def hunt(
@@ -137,37 +206,34 @@ def hunt(
     *,
     seeds: int,
     workers: int,
+    known: Mapping[str, int] | None = None,
     on_done: Callable[[Record], None] = lambda record: None,
     on_attempt: Callable[[Record, Attempt], None] = lambda record, tried: None,
+    pool: Executor | None = None,
 ) -> list[Record]:
-    """Run seeds 0, 1, … of each mutant until one catches it. As many mutants at a time as there are workers; with fewer mutants
-    left than workers, several seeds of one. Which seed counts does not depend on the timing."""
-    records = [Record(mutant=it) for it in wanted]
+    """Run the known seed of each mutant, and seeds 0, 1, … when that does not catch it, or none is known. As many mutants at a
+    time as there are workers; with fewer mutants left than workers, several seeds of one. Which seed counts does not depend on
+    the timing. The workers are forked from this process, in which everything is imported."""
+    records = [Record(mutant=it, known=(known or {}).get(it.name)) for it in wanted]
     coming = iter(records)
     active: list[Record] = []
-    pending: dict[Future[Attempt], Record] = {}
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=die_with_parent) as pool:
+    with pool or ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), die_with_parent) as executor:
+        state = Hunt(executor, on_attempt)
         while True:
-            while len(pending) < workers and (record := _next(active, coming, seeds)) is not None:
-                pending[pool.submit(attempt, record.mutant.name, record.next_seed)] = record
-                record.next_seed += 1
-                record.in_flight += 1
-            if not pending:
+            while len(state.pending) < workers and (record := _next(active, coming, seeds)) is not None:
+                state.attempt(record)
+            if not state.pending:
                 return records
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                record = pending.pop(future)
-                tried = future.result()
-                record.tried[tried.seed] = tried
-                record.in_flight -= 1
-                on_attempt(record, tried)
+            done, _ = wait(state.pending, return_when=FIRST_COMPLETED)
+            for record in [it for future in done for it in state.finish(future)]:
                 if not record.in_flight and (record.first is not None or record.next_seed >= seeds):
                     active.remove(record)
                     on_done(record)
 
 
 def _next(active: list[Record], coming: Iterator[Record], seeds: int) -> Record | None:
-    """Whose seed is next: a mutant that waits, else a new one, else the one with the fewest seeds under way."""
+    """Whose seed is next: a mutant that waits, else a new one, else the one with the fewest seeds under way. Of one whose known
+    seed is under way no other is tried yet."""
     open_ones = [it for it in active if it.first is None and it.next_seed < seeds]
     idle = next((it for it in open_ones if not it.in_flight), None)
     if idle is not None:
@@ -176,4 +242,4 @@ def _next(active: list[Record], coming: Iterator[Record], seeds: int) -> Record 
     if fresh is not None:
         active.append(fresh)
         return fresh
-    return min(open_ones, key=lambda it: it.in_flight, default=None)
+    return min((it for it in open_ones if not it.waits_for_known), key=lambda it: it.in_flight, default=None)

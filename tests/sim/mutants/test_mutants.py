@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +20,10 @@ from kraftlite.raft.voters import VoterSet
 from kraftlite.sim.fault_plan import parse
 from kraftlite.sim.run import Outcome, RunPlan
 from kraftlite.sim.shape import NAMED
-from tests.sim.mutants import report
-from tests.sim.mutants.catalog import mutants
+from tests.sim.mutants import known, report, runner
+from tests.sim.mutants.catalog import Mutant, mutants
 from tests.sim.mutants.patching import Patch, PatchError
-from tests.sim.mutants.runner import Attempt, Record, caught_by, matches, run_mutant, run_without
+from tests.sim.mutants.runner import Attempt, Record, caught_by, hunt, matches, run_mutant, run_without
 
 PLAN = RunPlan(
     seed=1,
@@ -89,10 +92,84 @@ def test_the_table_tells_who_caught_what() -> None:
     found.tried[1] = Attempt(mutant=first.name, seed=1, by=f"Some[{first.expects[0]}]", seconds=0.9)
     missed = Record(mutant=second, tried={0: Attempt(mutant=second.name, seed=0, seconds=3.0)})
     assert report.rows([found, missed]) == [
-        (first.name, first.breaks, f"Some[{first.expects[0]}]", "1", "2", "2"),
-        (second.name, second.breaks, "**survived**", "", "1", "3"),
+        (first.name, first.breaks, f"Some[{first.expects[0]}]", "1", "2"),
+        (second.name, second.breaks, "**survived**", "", "3"),
     ]
-    assert report.markdown([found, missed]).startswith("1 of 2 mutants are caught.")
+    assert report.markdown([found, missed]).startswith("1 of 2 mutants are caught. The median of their first seeds is 1.")
+
+
+class _Runs(Executor):
+    """In the place of worker processes: knows which seeds catch which mutant, and which fail without any."""
+
+    def __init__(self, catches: dict[str, set[int]], fail_anyway: set[int]) -> None:
+        self.catches, self.fail_anyway = catches, fail_anyway
+        self.tried: list[tuple[str, int]] = []
+        self.plain: list[int] = []
+        self.does: dict[Callable[..., Any], Callable[..., Any]] = {
+            runner.attempt: self.attempt,
+            runner.fails_without: self.fails_without,
+        }
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(self.does[work](*args, **named))
+        return done
+
+    def attempt(self, name: str, seed: int) -> Attempt:
+        self.tried.append((name, seed))
+        caught = seed in self.catches[name] or seed in self.fail_anyway
+        return Attempt(mutant=name, seed=seed, by="Some[1]" if caught else "")
+
+    def fails_without(self, name: str, seed: int) -> bool:
+        self.plain.append(seed)
+        return seed in self.fail_anyway
+
+
+def test_the_known_seed_comes_first_and_is_enough() -> None:
+    first, second, third = plain_mutants(3)
+    runs = _Runs({first.name: {2, 7}, second.name: {3}, third.name: {9}}, fail_anyway=set())
+    found = hunt([first, second, third], seeds=5, workers=1, known={first.name: 7, second.name: 1, third.name: 9}, pool=runs)
+    assert [None if it.first is None else it.first.seed for it in found] == [7, 3, 9]
+    assert runs.tried == [
+        (first.name, 7), (second.name, 1), (second.name, 0), (second.name, 2), (second.name, 3), (third.name, 9),
+    ]  # fmt: skip
+
+
+def test_a_seed_that_fails_without_a_mutant_is_run_once_and_counts_for_none() -> None:
+    first, second = plain_mutants(2)
+    runs = _Runs({first.name: {0, 2}, second.name: {2}}, fail_anyway={0})
+    done: list[str] = []
+    found = hunt([first, second], seeds=4, workers=1, on_done=lambda it: done.append(it.mutant.name), pool=runs)
+    assert [None if it.first is None else it.first.seed for it in found] == [2, 2]
+    assert all(it.tried[0].fails_anyway for it in found)
+    assert runs.plain == [0, 2]
+    assert done == [first.name, second.name]
+
+
+def test_a_mutant_that_no_seed_catches_has_survived() -> None:
+    (only,) = plain_mutants(1)
+    runs = _Runs({only.name: set()}, fail_anyway=set())
+    (found,) = hunt([only], seeds=3, workers=2, known={only.name: 40}, pool=runs)
+    assert found.first is None
+    assert [seed for _, seed in runs.tried] == [40, 0, 1, 2]
+
+
+def plain_mutants(count: int) -> list[Mutant]:
+    """Mutants without a shape and a lens of their own, whose seeds are the same runs without them."""
+    return [it for it in mutants().values() if it.shape is None and it.lens is None][:count]
+
+
+def test_known_seeds_are_kept_and_a_survivor_keeps_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "known.toml"
+    assert known.read(path) == {}
+    first, second, third = plain_mutants(3)
+    caught = Record(mutant=first, tried={4: Attempt(mutant=first.name, seed=4, by="Some[1]")})
+    known.write([caught, Record(mutant=second), Record(mutant=third)], path, before={first.name: 9, second.name: 6})
+    assert known.read(path) == {first.name: 4, second.name: 6}
+
+
+def test_known_seeds_are_of_mutants_that_there_are() -> None:
+    assert set(known.read()) <= set(mutants())
 
 
 def test_the_table_goes_between_its_markers(tmp_path: Path) -> None:
