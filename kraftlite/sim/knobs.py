@@ -85,7 +85,6 @@ KNOBS: Final[tuple[tuple[Values, ...], ...]] = (
     ),
     # compaction
     _of("log.cleaner.backoff.ms", 60, 700, 15_000),
-    _of("log.cleaner.threads", 1, 2),
     _of("log.cleaner.dedupe.buffer.size", 2 * MIB, 5 * MIB + 1, 128 * MIB),
     _of("log.cleaner.io.buffer.load.factor", 0.01, 0.5, 0.9, 1),
     _of("log.cleaner.io.max.bytes.per.second", 5000, 1_000_000, "1.7976931348623157E308"),
@@ -138,6 +137,7 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "broker.id": _PLACE,
     "node.id": _PLACE,
     "connections.max.idle.ms": _NO_WIRE,
+    "log.cleaner.threads": "each wants a mebibyte of the dedupe buffer, which the workload of logs draws as small as it may be",
     "default.replication.factor": "the number of brokers decides it, and the workloads say it for every topic",
     "group.consumer.max.assignment.interval.ms": "only bounds what a group's own config may say",
     "group.consumer.min.assignment.interval.ms": "only bounds what a group's own config may say",

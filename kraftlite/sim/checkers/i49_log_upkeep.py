@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from kraftlite.log.batch import BatchHeader, iter_headers
 from kraftlite.log.log import Log
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.log import LogCleaned
 from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.sim.checkers.i51_configs_in_force import LAYERS, as_text, equal_numbers, in_force
 from kraftlite.sim.checkers.log_files import OFFSET_ENTRY, TIME_ENTRY, files_of, running_log
-from kraftlite.sim.checkers.model import TOPIC
 from kraftlite.simhost.host import SimHost
-
-DEFAULTS: Final[Mapping[str, str]] = {
-    "segment.ms": "604800000",
-    "segment.bytes": "1073741824",
-    "segment.jitter.ms": "0",
-    "segment.index.bytes": "10485760",
-    "index.interval.bytes": "4096",
-    "max.message.bytes": "1048588",
-    "compression.type": "producer",
-    "message.timestamp.type": "CreateTime",
-    "flush.messages": "9223372036854775807",
-    "cleanup.policy": "delete",
-    "retention.ms": "604800000",
-    "retention.bytes": "-1",
-    "delete.retention.ms": "86400000",
-    "min.compaction.lag.ms": "0",
-    "max.compaction.lag.ms": "9223372036854775807",
-    "min.cleanable.dirty.ratio": "0.5",
-    "min.insync.replicas": "1",
-}
-"""Topic configurations with Kafka's defaults. Those with another default in the file of a broker are left out."""
 
 
 class LogsKeptUp(MetadataChecker):
@@ -68,12 +47,11 @@ class LogsKeptUp(MetadataChecker):
                     yield node, log
 
     def _wrong_config(self, node: SimHost, log: Log) -> str | None:
-        own = self.facts.history.latest.configs.get((TOPIC, log.tp.topic), {})
-        for key, default in DEFAULTS.items():
-            wanted = own.get(key, default)
-            found = getattr(log.config, key.replace(".", "_"))
-            text = ",".join(found) if isinstance(found, tuple) else str(found)
-            if text != wanted and not _same_number(text, wanted):
+        state, static = self.facts.history.latest, node.config.values
+        for key in LAYERS:
+            wanted = in_force(state, static, node.node_id, log.tp.topic, key)
+            text = as_text(getattr(log.config, key.replace(".", "_")))
+            if text != wanted and not equal_numbers(text, wanted):
                 return f"{log.tp} on node {node.node_id} goes by {key}={text}; the metadata log says {wanted}"
         return None
 
@@ -108,10 +86,3 @@ class LogsKeptUp(MetadataChecker):
                 self.fail(f"{where}: the time index has {entry}; offsets of the largest times are {largest}")
         if entry is not None and latest >= 0 and entry != (latest, at):
             self.fail(f"{where}: the time index ends with {entry}; the largest time is {latest}, at offset {at}")
-
-
-def _same_number(a: str, b: str) -> bool:
-    try:
-        return float(a) == float(b)
-    except ValueError:
-        return False

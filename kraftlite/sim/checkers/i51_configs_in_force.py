@@ -33,6 +33,10 @@ LAYERS: Final[Mapping[str, Layer]] = {
     "index.interval.bytes": Layer("log.index.interval.bytes", "4096"),
     "file.delete.delay.ms": Layer("log.segment.delete.delay.ms", "60000"),
     "retention.bytes": Layer("log.retention.bytes", "-1"),
+    "segment.jitter.ms": Layer("log.roll.jitter.ms", "0", (("log.roll.jitter.hours", 3_600_000),)),
+    "segment.index.bytes": Layer("log.index.size.max.bytes", "10485760"),
+    "min.compaction.lag.ms": Layer("log.cleaner.min.compaction.lag.ms", "0"),
+    "max.compaction.lag.ms": Layer("log.cleaner.max.compaction.lag.ms", _NEVER),
     "segment.bytes": Layer("log.segment.bytes", str(1 << 30)),
     "max.message.bytes": Layer("message.max.bytes", "1048588"),
     "min.insync.replicas": Layer("min.insync.replicas", "1"),
@@ -98,7 +102,7 @@ class ConfigsInForce(MetadataChecker):
         for key in LAYERS:
             wanted = in_force(state, static, view.node_id, topic, key)
             found = as_text(getattr(replica.log.config, key.replace(".", "_")))
-            if found != wanted and not _equal_numbers(found, wanted):
+            if found != wanted and not equal_numbers(found, wanted):
                 self.fail(f"broker {view.node_id} has applied offset {offset}: {key} of {topic} is {wanted}, its log has {found}")
         least = min(int(in_force(state, static, view.node_id, topic, "min.insync.replicas")), len(replica.replicas))
         if replica.min_isr != least:
@@ -115,7 +119,7 @@ class ConfigsInForce(MetadataChecker):
                 self.on_cache(view, node.broker.cache.image)
 
 
-def _equal_numbers(a: str, b: str) -> bool:
+def equal_numbers(a: str, b: str) -> bool:
     try:
         return float(a) == float(b)
     except ValueError:

@@ -105,7 +105,7 @@ class Director(SimAdmin):
     ) -> None:
         super().__init__(cluster, number, "groups-admin", history)
         self.groups = groups
-        self._expires = any(node.config.get("offsets.retention.minutes") == "1" for node in cluster.brokers)
+        self._expires = any(str(node.config.get("offsets.retention.minutes")) == "1" for node in cluster.brokers)
         self._gap_us = plan.choice((300_000, 1_000_000))
         self._made: dict[str, int] = {}
         """The topics of its own, with their partitions."""

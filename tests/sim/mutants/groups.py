@@ -6,9 +6,8 @@ from kraftlite.coordinator import offsets
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Rebalances
-from kraftlite.coordinator.core.loader import PartitionLoader
 from kraftlite.coordinator.core.shard_driver import ShardDriver
-from kraftlite.coordinator.modern import member, reconcile
+from kraftlite.coordinator.modern import reconcile
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
@@ -117,17 +116,6 @@ def group_tombstones_not_replayed(patch: Patch) -> None:
 
 
 @mutant(
-    "loads-to-the-hw",
-    "a coordinator begins when it has read up to the HW of its election",
-    expects=("44", "42"),
-    lens=with_groups,
-)
-def loads_to_the_hw(patch: Patch) -> None:
-    """ML-22: what is in the log of the new leader and not yet below its HW was acknowledged by the old one."""
-    patch.edit(PartitionLoader, "load", ("end = self._offset(_LATEST)", "end = self._log.partition(self._tp).log.hw"))
-
-
-@mutant(
     "sessions-not-started-on-load",
     "a loaded classic group has no sessions until its members come",
     expects=("14", "liveness", "crash"),
@@ -173,17 +161,6 @@ def rebalance_without_end(patch: Patch) -> None:
 
 
 @mutant(
-    "pending-members-waited-for",
-    "an id that was given out and never used holds its group up",
-    expects=("liveness", "crash"),
-    lens=with_groups,
-)
-def pending_members_waited_for(patch: Patch) -> None:
-    """KAFKA-9935, KIP-394: pending members that are forgotten by nobody."""
-    patch.edit(Groups, "time_is_up", ("self.rebalances.forget_pending(group, member_id)", "pass"))
-
-
-@mutant(
     "revoked-at-once", "a partition is free as soon as its owner is told to give it up", expects=("40", "crash"), lens=with_groups
 )
 def revoked_at_once(patch: Patch) -> None:
@@ -211,62 +188,8 @@ def expires_what_is_read(patch: Patch) -> None:
     )
 
 
-@mutant("expires-too-early", "offsets expire with the first look at them", expects=("42",), lens=with_groups)
-def expires_too_early(patch: Patch) -> None:
-    """The retention is taken for minutes where it is in milliseconds."""
-    patch.edit(Offsets, "_past_retention", (">= retention_ms", ">= retention_ms // 60_000"))
-
-
-@mutant("delete-keeps-offsets", "a deleted group's offsets are forgotten and not deleted", expects=("44",), lens=with_groups)
-def delete_keeps_offsets(patch: Patch) -> None:
-    """CP-40: what was deleted is back after the next failover."""
-    rule = "records = [offset_tombstone(group_id, tp) for tp in self._committed.get(group_id, {})]\n    if"
-    patch.edit(Offsets, "_remove_group", (rule, "records = []\n    if"))
-
-
-@mutant("epoch-not-bumped", "a member that leaves changes no epoch", expects=("liveness",), lens=with_groups)
-def epoch_not_bumped(patch: Patch) -> None:
-    """KIP-848: the partitions of who left are nobody's until somebody else comes."""
-    patch.edit(ConsumerGroups, "drop", ("self.steps.bump_epoch(change)", "pass"))
-
-
-@mutant("generation-not-checked-in-sync", "an assignment of an older generation is taken", expects=("40", "43"), lens=with_groups)
-def generation_not_checked_in_sync(patch: Patch) -> None:
-    """CP-30: the leader of the last generation assigns in this one."""
-    patch.edit(Groups, "sync", ("_check_generation(group, request.generation)", "pass"))
-
-
 @mutant("generation-begins-anew", "a loaded group counts its generations from zero", expects=("41", "43", "44"), lens=with_groups)
 def generation_begins_anew(patch: Patch) -> None:
     """ML-22: members of two generations have one number."""
     rule = "Group.from_value(group_id, value, self._effects.wall_ms)"
     patch.edit(Groups, "replay", (rule, f"{rule}; self.by_id[group_id].generation = 0"))
-
-
-@mutant(
-    "assignment-before-stored",
-    "members get an assignment that is not stored yet",
-    expects=("44", "40", "42", "43"),
-    lens=with_groups,
-)
-def assignment_before_stored(patch: Patch) -> None:
-    """CP-31: a failover takes back what members already read."""
-    rule = "self._effects.append([group_record(group.group_id, group.value(assignments))], stored)"
-    patch.edit(Groups, "_store_assignment", (rule, "self.rebalances.assign(group, assignments)"))
-
-
-@mutant("previous-epoch-always-taken", "a heartbeat of the epoch before is always taken", expects=("43", "40"), lens=with_groups)
-def previous_epoch_always_taken(patch: Patch) -> None:
-    """CG-02: an epoch that is over counts although the member has what others were given."""
-    patch.edit(member.Member, "check_epoch", ("and owned is not None and is_subset(owned, self.assigned)", ""))
-
-
-@mutant(
-    "leave-forgets-others",
-    "members that wait for an assignment are not told when one of them leaves",
-    expects=("crash", "liveness", "44"),
-    lens=with_groups,
-)
-def leave_forgets_others(patch: Patch) -> None:
-    """CP-30: pending syncs that nobody answers."""
-    patch.edit(Rebalances, "prepare", ("self.fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)", "pass"))
