@@ -41,6 +41,8 @@ class SimHostClock:
 
     def set_rate(self, rate_ppm: int) -> None:
         """Run faster or slower from now on; what the clock shows goes on from where it is."""
+        if self._rate == PARTS_PER_MILLION + rate_ppm:
+            return
         now_us = self._loop.now_us()
         self._shown_us, self._born_us = self.now_us(), now_us
         self._rate = PARTS_PER_MILLION + rate_ppm
