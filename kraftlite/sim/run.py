@@ -36,8 +36,9 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
+from kraftlite.sim.themes import KNOBS, theme_of
 from kraftlite.sim.workload import Workload
-from kraftlite.sim.workloads import group_settings, logs
+from kraftlite.sim.workloads import logs
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -80,9 +81,8 @@ class RunPlan:
         if shape is None:
             seed = _either(self.shape_seed, self.seed)
             shape = variations.vary(logs.with_periods(draw_shape(random.Random(f"shape/{seed}")), seed), seed)
-            if not group_settings.comes_with(self.seed):  # older clusters know no groups of the consumer protocol
-                shape = of_release(shape, seed)
-            if knobs is None:
+            shape = of_release(shape, seed)
+            if knobs is None and theme_of(self.seed) == KNOBS:
                 knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config)
         shape = turned(shape, knobs or {})
         faults = self.faults

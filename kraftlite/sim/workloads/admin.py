@@ -7,7 +7,6 @@ i54 know what may come of it. A third of the seeds have both, with random stream
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -33,6 +32,7 @@ from kraftlite.sim.services.admin import (
     DescribeAsk,
     TenantAsk,
 )
+from kraftlite.sim.themes import ADMIN, theme_of
 from kraftlite.sim.workloads.admin_configs import CONFIG_DRAWS, GROUP, METRICS, TOPIC
 from kraftlite.sim.workloads.admin_topics import NAMES, NOBODY, TOPIC_DRAWS, Drawn, Sight
 
@@ -41,14 +41,13 @@ if TYPE_CHECKING:
 
 NUMBER: Final = 120
 """Behind the numbers of all other clients; the tenant has the next one."""
-ONE_SEED_IN: Final = 3
 MOST_IN_FLIGHT: Final = 4
 MOST_BLOCKS: Final = 2_500
 """Producer ids that are asked for in one go: blocks have 1000 (CM-55)."""
 
 
 def comes_with(seed: int) -> bool:
-    return random.Random(f"admin/{seed}").randrange(ONE_SEED_IN) == 0
+    return theme_of(seed) == ADMIN
 
 
 def visit(

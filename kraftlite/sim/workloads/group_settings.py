@@ -9,14 +9,14 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
-ONE_SEED_IN: Final = 3
+from kraftlite.sim.themes import GROUPS, theme_of
 
 BIDIRECTIONAL: Final = "bidirectional"
 POLICIES: Final = (BIDIRECTIONAL, BIDIRECTIONAL, "upgrade", "downgrade", "disabled")
 
 
 def comes_with(seed: int) -> bool:
-    return random.Random(f"groups/{seed}").randrange(ONE_SEED_IN) == 0
+    return theme_of(seed) == GROUPS
 
 
 def settings(seed: int, brokers: int) -> Mapping[str, str]:

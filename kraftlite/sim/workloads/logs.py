@@ -31,6 +31,7 @@ from kraftlite.sim.history import History, Produce, Verdict
 from kraftlite.sim.service import FETCH, FetchAsk
 from kraftlite.sim.services.logs import DELETE_RECORDS, EPOCH_END, LIST, DeleteAsk, EpochEndAsk, ListAsk
 from kraftlite.sim.shape import Shape, TopicPlan
+from kraftlite.sim.themes import LOGS, theme_of
 from kraftlite.sim.workloads import stranger
 from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
 from kraftlite.sim.workloads.logs_history import Reading
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 NUMBER: Final = 200
 """The first client of this workload, behind those of all others."""
-ONE_SEED_IN: Final = 3
 STAMP: Final = "message.timestamp.before.max.ms"
 """A key whose value says which of the workload's changes was the last one. It is so large that it never matters."""
 STAMP_MS: Final = 1_000_000_000_000_000
@@ -87,7 +87,7 @@ FIRST_RETENTION_MS: Final = 500
 
 
 def comes_with(seed: int) -> bool:
-    return random.Random(f"logs/{seed}").randrange(ONE_SEED_IN) == 0
+    return theme_of(seed) == LOGS
 
 
 def with_periods(shape: Shape, seed: int) -> Shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
-from kraftlite.broker.handlers import configs as described
+from kraftlite.broker.handlers import broker_changes
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.config_control import ConfigControl
@@ -245,9 +245,9 @@ def min_isr_not_applied(patch: Patch) -> None:
 def described_without_broker(patch: Patch) -> None:
     """CM-49: what is shown is not what is in force."""
     patch.edit(
-        described,
-        "_effective_broker_values",
-        ("values.update(_dynamic(ctx, ConfigResourceType.BROKER, str(ctx.node_id)))", "pass"),
+        broker_changes,
+        "effective_broker_values",
+        ('for name in ("", str(ctx.node_id)):', 'for name in ("",):'),
     )
 
 

@@ -11,17 +11,16 @@ from kraftlite.log.cleaned import CleanedSegment
 from kraftlite.log.segment import Segment
 from kraftlite.replication import fetcher_core, follower_state
 from kraftlite.replication.delete_records import DeleteRecordsPath
-from kraftlite.sim import schedule
+from kraftlite.sim import schedule, themes
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
-from kraftlite.sim.workloads import logs
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 
 def every_seed(patch: Patch) -> None:
     """The workload of the logs comes with every seed."""
-    patch.set(logs, "ONE_SEED_IN", 1)
+    patch.set(themes, "THEMES", (themes.LOGS,))
 
 
 def dark(patch: Patch) -> None:

@@ -12,14 +12,14 @@ from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
 from kraftlite.coordinator.offsets import Offsets
-from kraftlite.sim.workloads import group_settings
+from kraftlite.sim import themes
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 
 def with_groups(patch: Patch) -> None:
     """Every seed has groups, not only a third of them."""
-    patch.set(group_settings, "ONE_SEED_IN", 1)
+    patch.set(themes, "THEMES", (themes.GROUPS,))
 
 
 @mutant(

@@ -13,6 +13,7 @@ from kraftlite.model.messages.methods import UNREGISTER_BROKER
 from kraftlite.model.topic_configs import validate_topic_configs
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History
+from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.sim.injector import Injector
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.shape import NAMED, Shape, of_release
@@ -71,6 +72,7 @@ def test_a_broker_that_was_unregistered_while_it_ran_is_started_anew() -> None:
         deaths: list[tuple[int, str]] = []
         injector = Injector(
             cluster.cluster,
+            HANDLERS,
             on_death=lambda node, how: deaths.append((node.node_id, how)),
             power_losses={},
             wiped=set(),
