@@ -34,6 +34,7 @@ class _SimCommand(click.Command):
 @click.command("sim", cls=_SimCommand)
 @click.option("--seed", type=int, metavar="N", help="Decides everything that is left to chance.")
 @click.option("--plan", "plan_text", metavar="JSON", help="A run as a swarm prints it, instead of --seed and what it decides.")
+@click.option("--theme", default="plain", show_default=True, metavar="NAME", help="What the run is about (docs/TESTING.md).")
 @click.option(
     "--shape", metavar="NAME", help="A named cluster instead of one drawn from the seed: 3+3, 1+1, 1+3, 3c, 5+5, defaults."
 )
@@ -55,6 +56,7 @@ class _SimCommand(click.Command):
 def sim(
     seed: int | None,
     plan_text: str | None,
+    theme: str,
     shape: str | None,
     duration: float,
     fault_lines: tuple[str, ...],
@@ -85,6 +87,7 @@ def sim(
     else:
         plan = RunPlan(
             seed=seed,
+            theme=checked_theme(theme),
             shape=_shape(shape),
             duration_ms=milliseconds(duration, "--duration"),
             faults=_faults(fault_lines, no_faults),
@@ -116,6 +119,14 @@ def sim(
     else:
         _tell(result)
     sys.exit(int(result.outcome))
+
+
+def checked_theme(name: str) -> str:
+    from kraftlite.sim.themes import THEMES
+
+    if name not in THEMES:
+        raise click.ClickException(f"--theme {name}: allowed is one of {', '.join(THEMES)}")
+    return name
 
 
 def render_event(now_us: int, node: SimHost, event: TraceEvent) -> str:

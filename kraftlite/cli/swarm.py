@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftlite.cli.common import output_option, print_json
-from kraftlite.cli.sim import milliseconds
+from kraftlite.cli.sim import checked_theme, milliseconds
 from kraftlite.cli.swarm_report import as_json, report
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 @click.command("swarm")
 @click.option("--seeds", type=int, default=200, show_default=True, metavar="N", help="How many runs.")
+@click.option(
+    "--theme", "names", multiple=True, metavar="NAME", help="What the runs are about, in turn; the settled themes if not given."
+)
 @click.option("--from", "first", type=int, default=1, show_default=True, metavar="N", help="The first seed.")
 @click.option(
     "--duration", type=float, default=15.0, show_default=True, metavar="SECONDS", help="Phase with faults, virtual seconds."
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 @output_option
 def swarm_command(
     seeds: int,
+    names: tuple[str, ...],
     first: int,
     duration: float,
     budget: float | None,
@@ -59,6 +63,7 @@ def swarm_command(
     """
     from kraftlite.sim.corpus import Plans
     from kraftlite.sim.swarm import swarm
+    from kraftlite.sim.themes import SETTLED
 
     if seeds < 1:
         raise click.ClickException(f"--seeds {seeds}: allowed is 1 or more")
@@ -68,8 +73,9 @@ def swarm_command(
     if measured:
         _check_code()
     duration_ms = milliseconds(duration, "--duration")
-    guide = _guide(corpus, seeds, first, duration_ms) if guided else None
-    plans: Plans = guide[0] if guide is not None else Plans(range(first, first + seeds), duration_ms)
+    themes = tuple(map(checked_theme, names)) or SETTLED
+    guide = _guide(corpus, seeds, first, duration_ms, themes) if guided else None
+    plans: Plans = guide[0] if guide is not None else Plans(range(first, first + seeds), duration_ms, themes)
     progress = _Progress(seeds)
     totals = swarm(plans, code=measured, workers=workers, budget_s=budget, stop_at_failures=stop_at, on_result=progress)
     progress.close()
@@ -87,7 +93,7 @@ def swarm_command(
     sys.exit(max((int(it.outcome) for it in totals.failures), default=0))
 
 
-def _guide(corpus: Path | None, runs: int, first: int, duration_ms: int) -> tuple[GuidedPlans, Path]:
+def _guide(corpus: Path | None, runs: int, first: int, duration_ms: int, themes: tuple[str, ...]) -> tuple[GuidedPlans, Path]:
     from kraftlite.sim.corpus import GuidedPlans, default_dir, load
 
     directory = default_dir(os.environ) if corpus is None else corpus
@@ -96,7 +102,8 @@ def _guide(corpus: Path | None, runs: int, first: int, duration_ms: int) -> tupl
     except (ValueError, OSError) as error:
         raise click.ClickException(f"--corpus: {error}") from None
     rng = random.Random(f"guided/{first}")
-    return GuidedPlans(range(first, first + runs), duration_ms, runs=runs, corpus=kept, rng=rng), directory
+    plans = GuidedPlans(range(first, first + runs), duration_ms, themes, runs=runs, corpus=kept, rng=rng)
+    return plans, directory
 
 
 def _save(guide: GuidedPlans, directory: Path) -> None:

@@ -14,6 +14,7 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.service import client_handlers
 from kraftlite.sim.shape import Shape
+from kraftlite.sim.themes import PLAIN
 from kraftlite.sim.workloads.settings import settings_of
 from kraftlite.simhost.disk import MemDisk
 from kraftlite.simhost.host import SimHost
@@ -36,10 +37,11 @@ SIM_DEFAULTS: Final[Mapping[str, str]] = {
 class SimCluster:
     """Nodes 1 … n of a shape, formatted and not yet booted. `events` sees (virtual microseconds, node, event) in order."""
 
-    def __init__(self, loop: VirtualLoop, shape: Shape, seed: int) -> None:
+    def __init__(self, loop: VirtualLoop, shape: Shape, seed: int, theme: str = PLAIN) -> None:
         self.loop = loop
         self.shape = shape
         self.seed = seed
+        self.theme = theme
         self.outside = context_of(OUTSIDE)
         self.network = SimNetwork(loop, random.Random(f"network/{seed}"), self.outside, wire=shape.wire)
         self.network.default = Link(shape.min_delay_us, shape.max_delay_us)
@@ -51,7 +53,7 @@ class SimCluster:
         self.wall_offset_ms: dict[NodeId, int] = {}
         self.nodes: dict[NodeId, SimHost] = {}
         roles = shape.roles
-        self._drawn = settings_of(seed, sum("broker" in it for it in roles))
+        self._drawn = settings_of(theme, seed, sum("broker" in it for it in roles))
         voters = ",".join(f"{n}@n{n}:9093" for n, it in enumerate(roles, 1) if "controller" in it)
         for number, role in enumerate(roles, 1):
             self._add(number, role, voters)

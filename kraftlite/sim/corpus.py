@@ -18,6 +18,7 @@ from typing import Final, Literal
 from kraftlite.host.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.sim.plans import mutated, parse_plan, text_of
 from kraftlite.sim.run import RunPlan
+from kraftlite.sim.themes import SETTLED, of_seed
 
 MAX_PLANS: Final = 300
 FILE: Final = "plans.jsonl"
@@ -107,15 +108,18 @@ class Discovery:
 
 
 class Plans:
-    """Plain seeds, one after the other, as plans."""
+    """Seeds as they are, one after the other, as plans; their themes take turns."""
 
-    def __init__(self, seeds: Iterable[int], duration_ms: int) -> None:
+    def __init__(self, seeds: Iterable[int], duration_ms: int, themes: tuple[str, ...] = SETTLED) -> None:
         self._seeds = iter(seeds)
         self._duration_ms = duration_ms
+        self._themes = themes
 
     def next(self) -> tuple[Origin, RunPlan] | None:
         seed = next(self._seeds, None)
-        return None if seed is None else ("seed", RunPlan(seed=seed, duration_ms=self._duration_ms))
+        if seed is None:
+            return None
+        return "seed", RunPlan(seed=seed, theme=of_seed(seed, self._themes), duration_ms=self._duration_ms)
 
     def learn(self, plan: RunPlan, new: int) -> None:
         """The plan was run and reached so much that is new."""
@@ -126,9 +130,16 @@ class GuidedPlans(Plans):
     that reached more is chosen more often. Ends after `runs` plans."""
 
     def __init__(
-        self, seeds: Iterable[int], duration_ms: int, *, runs: int, corpus: Iterable[RunPlan], rng: random.Random
+        self,
+        seeds: Iterable[int],
+        duration_ms: int,
+        themes: tuple[str, ...] = SETTLED,
+        *,
+        runs: int,
+        corpus: Iterable[RunPlan],
+        rng: random.Random,
     ) -> None:
-        super().__init__(seeds, duration_ms)
+        super().__init__(seeds, duration_ms, themes)
         self._left = runs
         old = list(corpus)
         most = max(1, runs // 2)

@@ -15,17 +15,20 @@ from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.sim.fault_plan import FaultPlan, parse
 from kraftlite.sim.run import RunPlan
 from kraftlite.sim.shape import NAMED
+from kraftlite.sim.themes import PLAIN, THEMES
 
 MAX_SEED: Final = 2**63 - 1
 MAX_DURATION_MS: Final = 3_600_000
 MAX_TEXT: Final = 1 << 20
 _SEEDS: Final = ("shape_seed", "knobs_seed", "faults_seed")
-_FIELDS: Final = ("seed", "duration_ms", *_SEEDS, "shape", "knobs", "faults")
+_FIELDS: Final = ("seed", "theme", "duration_ms", *_SEEDS, "shape", "knobs", "faults")
 
 
 def text_of(plan: RunPlan) -> str:
     """The plan as a line of JSON, without what is its default. Raises ValueError for a shape that has no name."""
     found: dict[str, Any] = {"seed": plan.seed}
+    if plan.theme != PLAIN:
+        found["theme"] = plan.theme
     if plan.duration_ms != RunPlan(seed=0).duration_ms:
         found["duration_ms"] = plan.duration_ms
     found |= {name: value for name in _SEEDS if (value := getattr(plan, name)) is not None}
@@ -63,8 +66,12 @@ def parse_plan(text: str) -> RunPlan:
             numbers["duration_ms"] = _number(found, "duration_ms", 100, MAX_DURATION_MS)
         if "shape" in found and found["shape"] not in NAMED:
             raise ValueError(f"shape {found['shape']!r}: allowed is one of {', '.join(NAMED)}")
+        theme = found.get("theme", PLAIN)
+        if theme not in THEMES:
+            raise ValueError(f"theme {theme!r}: allowed is one of {', '.join(THEMES)}")
         return RunPlan(
             **numbers,
+            theme=theme,
             shape=NAMED[found["shape"]] if "shape" in found else None,
             knobs=_knobs(found["knobs"]) if "knobs" in found else None,
             faults=tuple(map(parse, _texts(found["faults"]))) if "faults" in found else None,

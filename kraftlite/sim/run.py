@@ -36,7 +36,7 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
-from kraftlite.sim.themes import KNOBS, theme_of
+from kraftlite.sim.themes import ADMIN, KNOBS, LOGS, PLAIN, TROUBLES
 from kraftlite.sim.workload import Workload
 from kraftlite.sim.workloads import logs
 from kraftlite.simhost.host import SimHost
@@ -67,6 +67,7 @@ class RunPlan:
     """
 
     seed: int
+    theme: str = PLAIN
     shape: Shape | None = None
     knobs: Mapping[str, str] | None = None
     faults: tuple[FaultPlan, ...] | None = None
@@ -80,15 +81,20 @@ class RunPlan:
         shape, knobs = self.shape, self.knobs
         if shape is None:
             seed = _either(self.shape_seed, self.seed)
-            shape = variations.vary(logs.with_periods(draw_shape(random.Random(f"shape/{seed}")), seed), seed)
-            shape = of_release(shape, seed)
-            if knobs is None and theme_of(self.seed) == KNOBS:
+            shape = draw_shape(random.Random(f"shape/{seed}"))
+            if self.theme in _THEMED:
+                shape = _THEMED[self.theme](shape, seed)
+            if knobs is None and self.theme == KNOBS:
                 knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config)
         shape = turned(shape, knobs or {})
         faults = self.faults
         if faults is None:
-            faults = schedule.draw_all(_either(self.faults_seed, self.seed), shape, self.duration_ms)
+            faults = schedule.draw_all(_either(self.faults_seed, self.seed), shape, self.duration_ms, self.theme)
         return shape, faults
+
+
+_THEMED: Final = {LOGS: logs.with_periods, ADMIN: of_release, TROUBLES: variations.vary}
+"""What a theme makes of a shape that is drawn."""
 
 
 def _either(given: int | None, seed: int) -> int:
@@ -148,7 +154,7 @@ class _Run:
         shape, faults = plan.drawn()
         self.result = RunResult(plan=plan, shape=shape, faults=faults)
         self.loop = VirtualLoop(seed)
-        self.cluster = SimCluster(self.loop, shape, seed)
+        self.cluster = SimCluster(self.loop, shape, seed, plan.theme)
         self.losses = Losses()
         self.world = World(
             cluster=self.cluster, history=self.result.history, losses=self.losses, rng=random.Random(f"checkers/{seed}")

@@ -10,13 +10,13 @@ from kraftlite.sim import troubles
 from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
 from kraftlite.sim.scenes import draw_late_scene, draw_scenes
 from kraftlite.sim.shape import Shape
-from kraftlite.sim.themes import TROUBLES, theme_of
+from kraftlite.sim.themes import PLAIN, TROUBLES
 
 
-def draw_all(seed: int, shape: Shape, duration_ms: int) -> tuple[FaultPlan, ...]:
+def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> tuple[FaultPlan, ...]:
     """Everything that a seed stands for, in order."""
     drawn = draw(random.Random(f"faults/{seed}"), shape, duration_ms)
-    later = troubles.draw(random.Random(f"troubles/{seed}"), shape, duration_ms) if theme_of(seed) == TROUBLES else []
+    later = troubles.draw(random.Random(f"troubles/{seed}"), shape, duration_ms) if theme == TROUBLES else []
     return tuple(sorted(drawn + later, key=lambda it: it.at_ms))
 
 

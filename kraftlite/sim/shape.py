@@ -9,7 +9,6 @@ from typing import Final
 
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.tuning import Tuning
-from kraftlite.sim.themes import ADMIN, theme_of
 
 _SHOWN: Final = 4
 USUAL_TUNING: Final = Tuning(metadata_cleaning_interval_ms=1_500, elements_per_turn=3)
@@ -164,10 +163,9 @@ OLD_RELEASES: Final = ("3.6-IV2", "3.9-IV0", "4.0-IV3", "4.2-IV1", "4.2-IV1")
 
 
 def of_release(shape: Shape, seed: int) -> Shape:
-    """The shape, in a third of the seeds with an administrator of an older `metadata.version`, which he may raise."""
+    """The shape, in a third of the seeds of an older `metadata.version`, which an administrator may raise."""
     rng = random.Random(f"release/{seed}")
-    found = theme_of(seed) == ADMIN and rng.randrange(3) == 0
-    return replace(shape, release=rng.choice(OLD_RELEASES)) if found else shape
+    return replace(shape, release=rng.choice(OLD_RELEASES)) if rng.randrange(3) == 0 else shape
 
 
 def _draw_short_log(rng: random.Random) -> Mapping[str, str]:

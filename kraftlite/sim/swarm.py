@@ -19,6 +19,7 @@ from kraftlite.sim.fault_plan import FaultPlan, parse
 from kraftlite.sim.plans import text_of
 from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.shrink import shrink
+from kraftlite.sim.themes import PLAIN
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,9 +58,11 @@ class Summary:
     def reproduce(self) -> str:
         """The line that runs it again."""
         plan = self.failing
-        if plan != RunPlan(seed=plan.seed, faults=plan.faults, duration_ms=plan.duration_ms):
+        if plan != RunPlan(seed=plan.seed, theme=plan.theme, faults=plan.faults, duration_ms=plan.duration_ms):
             return f"kraftlite sim --plan '{text_of(plan)}'"
         line = f"kraftlite sim --seed {self.seed}"
+        if plan.theme != PLAIN:
+            line += f" --theme {plan.theme}"
         if plan.duration_ms != RunPlan(seed=0).duration_ms:
             line += f" --duration {plan.duration_ms / 1000:g}"
         for fault in plan.faults or ():

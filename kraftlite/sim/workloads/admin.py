@@ -32,7 +32,7 @@ from kraftlite.sim.services.admin import (
     DescribeAsk,
     TenantAsk,
 )
-from kraftlite.sim.themes import ADMIN, theme_of
+from kraftlite.sim.themes import ADMIN
 from kraftlite.sim.workloads.admin_configs import CONFIG_DRAWS, GROUP, METRICS, TOPIC
 from kraftlite.sim.workloads.admin_topics import NAMES, NOBODY, TOPIC_DRAWS, Drawn, Sight
 
@@ -46,14 +46,10 @@ MOST_BLOCKS: Final = 2_500
 """Producer ids that are asked for in one go: blocks have 1000 (CM-55)."""
 
 
-def comes_with(seed: int) -> bool:
-    return theme_of(seed) == ADMIN
-
-
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
-    if comes_with(cluster.seed):
+    if cluster.theme == ADMIN:
         operator = SimOperator(cluster, history)
         yield operator, operator.run(operator.rng.choice((50_000, 100_000, 250_000)))
         tenant = SimTenant(cluster, history)

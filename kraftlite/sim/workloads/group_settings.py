@@ -9,20 +9,12 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
-from kraftlite.sim.themes import GROUPS, theme_of
-
 BIDIRECTIONAL: Final = "bidirectional"
 POLICIES: Final = (BIDIRECTIONAL, BIDIRECTIONAL, "upgrade", "downgrade", "disabled")
 
 
-def comes_with(seed: int) -> bool:
-    return theme_of(seed) == GROUPS
-
-
 def settings(seed: int, brokers: int) -> Mapping[str, str]:
-    """The keys of groups for all brokers; none for a seed without groups."""
-    if not comes_with(seed):
-        return {}
+    """The keys of groups for all brokers."""
     rng = random.Random(f"groups/settings/{seed}")
     session = rng.choice((1_000, 2_000, 4_000))
     beat = rng.choice((100, 250))

@@ -50,10 +50,10 @@ from kraftlite.sim.services.groups import (
     OffsetDeleteAsk,
     OffsetFetchAsk,
 )
+from kraftlite.sim.themes import GROUPS
 from kraftlite.sim.workloads.group_classic import ClassicMember
 from kraftlite.sim.workloads.group_client import SimGroup, SimMember, stamp
 from kraftlite.sim.workloads.group_consumer import ConsumerMember
-from kraftlite.sim.workloads.group_settings import comes_with
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
@@ -68,7 +68,7 @@ TIMEOUT_MS: Final = 4_000
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
-    if not comes_with(cluster.seed):
+    if cluster.theme != GROUPS:
         return
     rng = random.Random(f"groups/plan/{cluster.seed}")
     topics = sorted({tp.topic for tp in partitions})

@@ -31,7 +31,7 @@ from kraftlite.sim.history import History, Produce, Verdict
 from kraftlite.sim.service import FETCH, FetchAsk
 from kraftlite.sim.services.logs import DELETE_RECORDS, EPOCH_END, LIST, DeleteAsk, EpochEndAsk, ListAsk
 from kraftlite.sim.shape import Shape, TopicPlan
-from kraftlite.sim.themes import LOGS, theme_of
+from kraftlite.sim.themes import LOGS
 from kraftlite.sim.workloads import stranger
 from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
 from kraftlite.sim.workloads.logs_history import Reading
@@ -86,14 +86,8 @@ FIRST_RETENTION_MS: Final = 500
 """The time from the start of a broker to its first look for old segments. Production waits half a minute."""
 
 
-def comes_with(seed: int) -> bool:
-    return theme_of(seed) == LOGS
-
-
 def with_periods(shape: Shape, seed: int) -> Shape:
     """The shape of a seed; of one with this workload, with periods of the broker's housekeeping that a run of seconds reaches."""
-    if not comes_with(seed):
-        return shape
     rng = random.Random(f"logs/periods/{seed}")
     config = {**shape.config, **draw_periods(rng, forgets=not stranger.comes_with(seed))}
     return replace(shape, config=config, tuning=replace(shape.tuning, first_retention_ms=FIRST_RETENTION_MS))
@@ -140,7 +134,7 @@ def draw_topics(rng: random.Random, brokers: int) -> list[TopicPlan]:
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
-    if not comes_with(cluster.seed):
+    if cluster.theme != LOGS:
         return
     rng = random.Random(f"logs/visit/{cluster.seed}")
     topics = draw_topics(rng, len(cluster.brokers))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kraftlite.sim.themes import GROUPS
 from kraftlite.sim.workloads import group_settings
 
 Settings = Callable[[int, int], Mapping[str, str]]
 """Given the seed and the number of brokers."""
 
-SETTINGS: Final[tuple[Settings, ...]] = (group_settings.settings,)
+SETTINGS: Final[Mapping[str, Settings]] = {GROUPS: group_settings.settings}
+"""By theme."""
 
 
-def settings_of(seed: int, brokers: int) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for settings in SETTINGS:
-        found.update(settings(seed, brokers))
-    return found
+def settings_of(theme: str, seed: int, brokers: int) -> dict[str, str]:
+    settings = SETTINGS.get(theme)
+    return {} if settings is None else dict(settings(seed, brokers))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from kraftlite.sim.themes import ADMIN, GROUPS, KNOBS, LOGS, PLAIN, TROUBLES
 from tests.sim.mutants.patching import Patch
 
 MODULES: Final = (
@@ -31,6 +32,9 @@ MODULES: Final = (
 
 Change = Callable[[Patch], None]
 
+AREA_THEMES: Final = {"groups": GROUPS, "cleaning": LOGS, "admin": ADMIN, "periods": KNOBS, "disks": TROUBLES, "stalls": TROUBLES}
+"""The themes in which the mutants of an area are hunted; all others in plain runs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
@@ -47,6 +51,10 @@ class Mutant:
     area: str
     shape: str | None = None
     lens: Change | None = None
+
+    @property
+    def theme(self) -> str:
+        return AREA_THEMES.get(self.area, PLAIN)
 
 
 _MUTANTS: Final[dict[str, Mutant]] = {}

@@ -11,21 +11,15 @@ from kraftlite.log.cleaned import CleanedSegment
 from kraftlite.log.segment import Segment
 from kraftlite.replication import fetcher_core, follower_state
 from kraftlite.replication.delete_records import DeleteRecordsPath
-from kraftlite.sim import schedule, themes
+from kraftlite.sim import schedule
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 
-def every_seed(patch: Patch) -> None:
-    """The workload of the logs comes with every seed."""
-    patch.set(themes, "THEMES", (themes.LOGS,))
-
-
 def dark(patch: Patch) -> None:
-    """The same, and every broker loses power three times in a run."""
-    every_seed(patch)
+    """Every broker loses power three times in a run."""
 
     def cuts(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
         brokers = [str(number) for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
@@ -38,7 +32,7 @@ def dark(patch: Patch) -> None:
     patch.set(schedule, "_damages", cuts)
 
 
-@mutant("cleaner-drops-the-last", "compaction removes the newest record of a key, too", expects=("45",), lens=every_seed)
+@mutant("cleaner-drops-the-last", "compaction removes the newest record of a key, too", expects=("45",))
 def cleaner_drops_the_last(patch: Patch) -> None:
     """LG-42. KAFKA-4614's neighbours: an off-by-one in the one comparison on which all data of a compacted topic depends."""
     patch.edit(
@@ -48,14 +42,14 @@ def cleaner_drops_the_last(patch: Patch) -> None:
     )
 
 
-@mutant("tombstone-dropped-at-once", "the first pass that meets a tombstone removes it", expects=("45",), lens=every_seed)
+@mutant("tombstone-dropped-at-once", "the first pass that meets a tombstone removes it", expects=("45",))
 def tombstone_dropped_at_once(patch: Patch) -> None:
     """KIP-534: a reader that began before it sees the value and never the deletion."""
     rule = "record.value is not None or not header.has_delete_horizon or self._wall_ms < header.base_timestamp"
     patch.edit(compaction.BatchFilter, "_keeps", (rule, "record.value is not None"))
 
 
-@mutant("tombstone-without-delay", "a tombstone may go as soon as a second pass meets it", expects=("45",), lens=every_seed)
+@mutant("tombstone-without-delay", "a tombstone may go as soon as a second pass meets it", expects=("45",))
 def tombstone_without_delay(patch: Patch) -> None:
     """KAFKA-8522: delete.retention.ms that does not count from the right moment."""
     patch.edit(
@@ -65,7 +59,7 @@ def tombstone_without_delay(patch: Patch) -> None:
     )
 
 
-@mutant("compaction-lag-ignored", "records younger than min.compaction.lag.ms are compacted", expects=("45",), lens=every_seed)
+@mutant("compaction-lag-ignored", "records younger than min.compaction.lag.ms are compacted", expects=("45",))
 def compaction_lag_ignored(patch: Patch) -> None:
     """KIP-58: a reader that is not far behind was promised to see every record."""
     patch.edit(cleaner, "look", ("config.min_compaction_lag_ms > 0 and", "config.min_compaction_lag_ms < 0 and"))
@@ -82,21 +76,19 @@ def swap_without_sync(patch: Patch) -> None:
     patch.edit(CleanedSegment, "sync", ("self.file.sync()", "pass"))
 
 
-@mutant("keys-collide", "two keys with the same beginning count as one", expects=("45",), lens=every_seed)
+@mutant("keys-collide", "two keys with the same beginning count as one", expects=("45",))
 def keys_collide(patch: Patch) -> None:
     """KAFKA-1641's class: Kafka's map knows keys by a hash alone; a weak one loses the values of other keys."""
     patch.set(compaction, "_digest", lambda key: key[:1])
 
 
-@mutant(
-    "full-map-goes-on", "a full key map takes nothing more, and the pass goes on all the same", expects=("45",), lens=every_seed
-)
+@mutant("full-map-goes-on", "a full key map takes nothing more, and the pass goes on all the same", expects=("45",))
 def full_map_goes_on(patch: Patch) -> None:
     """LG-43: what is said to be compacted is not, and is never looked at again."""
     patch.edit(compaction.OffsetMap, "put", ("return False", "return True"))
 
 
-@mutant("clean-part-not-rewritten", "a pass rewrites only what was dirty", expects=("45",), lens=every_seed)
+@mutant("clean-part-not-rewritten", "a pass rewrites only what was dirty", expects=("45",))
 def clean_part_not_rewritten(patch: Patch) -> None:
     """LG-42: an older value outlives the tombstone that deleted it, and is there again when that is gone."""
     patch.edit(
@@ -106,14 +98,14 @@ def clean_part_not_rewritten(patch: Patch) -> None:
     )
 
 
-@mutant("horizon-shifts-times", "a batch that gets a delete horizon loses its records' times", expects=("45",), lens=every_seed)
+@mutant("horizon-shifts-times", "a batch that gets a delete horizon loses its records' times", expects=("45",))
 def horizon_shifts_times(patch: Patch) -> None:
     """KIP-534 stores the horizon in the base timestamp; KAFKA-15116's class of what follows from that."""
     rule = "record._replace(timestamp_delta=record.timestamp_delta + shift)"
     patch.edit(batch, "retained_batch", (rule, "record"), also=(compaction,))
 
 
-@mutant("all-clean-at-start", "what a start finds counts as compacted", expects=("45",), lens=every_seed)
+@mutant("all-clean-at-start", "what a start finds counts as compacted", expects=("45",))
 def all_clean_at_start(patch: Patch) -> None:
     """LG-43. KAFKA-3587's class: a checkpoint of the cleaner that is ahead of what was cleaned."""
     patch.edit(LogDirs, "load", ("log.clean_offset = state.clean_offsets.get(tp)", "log.clean_offset = log.leo"))
@@ -130,13 +122,13 @@ def swap_dropped_at_start(patch: Patch) -> None:
     patch.edit(leftovers, "remove_leftovers", ("swaps.append(name)", 'disk.unlink(f"{directory}/{name}")'))
 
 
-@mutant("retention-one-too-many", "retention by size removes one segment too many", expects=("46",), lens=every_seed)
+@mutant("retention-one-too-many", "retention by size removes one segment too many", expects=("46",))
 def retention_one_too_many(patch: Patch) -> None:
     """LG-36: less than retention.bytes is left."""
     patch.edit(retention, "_surplus", ("return left >= 0", "return left + segment.size > 0"))
 
 
-@mutant("retention-by-oldest", "retention by time goes by the first record of a segment", expects=("46",), lens=every_seed)
+@mutant("retention-by-oldest", "retention by time goes by the first record of a segment", expects=("46",))
 def retention_by_oldest(patch: Patch) -> None:
     """KIP-32, KAFKA-2511's class: a segment goes although its last record is young."""
     rule = "newest = segment.max_timestamp"
@@ -147,46 +139,44 @@ def retention_by_oldest(patch: Patch) -> None:
     )
 
 
-@mutant("retention-beyond-the-hw", "retention removes what is not committed yet", expects=("46", "32", "26"), lens=every_seed)
+@mutant("retention-beyond-the-hw", "retention removes what is not committed yet", expects=("46", "32", "26"))
 def retention_beyond_the_hw(patch: Patch) -> None:
     """KAFKA-5431's class: a log start that passes the high watermark takes it along."""
     patch.edit(retention, "_delete_while", ("if end > log.hw or (last", "if (last"))
 
 
-@mutant("retention-of-compacted", "retention deletes whatever the policy of the topic says", expects=("46",), lens=every_seed)
+@mutant("retention-of-compacted", "retention deletes whatever the policy of the topic says", expects=("46",))
 def retention_of_compacted(patch: Patch) -> None:
     """LG-48: the last values of a compacted topic go after a week."""
     patch.edit(retention, "apply_retention", ("if not config.deletes:", "if False:"))
 
 
-@mutant("log-start-not-durable", "DeleteRecords is answered before its log start is on disk", expects=("47",), lens=every_seed)
+@mutant("log-start-not-durable", "DeleteRecords is answered before its log start is on disk", expects=("47",))
 def log_start_not_durable(patch: Patch) -> None:
     """KIP-107: what was deleted is there again after a crash."""
     patch.edit(DeleteRecordsPath, "delete", ("self._logs.write_log_starts()", "pass"))
 
 
-@mutant("deleted-before-followers", "DeleteRecords does not wait for the followers", expects=("47",), lens=every_seed)
+@mutant("deleted-before-followers", "DeleteRecords does not wait for the followers", expects=("47",))
 def deleted_before_followers(patch: Patch) -> None:
     """KIP-107: the next leader still has what was deleted."""
     patch.edit(DeleteRecordsPath, "_verdict", ("low = self._low_watermark(leader, log)", "low = log.log_start_offset"))
 
 
-@mutant("follower-starts-ahead", "a follower's log start goes to its high watermark", expects=("47",), lens=every_seed)
+@mutant("follower-starts-ahead", "a follower's log start goes to its high watermark", expects=("47",))
 def follower_starts_ahead(patch: Patch) -> None:
     """RP-17: it leads next, and what nobody has deleted is gone."""
     rule = "log.increment_log_start(leader_log_start,"
     patch.edit(follower_state, "adopt_leader_offsets", (rule, "log.increment_log_start(log.hw,"), also=(fetcher_core,))
 
 
-@mutant(
-    "time-index-off-by-one", "the time index names the offset behind the record", expects=("48", "49", "crash"), lens=every_seed
-)
+@mutant("time-index-off-by-one", "the time index names the offset behind the record", expects=("48", "49", "crash"))
 def time_index_off_by_one(patch: Patch) -> None:
     """LG-05. KAFKA-4205's class: whoever looks for a time finds the record behind it, or none."""
     patch.edit(Segment, "_note", ("self._offset_of_max = last_offset", "self._offset_of_max = last_offset + 1"))
 
 
-@mutant("later-than-the-time", "a lookup by time does not find a record of that very time", expects=("48",), lens=every_seed)
+@mutant("later-than-the-time", "a lookup by time does not find a record of that very time", expects=("48",))
 def later_than_the_time(patch: Patch) -> None:
     """KIP-79: the first record whose timestamp is not earlier."""
     patch.edit(reads, "_first_record", ("if when >= timestamp", "if when > timestamp"))
@@ -196,7 +186,6 @@ def later_than_the_time(patch: Patch) -> None:
     "config-not-applied",
     "a change of a topic's configuration reaches no log that is there",
     expects=("49", "26"),
-    lens=every_seed,
 )
 def config_not_applied(patch: Patch) -> None:
     """CM-52. KAFKA-9057's class: a change that waits for the next restart."""

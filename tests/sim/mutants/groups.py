@@ -12,36 +12,27 @@ from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
 from kraftlite.coordinator.offsets import Offsets
-from kraftlite.sim import themes
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
-
-
-def with_groups(patch: Patch) -> None:
-    """Every seed has groups, not only a third of them."""
-    patch.set(themes, "THEMES", (themes.GROUPS,))
 
 
 @mutant(
     "old-generation-commits",
     "a member of an older generation commits",
     expects=("43",),
-    lens=with_groups,
 )
 def old_generation_commits(patch: Patch) -> None:
     """A consumer that missed a rebalance takes the offsets of its partitions' new owner back."""
     patch.edit(Offsets, "_check_commit", ("if request.generation != group.generation:", "if False:"))
 
 
-@mutant(
-    "stale-epoch-commits", "a member of the consumer protocol commits in an epoch that is over", expects=("43",), lens=with_groups
-)
+@mutant("stale-epoch-commits", "a member of the consumer protocol commits in an epoch that is over", expects=("43",))
 def stale_epoch_commits(patch: Patch) -> None:
     """KIP-848: who has not heard of its new epoch may not own any more what it commits."""
     patch.edit(offsets, "_check_epoch", ("if epoch != member.epoch:", "if False:"))
 
 
-@mutant("heartbeat-of-any-generation", "a heartbeat is fine in any generation", expects=("43", "liveness"), lens=with_groups)
+@mutant("heartbeat-of-any-generation", "a heartbeat is fine in any generation", expects=("43", "liveness"))
 def heartbeat_of_any_generation(patch: Patch) -> None:
     """A member that slept through a rebalance is never told, and goes on with what others own."""
     patch.edit(Groups, "heartbeat", ("_check_generation(group, request.generation)", "pass"))
@@ -51,7 +42,6 @@ def heartbeat_of_any_generation(patch: Patch) -> None:
     "replaced-instance-not-fenced",
     "a static member that was replaced is served as its successor",
     expects=("43",),
-    lens=with_groups,
 )
 def replaced_instance_not_fenced(patch: Patch) -> None:
     """KIP-345: the former self of a static member is let in by its instance id."""
@@ -67,7 +57,6 @@ def replaced_instance_not_fenced(patch: Patch) -> None:
     "commit-before-hw",
     "a commit is acknowledged when it is written, not when it is replicated",
     expects=("42", "44"),
-    lens=with_groups,
 )
 def commit_before_hw(patch: Patch) -> None:
     """CP-37: the offsets that a failover takes back are read twice, or never."""
@@ -78,7 +67,6 @@ def commit_before_hw(patch: Patch) -> None:
     "member-told-before-committed",
     "a member of the consumer protocol is told before it is committed",
     expects=("40", "41", "42", "43", "44", "38", "crash", "liveness"),
-    lens=with_groups,
 )
 def member_told_before_committed(patch: Patch) -> None:
     """KIP-848: what a coordinator tells and the next one does not know is owned twice."""
@@ -93,7 +81,6 @@ def member_told_before_committed(patch: Patch) -> None:
     "tombstones-not-replayed",
     "a coordinator that loads passes over the tombstones of offsets",
     expects=("44", "42"),
-    lens=with_groups,
 )
 def tombstones_not_replayed(patch: Patch) -> None:
     """CP-39, CP-40: deleted and expired offsets are back after a failover."""
@@ -104,7 +91,6 @@ def tombstones_not_replayed(patch: Patch) -> None:
     "group-tombstones-not-replayed",
     "a coordinator that loads passes over the tombstones of members",
     expects=("44", "liveness"),
-    lens=with_groups,
 )
 def group_tombstones_not_replayed(patch: Patch) -> None:
     """CG-04: members that left are there again, and hold their partitions for a session."""
@@ -119,7 +105,6 @@ def group_tombstones_not_replayed(patch: Patch) -> None:
     "sessions-not-started-on-load",
     "a loaded classic group has no sessions until its members come",
     expects=("14", "liveness", "crash"),
-    lens=with_groups,
 )
 def sessions_not_started_on_load(patch: Patch) -> None:
     """CP-32: a member that died with its coordinator stays for ever, and its partitions with it."""
@@ -130,7 +115,6 @@ def sessions_not_started_on_load(patch: Patch) -> None:
     "member-sessions-not-started-on-load",
     "a loaded consumer group has no sessions until its members come",
     expects=("liveness",),
-    lens=with_groups,
 )
 def member_sessions_not_started_on_load(patch: Patch) -> None:
     """CG-03: the same in the consumer protocol."""
@@ -141,7 +125,6 @@ def member_sessions_not_started_on_load(patch: Patch) -> None:
     "rebalance-without-end",
     "a join waits for members that do not come again",
     expects=("liveness", "14", "crash"),
-    lens=with_groups,
 )
 def rebalance_without_end(patch: Patch) -> None:
     """KIP-62: the rebalance timeout is not applied; one member that died stops the group."""
@@ -160,15 +143,13 @@ def rebalance_without_end(patch: Patch) -> None:
     )
 
 
-@mutant(
-    "revoked-at-once", "a partition is free as soon as its owner is told to give it up", expects=("40", "crash"), lens=with_groups
-)
+@mutant("revoked-at-once", "a partition is free as soon as its owner is told to give it up", expects=("40", "crash"))
 def revoked_at_once(patch: Patch) -> None:
     """KIP-848, CG-01: double assignment during revocation."""
     patch.edit(reconcile, "_still_owns", ("return aim.owned is None or overlaps(aim.owned, parts)", "return False"))
 
 
-@mutant("held-partitions-assigned", "a member gets what another has yet to give up", expects=("40", "crash"), lens=with_groups)
+@mutant("held-partitions-assigned", "a member gets what another has yet to give up", expects=("40", "crash"))
 def held_partitions_assigned(patch: Patch) -> None:
     """CG-01: the partition epochs of a group forget those that are being revoked."""
     patch.set(
@@ -178,7 +159,7 @@ def held_partitions_assigned(patch: Patch) -> None:
     )
 
 
-@mutant("expires-what-is-read", "offsets expire although members read their topics", expects=("42",), lens=with_groups)
+@mutant("expires-what-is-read", "offsets expire although members read their topics", expects=("42",))
 def expires_what_is_read(patch: Patch) -> None:
     """KAFKA-4682, KIP-211: an active group with a quiet topic began anew, after a day."""
     patch.edit(
@@ -188,7 +169,7 @@ def expires_what_is_read(patch: Patch) -> None:
     )
 
 
-@mutant("generation-begins-anew", "a loaded group counts its generations from zero", expects=("41", "43", "44"), lens=with_groups)
+@mutant("generation-begins-anew", "a loaded group counts its generations from zero", expects=("41", "43", "44"))
 def generation_begins_anew(patch: Patch) -> None:
     """ML-22: members of two generations have one number."""
     rule = "Group.from_value(group_id, value, self._effects.wall_ms)"

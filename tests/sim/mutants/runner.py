@@ -90,8 +90,10 @@ def matches(by: str, expected: str) -> bool:
 
 
 def plan_of(mutant: Mutant | None, seed: int) -> RunPlan:
-    """The run of a seed; of a mutant with a hint, in its shape."""
-    return RunPlan(seed=seed, shape=shape.NAMED[mutant.shape] if mutant is not None and mutant.shape is not None else None)
+    """The run of a seed; of a mutant with a hint, in its shape and theme."""
+    if mutant is None:
+        return RunPlan(seed=seed)
+    return RunPlan(seed=seed, theme=mutant.theme, shape=None if mutant.shape is None else shape.NAMED[mutant.shape])
 
 
 def caught_by(result: RunResult) -> str:
@@ -154,8 +156,8 @@ def _limited(work: Callable[[], RunResult]) -> tuple[str, str]:
     return caught_by(result), result.story
 
 
-_Plain: TypeAlias = tuple[int, str | None, Any]
-"""A run without any mutant: seed, shape, lens. Mutants that have these in common share it."""
+_Plain: TypeAlias = tuple[int, str, str | None, Any]
+"""A run without any mutant: seed, theme, shape, lens. Mutants that have these in common share it."""
 
 
 class Hunt:

@@ -17,7 +17,8 @@ from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.sim.injector import Injector
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.shape import NAMED, Shape, of_release
-from kraftlite.sim.workloads.admin import comes_with, visit
+from kraftlite.sim.themes import ADMIN, PLAIN
+from kraftlite.sim.workloads.admin import visit
 from kraftlite.sim.workloads.admin_configs import CONFIG_DRAWS
 from kraftlite.sim.workloads.admin_topics import TOPIC_DRAWS, Drawn, Sight
 from kraftlite.sim.workloads.admin_values import OF_BROKERS, OF_TOPICS
@@ -48,20 +49,18 @@ def test_topics_of_others_are_neither_deleted_nor_robbed_of_their_configs() -> N
             assert all(it.resource_name != "orders" for it in request.resources)
 
 
-def test_a_third_of_the_seeds_have_an_administrator_and_a_tenant() -> None:
-    with_them = [seed for seed in range(300) if comes_with(seed)]
-    assert 70 < len(with_them) < 130
+def test_a_run_of_this_theme_has_an_administrator_and_a_tenant() -> None:
     loop = VirtualLoop(1)
-    for seed in (with_them[0], next(seed for seed in range(300) if not comes_with(seed))):
-        visitors = [(client.name, run.close()) for client, run in visit(SimCluster(loop, NAMED["3c"], seed), History(), [])]
-        assert [name for name, _ in visitors] == (["operator", "tenant"] if comes_with(seed) else [])
+    for theme, expected in ((ADMIN, ["operator", "tenant"]), (PLAIN, [])):
+        found = visit(SimCluster(loop, NAMED["3c"], 1, theme), History(), [])
+        assert [(client.name, run.close())[0] for client, run in found] == expected
     loop.close()
 
 
-def test_an_eighth_of_the_seeds_begin_with_an_older_metadata_version() -> None:
+def test_a_third_of_the_seeds_begin_with_an_older_metadata_version() -> None:
     plain = NAMED["3+3"]
     older = [shape for seed in range(400) if (shape := of_release(plain, seed)) != plain]
-    assert 25 < len(older) < 80
+    assert 90 < len(older) < 180
     assert {type(shape) for shape in older} == {Shape}
     assert {shape.release for shape in older} == {"3.6-IV2", "3.9-IV0", "4.0-IV3", "4.2-IV1"}
 
@@ -77,6 +76,7 @@ def test_a_broker_that_was_unregistered_while_it_ran_is_started_anew() -> None:
             power_losses={},
             wiped=set(),
             damaged=set(),
+            forgetful=set(),
         )
         cluster.call(cluster.leader_id(), UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=NodeId(4), timeout_ms=1_000))
 

@@ -18,23 +18,20 @@ from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.workloads import group_settings
 from kraftlite.sim.workloads.group_assignors import by_topic, deal
 
-SEED = next(seed for seed in range(100) if group_settings.comes_with(seed))
+SEED = 3
 
 
 def member(name: str, *topics: str, owned: tuple[TopicPartition, ...] = ()) -> JoinedMember:
     return JoinedMember(name, None, build_subscription(Subscription(1, topics, by_topic(owned))))
 
 
-def test_a_third_of_the_seeds_has_groups_with_a_valid_configuration() -> None:
-    seeds = [seed for seed in range(100) if group_settings.comes_with(seed)]
-    assert 20 < len(seeds) < 46
-    for seed in seeds:
+def test_groups_have_a_valid_configuration() -> None:
+    for seed in range(30):
         values = group_settings.settings(seed, 3)
         assert values == group_settings.settings(seed, 3)
         GroupConfig.from_values(values)
         for key, value in values.items():
             BROKER_CONFIGS[key].parse(value)
-    assert group_settings.settings(next(seed for seed in range(100) if seed not in seeds), 3) == {}
 
 
 @pytest.mark.parametrize("cooperative", [False, True])

@@ -30,12 +30,11 @@ def test_every_kind_is_drawn_and_reads_as_it_is_printed() -> None:
     assert all(parse(str(it)) == it for it in drawn)
 
 
-def test_a_third_of_the_seeds_has_them_and_the_others_have_what_they_had() -> None:
-    with_them = [seed for seed in range(300) if _drawn(seed)]
-    assert 60 < len(with_them) < 140
+def test_they_come_on_top_of_what_a_seed_has_and_with_their_theme_only() -> None:
     for seed in range(40):
         plain = schedule.draw(random.Random(f"faults/{seed}"), SHAPE, 15_000)
-        every = schedule.draw_all(seed, SHAPE, 15_000)
+        assert list(schedule.draw_all(seed, SHAPE, 15_000)) == plain
+        every = schedule.draw_all(seed, SHAPE, 15_000, TROUBLED)
         assert [it for it in every if it in plain] == plain
         assert len(every) == len(plain) + len(_drawn(seed))
 
