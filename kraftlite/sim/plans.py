@@ -15,7 +15,7 @@ from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.sim.fault_plan import FaultPlan, parse
 from kraftlite.sim.run import RunPlan
 from kraftlite.sim.shape import NAMED
-from kraftlite.sim.themes import PLAIN, THEMES
+from kraftlite.sim.themes import KNOBS, PLAIN, THEMES
 
 MAX_SEED: Final = 2**63 - 1
 MAX_DURATION_MS: Final = 3_600_000
@@ -115,8 +115,8 @@ def mutated(rng: random.Random, plan: RunPlan, other: RunPlan) -> RunPlan:
 
 def _pinned(plan: RunPlan) -> RunPlan:
     """The same run, with the seed of each part spelled out."""
-    seeds = [plan.seed if it is None else it for it in (plan.shape_seed, plan.knobs_seed, plan.faults_seed)]
-    return replace(plan, shape_seed=seeds[0], knobs_seed=seeds[1], faults_seed=seeds[2])
+    shape, knobs, faults = (plan.seed if it is None else it for it in (plan.shape_seed, plan.knobs_seed, plan.faults_seed))
+    return replace(plan, shape_seed=shape, knobs_seed=knobs if plan.theme == KNOBS else plan.knobs_seed, faults_seed=faults)
 
 
 def _fresh(rng: random.Random) -> int:

@@ -84,7 +84,7 @@ class RunPlan:
             shape = draw_shape(random.Random(f"shape/{seed}"))
             if self.theme in _THEMED:
                 shape = _THEMED[self.theme](shape, seed)
-            if knobs is None and self.theme == KNOBS:
+            if knobs is None and (self.theme == KNOBS or self.knobs_seed is not None):
                 knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config)
         shape = turned(shape, knobs or {})
         faults = self.faults

@@ -179,7 +179,7 @@ class Hunt:
         return self.pending.pop(future)(future.result())
 
     def _tried(self, record: Record, tried: Attempt) -> list[Record]:
-        plain = (tried.seed, record.mutant.shape, record.mutant.lens)
+        plain = (tried.seed, record.mutant.theme, record.mutant.shape, record.mutant.lens)
         if not tried.by or plain in self._plain:
             return [self._judge(record, tried, fails_anyway=bool(tried.by) and self._plain[plain])]
         asking = self._asking.get(plain)

@@ -15,6 +15,7 @@ from kraftlite.coordinator.consumer_protocol import Subscription, build_subscrip
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.run import Outcome, RunPlan, run
+from kraftlite.sim.themes import GROUPS
 from kraftlite.sim.workloads import group_settings
 from kraftlite.sim.workloads.group_assignors import by_topic, deal
 
@@ -59,7 +60,9 @@ def test_a_leader_deals_every_wanted_partition_out_once(seed: int, *, cooperativ
 
 
 def test_a_seed_with_groups_repeats_in_another_process() -> None:
-    code = f"from kraftlite.sim.run import RunPlan, run\nprint(run(RunPlan(seed={SEED}, duration_ms=2_000)).trace)"
+    code = (
+        f"from kraftlite.sim.run import RunPlan, run\nprint(run(RunPlan(seed={SEED}, theme='groups', duration_ms=2_000)).trace)"
+    )
     found = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": "4242"},
@@ -68,12 +71,14 @@ def test_a_seed_with_groups_repeats_in_another_process() -> None:
         timeout=120,
         check=True,
     )
-    assert found.stdout.strip() == run(RunPlan(seed=SEED, duration_ms=2_000)).trace
+    assert found.stdout.strip() == run(RunPlan(seed=SEED, theme=GROUPS, duration_ms=2_000)).trace
 
 
 def test_a_run_with_groups_settles_and_commits() -> None:
     seen: list[str] = []
-    result = run(RunPlan(seed=SEED, faults=(), duration_ms=4_000), sink=lambda _now, _node, event: seen.append(event.event))
+    result = run(
+        RunPlan(seed=SEED, theme=GROUPS, faults=(), duration_ms=4_000), sink=lambda _now, _node, event: seen.append(event.event)
+    )
     assert result.outcome is Outcome.OK, result.story
     assert "group.loaded" in seen
     assert "group.state_changed" in seen

@@ -15,6 +15,7 @@ from kraftlite.sim.cluster import SIM_DEFAULTS
 from kraftlite.sim.run import RunPlan
 from kraftlite.sim.shape import NAMED, Shape
 from kraftlite.sim.shape import draw as draw_shape
+from kraftlite.sim.themes import KNOBS
 
 NUMBERS = (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT, ConfigType.DOUBLE)
 APPLIED = (Effect.APPLIED, Effect.IN_PART)
@@ -59,7 +60,7 @@ def test_the_configuration_accepts_every_value(row: tuple[dict[str, str], ...]) 
 
 def test_the_configuration_accepts_what_a_seed_draws() -> None:
     for seed in range(300):
-        shape, _ = RunPlan(seed=seed).drawn()
+        shape, _ = RunPlan(seed=seed, theme=KNOBS).drawn()
         assert not load(None, {}, node_of(shape), check=False).problems, seed
 
 
@@ -94,8 +95,8 @@ def test_a_shape_tells_in_one_line_what_was_drawn() -> None:
 
 
 def test_each_part_of_a_run_may_have_a_seed_of_its_own() -> None:
-    shape, faults = RunPlan(seed=5).drawn()
-    assert RunPlan(seed=77, shape_seed=5, knobs_seed=5, faults_seed=5).drawn() == (shape, faults)
+    shape, faults = RunPlan(seed=5, theme=KNOBS).drawn()
+    assert RunPlan(seed=77, theme=KNOBS, shape_seed=5, knobs_seed=5, faults_seed=5).drawn() == (shape, faults)
     other, _ = RunPlan(seed=5, knobs_seed=9).drawn()
     assert (other.topics, other.config) != (shape.topics, shape.config)
     assert other.topics == shape.topics

@@ -52,7 +52,7 @@ def test_a_shape_without_a_name_cannot_be_printed() -> None:
         ('{"seed": true}', "seed True"),
         ('{"seed": 1, "knobs_seed": "2"}', "knobs_seed '2'"),
         ('{"seed": 1, "duration_ms": 5}', "duration_ms 5: allowed is a whole number from 100 to 3600000"),
-        ('{"seed": 1, "sheep": 5}', "unknown sheep: known are seed, duration_ms"),
+        ('{"seed": 1, "sheep": 5}', "unknown sheep: known are seed, theme, duration_ms"),
         ('{"seed": 1, "shape": "9+9"}', "shape '9\\+9': allowed is one of 3\\+3"),
         ('{"seed": 1, "knobs": {"a": 1}}', "allowed are keys of the configuration with texts"),
         ('{"seed": 1, "knobs": {"a": "1"}}', "'a' is no key of the configuration"),

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kraftlite.sim import schedule, troubles
+from kraftlite.sim import schedule, themes, troubles
 from kraftlite.sim.fault_plan import ALL_FAULTS, SCENE_FAULTS, TROUBLES, FaultPlan, parse
 from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.sim.run import Outcome, RunPlan, run
@@ -34,7 +34,7 @@ def test_they_come_on_top_of_what_a_seed_has_and_with_their_theme_only() -> None
     for seed in range(40):
         plain = schedule.draw(random.Random(f"faults/{seed}"), SHAPE, 15_000)
         assert list(schedule.draw_all(seed, SHAPE, 15_000)) == plain
-        every = schedule.draw_all(seed, SHAPE, 15_000, TROUBLED)
+        every = schedule.draw_all(seed, SHAPE, 15_000, themes.TROUBLES)
         assert [it for it in every if it in plain] == plain
         assert len(every) == len(plain) + len(_drawn(seed))
 
