@@ -94,7 +94,7 @@ class RunPlan:
 
 
 _THEMED: Final = {LOGS: logs.with_periods, ADMIN: of_release, TROUBLES: variations.vary}
-"""What a theme makes of a shape that is drawn."""
+"""The change that a theme makes to a shape that is drawn."""
 
 
 def _either(given: int | None, seed: int) -> int:
