@@ -302,6 +302,8 @@ class Loader:
                 expected, reason = max(scan.next_offset, expected), scan.reason
                 checked += scan.valid_bytes
                 index += 1
+                if reason is None and not scan.valid_bytes and index < len(segments):
+                    reason = "it is empty, and others follow"
                 if reason is not None:
                     self._check_cut(segment, expected, reason, more_behind=index < len(segments))
                     dropped += total - scan.valid_bytes

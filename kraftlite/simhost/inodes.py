@@ -29,7 +29,8 @@ class Inode:
         self.clean_below = min(self.clean_below, position)
 
     def _dirty_from(self) -> int:
-        return min(self.clean_below, len(self.data), *self.flushing.values())
+        under_way = (low for number, low in self.flushing.items() if number > self.landed)
+        return min(self.clean_below, len(self.data), *under_way)
 
     def sync(self) -> None:
         low = self._dirty_from()
@@ -55,7 +56,7 @@ class Inode:
 
     def abandon_flush(self, number: int) -> None:
         low = self.flushing.pop(number, None)
-        if low is not None:
+        if low is not None and number > self.landed:
             self.touch(low)
 
     def drop_dirty(self, rng: random.Random) -> bool:

@@ -121,6 +121,8 @@ def _out_of_order(it: Case) -> bool:
     sent = Batch.of(parse_header(it.ask.batch))
     if it.moved or it.view is None:
         return True
+    if it.was.last is None and it.view.bases[:1] != [0]:
+        return True  # its last batch was deleted, and what the log remembers of it is not known here
     if _follows(sent, it.was.last) and _follows(sent, it.now.last):
         return False
     return not _is_resend(sent, it.view, it.was.leo)

@@ -8,7 +8,7 @@ from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import OffsetResult
-from kraftlite.sim.checkers.base import Checker
+from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.checkers.log_files import Rec, batches_in, files_of, records_of, running_log
 from kraftlite.sim.service import OFFSETS, OffsetAsk
 from kraftlite.sim.services.logs import EPOCH_END, LIST, EpochEnd, EpochEndAsk, ListAsk
@@ -29,7 +29,24 @@ class OffsetsTold(Checker):
 
     numbers: ClassVar[tuple[int, ...]] = (48,)
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._arrived: dict[AnyExchange, tuple[int, int, int, int]] = {}
+        """A question under way → boots of its broker, log start, HW and LEO when it came."""
+
+    def on_arrival(self, exchange: AnyExchange) -> None:
+        if exchange.method in (LIST, OFFSETS, EPOCH_END) and (here := self._log(exchange, exchange.request.tp)) is not None:
+            self._arrived[exchange] = self._state(*here)
+
+    def _state(self, node: SimHost, log: Log) -> tuple[int, int, int, int]:
+        return node.boots, log.log_start_offset, log.hw, log.leo
+
     def on_served(self, exchange: AnyExchange, response: object) -> None:
+        if exchange.method not in (LIST, OFFSETS, EPOCH_END):
+            return
+        was, here = self._arrived.pop(exchange, None), self._log(exchange, exchange.request.tp)
+        if was is not None and here is not None and was != self._state(*here):
+            return  # the log moved between the question and the answer, which may be of either moment
         if exchange.method is LIST:
             ask = exchange.request
             assert isinstance(ask, ListAsk) and isinstance(response, OffsetResult)
@@ -85,7 +102,7 @@ class OffsetsTold(Checker):
                     continue
                 if epoch <= ask.leader_epoch and header.next_offset > answer.end_offset:
                     self.fail(f"{what}; a batch of epoch {epoch} ends at {header.next_offset}")
-                if epoch > ask.leader_epoch and header.base_offset < answer.end_offset:
+                if epoch > ask.leader_epoch and max(header.base_offset, log.log_start_offset) < answer.end_offset:
                     self.fail(f"{what}; a batch of epoch {epoch} begins at {header.base_offset}")
 
 

@@ -72,7 +72,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
 COMPACTION: Final[Mapping[str, tuple[str, ...]]] = {
     "min.cleanable.dirty.ratio": ("0.0", "0.01", "0.3"),
     "delete.retention.ms": ("0", "500", "2000", "86400000"),
-    "min.compaction.lag.ms": ("0", "0", "200", "1000"),
+    "min.compaction.lag.ms": ("0", "300", "1000"),
     "max.compaction.lag.ms": ("1000", "4000", NEVER),
 }
 RETENTION: Final[Mapping[str, tuple[str, ...]]] = {
@@ -117,9 +117,7 @@ def draw_topics(rng: random.Random, brokers: int) -> list[TopicPlan]:
     found = []
     for name, policy in (("lc", "compact"), ("ld", "delete"), ("lb", "compact,delete")):
         config = {"cleanup.policy": policy}
-        tables: tuple[Mapping[str, tuple[str, ...]], ...] = (VALUES, COMPACTION) if policy == "compact" else (VALUES, RETENTION)
-        if policy == "compact,delete":
-            tables = (VALUES, COMPACTION, RETENTION)
+        tables = (VALUES, RETENTION) if policy == "delete" else (VALUES, COMPACTION, RETENTION)
         for table in tables:
             for number, (key, values) in enumerate(table.items()):
                 if table is not VALUES or number < 2 or rng.randrange(3) == 0:

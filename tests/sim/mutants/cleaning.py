@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+from kraftlite.broker import log_cleaner, log_dirs
 from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.publisher import BrokerMetadataPublisher
-from kraftlite.log import batch, cleaner, compaction, leftovers, reads, retention
+from kraftlite.log import batch, cleaner, compaction, reads, retention
 from kraftlite.log.cleaned import CleanedSegment
 from kraftlite.log.segment import Segment
 from kraftlite.replication import fetcher_core, follower_state
@@ -59,10 +60,19 @@ def tombstone_without_delay(patch: Patch) -> None:
     )
 
 
+@mutant("cleans-beyond-the-hw", "compaction goes on behind the high watermark", expects=("45", "24", "25", "28"))
+def cleans_beyond_the_hw(patch: Patch) -> None:
+    """LG-42: what superseded a value is truncated afterwards, and both are gone."""
+    rule = "bound = min(log.last_stable_offset, log.active_base_offset)"
+    patch.edit(cleaner, "look", (rule, "bound = log.active_base_offset"), also=(log_cleaner,))
+
+
 @mutant("compaction-lag-ignored", "records younger than min.compaction.lag.ms are compacted", expects=("45",))
 def compaction_lag_ignored(patch: Patch) -> None:
     """KIP-58: a reader that is not far behind was promised to see every record."""
-    patch.edit(cleaner, "look", ("config.min_compaction_lag_ms > 0 and", "config.min_compaction_lag_ms < 0 and"))
+    patch.edit(
+        cleaner, "look", ("config.min_compaction_lag_ms > 0 and", "config.min_compaction_lag_ms < 0 and"), also=(log_cleaner,)
+    )
 
 
 @mutant(
@@ -111,17 +121,6 @@ def all_clean_at_start(patch: Patch) -> None:
     patch.edit(LogDirs, "load", ("log.clean_offset = state.clean_offsets.get(tp)", "log.clean_offset = log.leo"))
 
 
-@mutant(
-    "swap-dropped-at-start",
-    "a start throws a complete compacted segment away",
-    expects=("45", "24", "25", "30", "38", "liveness", "crash"),
-    lens=dark,
-)
-def swap_dropped_at_start(patch: Patch) -> None:
-    """LG-29. KAFKA-6264's class: the names of files in a swap, and what each of them says after a crash."""
-    patch.edit(leftovers, "remove_leftovers", ("swaps.append(name)", 'disk.unlink(f"{directory}/{name}")'))
-
-
 @mutant("retention-one-too-many", "retention by size removes one segment too many", expects=("46",))
 def retention_one_too_many(patch: Patch) -> None:
     """LG-36: less than retention.bytes is left."""
@@ -148,13 +147,7 @@ def retention_beyond_the_hw(patch: Patch) -> None:
 @mutant("retention-of-compacted", "retention deletes whatever the policy of the topic says", expects=("46",))
 def retention_of_compacted(patch: Patch) -> None:
     """LG-48: the last values of a compacted topic go after a week."""
-    patch.edit(retention, "apply_retention", ("if not config.deletes:", "if False:"))
-
-
-@mutant("log-start-not-durable", "DeleteRecords is answered before its log start is on disk", expects=("47",))
-def log_start_not_durable(patch: Patch) -> None:
-    """KIP-107: what was deleted is there again after a crash."""
-    patch.edit(DeleteRecordsPath, "delete", ("self._logs.write_log_starts()", "pass"))
+    patch.edit(retention, "apply_retention", ("if not config.deletes:", "if False:"), also=(log_dirs,))
 
 
 @mutant("deleted-before-followers", "DeleteRecords does not wait for the followers", expects=("47",))

@@ -109,6 +109,20 @@ def test_lg_26_what_no_checksum_covers_is_checked_by_what_surrounds_it(at: int, 
     assert why in (recovered(tracer).reason or "")
 
 
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_lg_26_a_log_ends_where_a_power_cut_left_an_empty_segment(policy: str) -> None:
+    """Its name was durable, and so was that of the next one; the records were not. A hole of compaction looks otherwise."""
+    config = LogConfig(segment_bytes=400, index_interval_bytes=100, cleanup_policy=(policy,))
+    disk = MemDisk()
+    log = filled(disk, config=config)
+    bases = log.segment_base_offsets
+    for base in bases[2:]:
+        disk.write_file_atomically(log_path(base), b"")
+    again = open_log(disk, config)
+    assert again.leo == bases[2] and again.segment_base_offsets == bases[:3]
+    again.check()
+
+
 def test_lg_26_a_compacted_log_may_have_holes() -> None:
     disk = MemDisk()
     config = LogConfig(cleanup_policy=("compact",))

@@ -10,6 +10,7 @@ import pytest
 
 from kraftlite.simhost.disk import MemDisk
 from kraftlite.simhost.disk_faults import may_flip
+from kraftlite.simhost.inodes import Inode
 
 
 def written(disk: MemDisk, path: str = "/d/f", data: bytes = b"abcdef") -> None:
@@ -132,6 +133,16 @@ def test_a_power_cut_during_a_flush_takes_what_it_had_not_made_durable() -> None
         assert disk.read_file("/d/f") == b""
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_power_cut_during_a_flush_leaves_what_was_synced_meanwhile(seed: int) -> None:
+    inode = Inode(data=bytearray(b"first"))
+    inode.begin_flush()
+    inode.data += b" second"
+    inode.sync()
+    inode.crash(random.Random(seed), may_flip("x.log"))
+    assert inode.data == b"first second"
 
 
 def test_a_flush_that_fails_leaves_its_bytes_at_risk() -> None:
