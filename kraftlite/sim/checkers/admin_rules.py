@@ -218,7 +218,7 @@ def create_partitions(state: MetadataState, request: m.CreatePartitionsRequest) 
 def _growth(state: MetadataState, wanted: m.CreatePartitionsTopic, names: Counter[str]) -> Entry:
     twice = names[wanted.name] > 1
     found = state.topic_named(wanted.name)
-    if found is None:
+    if found is None or not found[1].partitions:  # its partitions come in later records of the same batch
         return Entry(faults=_codes((twice, E.INVALID_REQUEST), (True, E.UNKNOWN_TOPIC_OR_PARTITION)))
     topic_id, topic = found
     present, factor = len(topic.partitions), len(topic.partitions[0].replicas)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.errors import ErrorCode as E
 from kraftlite.sim.checkers.admin_rules import bad_name
 from kraftlite.sim.checkers.history_checker import HistoryChecker
@@ -144,6 +145,10 @@ def _configs(by: Descriptions, it: Description, state: MetadataState) -> tuple[P
         wanted |= {key: value for key, value in known.items() if keys is None or key in keys}
         shown = {entry.name: entry.value for entry in it.found.entries}
         found |= shown if (kind, name) == (BROKER, "") else {key: shown.get(key) for key in wanted if key != "error"}
+        if kind == BROKER:  # the value of a key that nobody knows is kept back, as it may be a secret
+            unknown = [key for key in wanted if key != "error" and key not in BROKER_CONFIGS]
+            found |= dict.fromkeys(unknown)
+            wanted |= dict.fromkeys(unknown)
     return found, wanted
 
 

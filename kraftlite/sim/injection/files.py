@@ -9,6 +9,7 @@ from kraftlite.log import checkpoints
 from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.losses_keeper import partition_of
+from kraftlite.sim.checkers.views import undisturbed
 from kraftlite.sim.damage import damage_files, has_records
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.injection.disks import directory_of
@@ -78,7 +79,8 @@ def rot(injector: Injector, plan: FaultPlan) -> None:
         injector.rotten.pop(node.node_id, None)  # what it has started with, it has healed
     injector.kill(node)
     for _ in range(1 + plan.amount % 3):
-        found = damage_one(node.disk, node.config, injector.trouble)
+        with undisturbed(node.disk):
+            found = damage_one(node.disk, node.config, injector.trouble)
         if found is not None:
             path, how, before = found
             if not node.config.is_controller and path.startswith(f"{node.config.metadata_log_dir}/{METADATA_TOPIC}-0/"):
