@@ -170,12 +170,20 @@ def _max_record(segments: SegmentList, start: int, up_to: int, leo: int, *, scan
 
 def _scan_max(segment: Segment, start: int, up_to: int) -> tuple[int, int]:
     latest, offset = -1, -1
-    for _, header in segment.headers(segment.start_for(start)):
+    for position, header in segment.headers(segment.start_for(start)):
         if header.base_offset >= up_to:
             break
         if header.count and header.last_offset >= start and header.max_timestamp > latest:
-            latest, offset = header.max_timestamp, header.last_offset
+            newest = header.max_timestamp if header.base_offset >= start else _newest_from(segment, position, header, start)
+            if newest > latest:
+                latest, offset = newest, header.last_offset
     return latest, offset
+
+
+def _newest_from(segment: Segment, position: int, header: BatchHeader, start: int) -> int:
+    """Return the largest timestamp of a batch's records from `start` on: what comes before it was deleted."""
+    records = iter_records(segment.file.pread(header.size_bytes, position))
+    return max((record_timestamp(header, it) for it in records if header.base_offset + it.offset_delta >= start), default=-1)
 
 
 def aborted_transactions(segments: SegmentList, start: int, up_to: int) -> tuple[tuple[int, int], ...]:

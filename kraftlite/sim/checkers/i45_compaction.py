@@ -248,7 +248,7 @@ class CompactionSound(ReplicaChecker):
             self.fail(f"{where}: the tombstone {it} is gone, and no pass had met it before")
         elif horizon_ms > now_ms:
             self.fail(f"{where}: the tombstone {it} is gone at {now_ms}, it was to stay until {horizon_ms}")
-        older = [o for o in content.by_key[it.key] if o < it.offset and o in found]
+        older = [o for o in content.by_key[it.key] if o < it.offset and o in found and found[o].key == it.key]
         if older:
             self.fail(f"{where}: the tombstone {it} is gone, and what it deleted is still there: {found[older[-1]]}")
 

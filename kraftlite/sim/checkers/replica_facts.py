@@ -286,6 +286,7 @@ class ReplicaFacts:
         else:
             hosts[view.node_id] = view
             view.forget_below(log.log_start_offset)
+            truth.start = max(truth.start, log.log_start_offset)
             with undisturbed(view.node.disk):
                 self._scan(view, log, truth)
         truth.was = truth.hw

@@ -70,12 +70,28 @@ class Truth:
     `floor`: after a loss that was allowed only leaders from this leader epoch on count.
     """
 
-    __slots__ = ("before", "begin", "by_base", "compacted", "end", "floor", "hw", "hw_by_epoch", "key", "known", "tp", "was")
+    __slots__ = (
+        "before",
+        "begin",
+        "by_base",
+        "compacted",
+        "end",
+        "floor",
+        "hw",
+        "hw_by_epoch",
+        "key",
+        "known",
+        "start",
+        "tp",
+        "was",
+    )
 
     def __init__(self, key: TopicIdPartition, tp: TopicPartition) -> None:
         self.key = key
         self.tp = tp
         self.floor = -1
+        self.start = 0
+        """The highest log start that a replica was seen with."""
         self.compacted = False
         """Its topic is compacted, or once was: batches may have lost records, or be gone."""
         self.known: dict[tuple[int, int], Batch] = {}

@@ -141,6 +141,16 @@ def test_lg_51_offset_by_timestamp_with_times_out_of_order(reopen: bool, append_
             assert top == TimestampOffset(highest, times.index(highest, start), 0)
 
 
+def test_lg_51_the_largest_timestamp_is_not_that_of_a_record_below_the_log_start() -> None:
+    """Its batch is still there, because later records of it are."""
+    log = open_log(MemDisk(), SMALL)
+    append(log, "a", "b", "c", ts=NOW, deltas=(90, 5, 7))
+    append(log, "d", ts=NOW + 6)
+    log.update_hw(log.leo)
+    log.increment_log_start(1, "asked")
+    assert log.offset_of_max_timestamp() == TimestampOffset(NOW + 7, 2, 0)
+
+
 def test_lg_51_nothing_to_find() -> None:
     log = open_log()
     assert log.offset_for_timestamp(0, up_to=0) is None and log.offset_of_max_timestamp() is None
