@@ -94,7 +94,7 @@ class LogMemory:
 
 @contextmanager
 def undisturbed(disk: MemDisk) -> Iterator[None]:
-    """Reads of the checkers neither meet nor use up injected errors."""
+    """The reads and writes of the simulator itself neither meet nor use up injected errors."""
     errors, disk.errors = disk.errors, []
     try:
         yield

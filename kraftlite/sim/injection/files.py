@@ -43,7 +43,9 @@ def damage(injector: Injector, plan: FaultPlan) -> None:
     def attempt() -> None:
         if injector.over or node.running or node.boots != boots:
             return
-        if damage_what_others_have(injector, node) or loop.now_us() > until_us:
+        with undisturbed(node.disk):
+            damaged = damage_what_others_have(injector, node)
+        if damaged or loop.now_us() > until_us:
             injector.boot_later(node, plan.for_ms)
         else:
             injector.at(200, attempt)
@@ -96,7 +98,8 @@ def old_files(injector: Injector, plan: FaultPlan) -> None:
     if node is None:
         return
     injector.kill(node)
-    gone = leave_old_files(node.disk, node.config)
+    with undisturbed(node.disk):
+        gone = leave_old_files(node.disk, node.config)
     injector.note(f"{len(gone)} files of node {node.node_id} are not there, as an older version wrote none")
     injector.boot_later(node, plan.for_ms)
 
@@ -107,14 +110,17 @@ def stale(injector: Injector, plan: FaultPlan) -> None:
     if node is None:
         return
     disk = node.disk
-    then = {it: disk.read_file(it) for directory in node.config.all_log_dirs for it in disk.tree(directory) if it.endswith(STALE)}
+    with undisturbed(disk):
+        files = [it for directory in node.config.all_log_dirs for it in disk.tree(directory) if it.endswith(STALE)]
+        then = {it: disk.read_file(it) for it in files}
 
     def set_back() -> None:
         injector.kill(node)
-        for path, data in then.items():
-            if disk.stat(path) is not None and injector.trouble.randrange(2):
-                injector.note(f"{path} of node {node.node_id} is set back")
-                disk.write_file_atomically(path, data)
+        with undisturbed(disk):
+            for path, data in then.items():
+                if disk.stat(path) is not None and injector.trouble.randrange(2):
+                    injector.note(f"{path} of node {node.node_id} is set back")
+                    disk.write_file_atomically(path, data)
         injector.boot_later(node, 1 + plan.amount)
 
     injector.end_of(plan, set_back)
@@ -130,9 +136,10 @@ def dir_empty(injector: Injector, plan: FaultPlan) -> None:
         return
     lost = node.disk.tree(directory)
     injector.kill(node)
-    node.disk.rmtree(directory)
-    node.disk.sync_dir(directory.rpartition("/")[0] or "/")
-    injector.cluster.format(node.node_id, ignore_formatted=True)
+    with undisturbed(node.disk):
+        node.disk.rmtree(directory)
+        node.disk.sync_dir(directory.rpartition("/")[0] or "/")
+        injector.cluster.format(node.node_id, ignore_formatted=True)
     for path in lost:
         tp = partition_of(path, node.config.log_dirs)
         if tp is not None:
