@@ -92,10 +92,15 @@ def expected(data: bytes | bytearray, start: int = 0, end: int = EVERYTHING) -> 
                         "offset": offset,
                         "timestamp": record_timestamp(header, record) * 1000,
                         "timestampType": int(header.is_log_append_time),
-                        "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
+                        "headers": [{"key": shown(name), "value": value} for name, value in record.headers] or None,
                     }
                 )
     return found
+
+
+def shown(name: str) -> str:
+    """A header's key as Spark has it: what is not UTF-8 is replaced."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "kraftlite.replaced_as_by_java")
 
 
 def resealed(batch: bytes | bytearray) -> bytes:
