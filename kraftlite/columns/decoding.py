@@ -423,7 +423,7 @@ def _texts(names: Any) -> Any:
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([name.decode("utf-8", _LIKE_JAVA) for name in names.to_pylist()], pa.string())
+        return pa.array([name.decode("utf-8", LIKE_JAVA) for name in names.to_pylist()], pa.string())
 
 
 def _replaced_as_by_java(error: UnicodeError) -> tuple[str, int]:
@@ -437,8 +437,8 @@ def _replaced_as_by_java(error: UnicodeError) -> tuple[str, int]:
     return "\ufffd", error.end
 
 
-_LIKE_JAVA: Final = "kraftlite.replaced_as_by_java"
-codecs.register_error(_LIKE_JAVA, _replaced_as_by_java)
+LIKE_JAVA: Final = "kraftlite.replaced_as_by_java"
+codecs.register_error(LIKE_JAVA, _replaced_as_by_java)
 
 
 def _numbers(values: npt.NDArray[Any], kind: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kraftlite.columns.decoding import ARROW_TYPES
+from kraftlite.columns.decoding import ARROW_TYPES, LIKE_JAVA
 from kraftlite.columns.records import COLUMNS, Parsed, parse_records
 from kraftlite.log import codecs
 from kraftlite.log.batch import (
@@ -81,8 +81,8 @@ def expected(data: bytes | bytearray, start: int = 0, end: int = EVERYTHING) -> 
     found = []
     for header, batch in iter_batches(data):
         for record in [] if header.is_control or header.count == 0 else iter_records(batch):
-            offset = header.base_offset + record.offset_delta
-            if start <= offset < end:
+            if start <= (offset := header.base_offset + record.offset_delta) < end:
+                names = [name.encode("utf-8", "surrogateescape").decode("utf-8", LIKE_JAVA) for name, _ in record.headers]
                 found.append(
                     {
                         "key": record.key,
@@ -92,15 +92,11 @@ def expected(data: bytes | bytearray, start: int = 0, end: int = EVERYTHING) -> 
                         "offset": offset,
                         "timestamp": record_timestamp(header, record) * 1000,
                         "timestampType": int(header.is_log_append_time),
-                        "headers": [{"key": shown(name), "value": value} for name, value in record.headers] or None,
+                        "headers": [{"key": name, "value": it[1]} for name, it in zip(names, record.headers, strict=True)]
+                        or None,
                     }
                 )
     return found
-
-
-def shown(name: str) -> str:
-    """A header's key as Spark has it: what is not UTF-8 is replaced."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "kraftlite.replaced_as_by_java")
 
 
 def resealed(batch: bytes | bytearray) -> bytes:
