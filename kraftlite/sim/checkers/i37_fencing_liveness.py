@@ -1,4 +1,5 @@
-"""Invariant 37: a broker that is not heard of is fenced in bounded time, by whichever controller is active (CE-25 to CE-27)."""
+"""Invariant 37: a broker that is not heard of is fenced in bounded time, by whichever controller is active, and one that is heard
+of keeps its session (CE-25 to CE-27)."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import BrokerHeartbeatRequest
 from kraftlite.model.messages.methods import BROKER_HEARTBEAT
 from kraftlite.raft.states import Leader
+from kraftlite.runtime.trace.controller import BrokerSessionExpired
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.views import Entry, NodeView
@@ -21,7 +23,10 @@ _SLACK_US: Final = 2_000_000
 class FencingLiveness(MetadataChecker):
     """A broker does not stay unfenced in the state of the active controller when no heartbeat of it has reached any controller
     for a session timeout, the quarter of one in which the controller looks twice, and some slack. The time counts from when that
-    controller became active at the earliest, since a new one begins every session anew."""
+    controller became active at the earliest, since a new one begins every session anew.
+
+    The other way round, no controller ends the session of a broker whose heartbeat it has taken less than a session timeout ago.
+    """
 
     numbers: ClassVar[tuple[int, ...]] = (37,)
 
@@ -33,12 +38,39 @@ class FencingLiveness(MetadataChecker):
         """Since when the controller of this node is active and has not paused."""
         self._claims: dict[NodeId, tuple[int, int | None]] = {}
         self._wrote_us: dict[NodeId, int] = {}
+        self._arrived_us: dict[AnyExchange, int] = {}
+        self._taken_us: dict[tuple[NodeId, int, NodeId, int], int] = {}
+        """When the last heartbeat arrived that was answered, by controller, its incarnation, broker and broker epoch."""
         self.facts.watch_arrival(BROKER_HEARTBEAT, self._on_heartbeat)
+        self.facts.watch_served(BROKER_HEARTBEAT, self._on_served)
+        self.facts.watch(BrokerSessionExpired, self._on_expired)
 
     def _on_heartbeat(self, exchange: AnyExchange) -> None:
         request = exchange.request
         assert isinstance(request, BrokerHeartbeatRequest)
-        self._heard_us[(request.broker_id, request.broker_epoch)] = self.world.cluster.loop.now_us()
+        now_us = self.world.cluster.loop.now_us()
+        self._heard_us[(request.broker_id, request.broker_epoch)] = now_us
+        self._arrived_us[exchange] = now_us
+
+    def _on_served(self, exchange: AnyExchange, response: object) -> None:
+        arrived_us = self._arrived_us.pop(exchange, None)
+        if arrived_us is None:
+            return
+        request, controller = exchange.request, exchange.target
+        key = (controller, self.world.nodes[controller].boots, request.broker_id, request.broker_epoch)
+        self._taken_us[key] = max(arrived_us, self._taken_us.get(key, 0))
+
+    def _on_expired(self, view: NodeView, event: BrokerSessionExpired) -> None:
+        node, core, now_us = view.node, view.controller, self.world.cluster.loop.now_us()
+        taken_us = self._taken_us.get((node.node_id, node.boots, event.broker_id, event.broker_epoch))
+        if taken_us is None or core is None:
+            return
+        passed_ms = (now_us - taken_us) * (1_000_000 + node.fastest_ppm) // 1_000_000_000 + 1  # by its clock
+        if passed_ms < core.config.session_timeout_ms:
+            self.fail(
+                f"controller {node.node_id} ends the session of broker {event.broker_id}, whose heartbeat it has taken "
+                f"{passed_ms} ms ago; a session lasts {core.config.session_timeout_ms}"
+            )
 
     def on_controller(self, view: NodeView) -> None:
         core = view.active_controller

@@ -49,7 +49,7 @@ def shutdown_does_not_wait(patch: Patch) -> None:
     patch.edit(HeartbeatManager, "next_state", (rule, "if not has_leaderships():"))
 
 
-@mutant("heartbeat-does-not-renew", "a session is over after its timeout, heartbeats or not", expects=("22", "33", "liveness"))
+@mutant("heartbeat-does-not-renew", "a session is over after its timeout, heartbeats or not", expects=("37",))
 def heartbeat_does_not_renew(patch: Patch) -> None:
     """CE-25: sessions that run out on brokers that have sent all their heartbeats."""
     rule = "    self._contact_ms[key] = now_ms"
