@@ -8,6 +8,7 @@ from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.client_epochs import ClientEpochs
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
 from kraftlite.sim.checkers.facts import MetadataWatch
+from kraftlite.sim.checkers.fetch_answers import FetchAnswers
 from kraftlite.sim.checkers.h_acknowledged import AcknowledgedKept
 from kraftlite.sim.checkers.h_admin import AdminEffects
 from kraftlite.sim.checkers.h_compacted import CompactedReadings
@@ -60,6 +61,7 @@ REPLICATION_AND_HISTORY: Final[tuple[CheckerFactory, ...]] = (
     LeaderCompleteness,
     CandidateCompleteness,
     FetcherValidity,
+    FetchAnswers,
     ClientEpochs,
     RefusalsDeserved,
     IsrLag,

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kraftlite.broker.lifecycle_core import BrokerLifecycleCore
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.heartbeats import HeartbeatManager, HeartbeatTracker
-from kraftlite.sim import tuning
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import tuned
 from tests.sim.mutants.patching import Patch
 
 
 def one_a_turn(patch: Patch) -> None:
     """A broker applies one partition a turn, and has much else to do in between: in production it is sixteen, more than most
     updates of a run touch, and virtual turns take no time."""
-    patch.set(tuning, "draw", lambda rng, usual: replace(usual, partitions_per_step=1))
+    tuned(partitions_per_step=1)(patch)
     patch.edit(BrokerMetadataPublisher, "_take", ("await self._ports.clock.sleep(0)", "await self._ports.clock.sleep(200)"))
 
 

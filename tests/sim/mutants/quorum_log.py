@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kraftlite.log.flusher import Flusher
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.following import Following
@@ -11,8 +9,8 @@ from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.metalog import MetadataLog
 from kraftlite.raft.serving import Serving
 from kraftlite.raft.snapshots import FileSnapshotWriter
-from kraftlite.sim import tuning
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import tuned
 from tests.sim.mutants.patching import Patch
 
 
@@ -87,15 +85,11 @@ def snapshot_not_synced(patch: Patch) -> None:
     patch.edit(FileSnapshotWriter, "freeze", ("await self._part.file.flush()", "pass"))
 
 
-def _small_chunks(patch: Patch) -> None:
-    patch.set(tuning, "draw", lambda rng, usual: replace(usual, snapshot_chunk_bytes=400))
-
-
 @mutant(
     "snapshot-installed-in-part",
     "a downloaded snapshot is installed without a look at whether it is complete",
     expects=("crash", "11", "16"),
-    lens=_small_chunks,
+    lens=tuned(snapshot_chunk_bytes=400),
 )
 def snapshot_installed_in_part(patch: Patch) -> None:
     """KIP-630 has size and position in each answer for this: a snapshot is as good as its last chunk."""

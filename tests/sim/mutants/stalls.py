@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.replication.alter_partition import AlterPartitionCore
-from kraftlite.sim import tuning
-from tests.sim.mutants.catalog import Change, mutant
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import tuned
 from tests.sim.mutants.patching import Patch
-
-
-def tuned(**values: int) -> Change:
-    """Every node is built with these numbers."""
-    return lambda patch: patch.set(tuning, "draw", lambda rng, usual: replace(usual, **values))
 
 
 @mutant(
