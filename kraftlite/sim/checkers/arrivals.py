@@ -1,4 +1,4 @@
-"""What a broker knew when a request arrived, for the checkers that judge its answer by that."""
+"""The knowledge of a broker when a request arrived, for the checkers that judge its answer by that."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Arrivals(Generic[Seen]):
             del self._known[exchange]
 
     def on_arrival(self, exchange: AnyExchange) -> None:
-        """Of a request that arrives twice the first time counts."""
+        """The first time counts, when a request arrives twice."""
         if exchange not in self._known:
             node = self._world.nodes[exchange.target]
             self._known[exchange] = Arrival(node.boots, self._world.cluster.loop.now_us(), self._see(node, exchange))
