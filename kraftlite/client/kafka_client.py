@@ -100,11 +100,9 @@ class KafkaClient(Routing):
     def committed_offsets(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """None: nothing is committed."""
         wanted = sorted({*tps})
-        topics = [
-            {"name": name, "partition_indexes": [tp.partition for tp in one]} for name, one in by_topic(sorted(wanted)).items()
-        ]
         if not wanted:
             return {}
+        topics = [{"name": name, "partition_indexes": [tp.partition for tp in one]} for name, one in by_topic(wanted).items()]
         values = {"group_id": group, "topics": topics, "require_stable": True}
         budget = self._budget(f"committed offsets of group {group}")
         answer = self._ask_coordinator(group, api_keys.OFFSET_FETCH, values, budget)

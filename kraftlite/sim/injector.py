@@ -8,7 +8,6 @@ from typing import Any
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.sim.checkers.views import undisturbed
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 from kraftlite.simhost.host import Incarnation, SimHost
@@ -146,7 +145,7 @@ class Injector:
         told = [path for path in self.rotten.get(node.node_id, {}) if path in str(error)]
         for path in told:
             self.note(f"{path} of node {node.node_id} is put back")
-            with undisturbed(node.disk):
+            with node.disk.undisturbed():
                 node.disk.write_file_atomically(path, self.rotten[node.node_id].pop(path))
         if told:
             self.boot_later(node, 200)

@@ -12,6 +12,7 @@ from typing import Final
 
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import leader_with_followers, node_ids, period_ms
 
 Scene = Callable[[random.Random, Shape, int], Sequence[FaultPlan]]
 
@@ -38,7 +39,7 @@ def draw_late_scene(rng: random.Random, shape: Shape, duration_ms: int) -> list[
 def contested_election(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A voter that has missed something comes back just when the leader goes, and votes take so long that candidates meet (Raft
     §5.2, §5.4)."""
-    voters = _ids(shape, "controller")
+    voters = node_ids(shape, "controller")
     if len(voters) < 3:
         return ()
     behind_ms, gone_ms = rng.randint(300, 4000), rng.randint(500, 6000)
@@ -57,9 +58,9 @@ def contested_election(rng: random.Random, shape: Shape, at_ms: int) -> Sequence
 def deposed_leader(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A leader goes on writing what it cannot commit, and comes back with the longer log and the older epoch just when its
     successor goes (Raft §5.4.1, figure 8)."""
-    if len(_ids(shape, "controller")) < 3:
+    if len(node_ids(shape, "controller")) < 3:
         return ()
-    fetch_ms = _ms(shape, "controller.quorum.fetch.timeout.ms", 2_000)
+    fetch_ms = period_ms(shape, "controller.quorum.fetch.timeout.ms", 2_000)
     found: list[FaultPlan] = []
     for _ in range(rng.choice((1, 1, 2, 3))):
         alone_ms = fetch_ms + rng.randint(100, 1500)
@@ -89,17 +90,17 @@ def left_behind(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultP
 def late_requests(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A follower falls out of the ISR and comes back, and restarts while what it, or its leader, had said is still on its way
     (KIP-380, KIP-497, KIP-903)."""
-    partition = _partition(rng, shape)
+    partition = leader_with_followers(rng, shape)
     if partition is None:
         return ()
-    follower = rng.choice(_ids(shape, "broker"))
-    lag_ms, session_ms = _ms(shape, "replica.lag.time.max.ms", 30_000), _ms(shape, "broker.session.timeout.ms", 9_000)
+    follower = rng.choice(node_ids(shape, "broker"))
+    lag_ms, session_ms = period_ms(shape, "replica.lag.time.max.ms", 30_000), period_ms(shape, "broker.session.timeout.ms", 9_000)
     late_us, late_ms = 1000 * rng.choice((session_ms // 2, session_ms, 3_000)), rng.randint(1000, 6000)
     behind_ms = lag_ms * 3 // 2 + rng.randint(100, 1000)
     away = [partition]
     late_at_ms = at_ms + behind_ms - rng.randint(0, 300)
     if rng.randrange(2):  # its leader and the controller both find it missing, about at the same time
-        away += _ids(shape, "controller")
+        away += node_ids(shape, "controller")
         behind_ms = max(behind_ms, session_ms + rng.randint(100, 1000))
         late_at_ms = at_ms + min(lag_ms, session_ms) - 100
         late_ms += behind_ms
@@ -117,17 +118,17 @@ def late_requests(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
 
 def unheard_fencing(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """The controller takes a follower out of the ISR, and its leader, who does not hear of it, asks for the same (KIP-497)."""
-    partition = _partition(rng, shape)
+    partition = leader_with_followers(rng, shape)
     if partition is None:
         return ()
-    follower = rng.choice(_ids(shape, "broker"))
-    lag_ms, session_ms = _ms(shape, "replica.lag.time.max.ms", 30_000), _ms(shape, "broker.session.timeout.ms", 9_000)
+    follower = rng.choice(node_ids(shape, "broker"))
+    lag_ms, session_ms = period_ms(shape, "replica.lag.time.max.ms", 30_000), period_ms(shape, "broker.session.timeout.ms", 9_000)
     away_ms = max(lag_ms * 3 // 2, session_ms) + rng.randint(200, 1500)
     deaf_ms = max(0, min(lag_ms, session_ms) - rng.randint(100, 400))
     return (
         *(
             FaultPlan(at_ms=at_ms, kind="refuse", target=follower, other=it, for_ms=away_ms)
-            for it in (partition, *_ids(shape, "controller"))
+            for it in (partition, *node_ids(shape, "controller"))
         ),
         FaultPlan(at_ms=at_ms + deaf_ms, kind="cut-one-way", target="controller", other=partition, for_ms=away_ms - deaf_ms),
     )
@@ -135,12 +136,12 @@ def unheard_fencing(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fa
 
 def refused_member(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A follower that the controller has just fenced catches up, and its leader has not heard of the fencing (KIP-841)."""
-    partition = _partition(rng, shape)
+    partition = leader_with_followers(rng, shape)
     if partition is None:
         return ()
-    follower = rng.choice(_ids(shape, "broker"))
-    session_ms = _ms(shape, "broker.session.timeout.ms", 9_000)
-    out_ms = _ms(shape, "replica.lag.time.max.ms", 30_000) * 3 // 2 + rng.randint(100, 1000)
+    follower = rng.choice(node_ids(shape, "broker"))
+    session_ms = period_ms(shape, "broker.session.timeout.ms", 9_000)
+    out_ms = period_ms(shape, "replica.lag.time.max.ms", 30_000) * 3 // 2 + rng.randint(100, 1000)
     silent_ms = at_ms + max(0, out_ms - session_ms)
     fenced_ms = silent_ms + session_ms
     heal_ms = fenced_ms + rng.randint(0, 1000)
@@ -149,7 +150,7 @@ def refused_member(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
         FaultPlan(at_ms=at_ms, kind="refuse", target=follower, other=partition, for_ms=heal_ms - at_ms),
         *(
             FaultPlan(at_ms=silent_ms, kind="cut-one-way", target=follower, other=it, for_ms=known_ms - silent_ms)
-            for it in _ids(shape, "controller")
+            for it in node_ids(shape, "controller")
         ),
         FaultPlan(
             at_ms=max(0, fenced_ms - 500),
@@ -164,11 +165,11 @@ def refused_member(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
 
 def busy_start(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A broker loads its logs for seconds, and the metadata goes on meanwhile."""
-    brokers = _ids(shape, "broker")
+    brokers = node_ids(shape, "broker")
     who, down_ms, slow_ms = rng.choice(brokers), rng.randint(20, 2500), rng.randint(1000, 5000)
     how = rng.choice(("kill", "power", "stop", "stop"))
     if how != "stop":  # it is not registered again before the session of its former self is over
-        slow_ms += max(0, _ms(shape, "broker.session.timeout.ms", 9_000) - down_ms)
+        slow_ms += max(0, period_ms(shape, "broker.session.timeout.ms", 9_000) - down_ms)
     found = [
         FaultPlan(at_ms=at_ms, kind=how, target=who, for_ms=down_ms),
         FaultPlan(
@@ -180,7 +181,7 @@ def busy_start(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPl
     for _ in range(rng.randint(0, 3)):
         when = at_ms + down_ms + rng.randint(0, slow_ms)
         what = rng.choice(("kill", "stop", "pause", "isolate"))
-        target = rng.choice((rng.choice(brokers), _partition(rng, shape) or brokers[0]))
+        target = rng.choice((rng.choice(brokers), leader_with_followers(rng, shape) or brokers[0]))
         found.append(FaultPlan(at_ms=when, kind=what, target=target, for_ms=rng.randint(100, 3000)))
     return found
 
@@ -188,7 +189,7 @@ def busy_start(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPl
 def stopped_then_dark(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A broker stops in order, and while it is down its machine loses power: what the clean shutdown has promised is there when
     it comes back (BL-10, LG-26)."""
-    who = rng.choice(_ids(shape, "broker"))
+    who = rng.choice(node_ids(shape, "broker"))
     dark_ms = rng.randint(500, 3000)  # handing its leaderships over takes a few heartbeats
     return (
         FaultPlan(at_ms=at_ms, kind="stop", target=who, for_ms=dark_ms + rng.randint(0, 2000)),
@@ -199,14 +200,14 @@ def stopped_then_dark(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[
 def two_failovers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A broker dies, and before its session is over the controller goes, and soon the next one: the last of them has never heard
     of that broker, and fences it all the same (CE-26)."""
-    session_ms = _ms(shape, "broker.session.timeout.ms", 9_000)
-    fetch_ms = _ms(shape, "controller.quorum.fetch.timeout.ms", 2_000)
+    session_ms = period_ms(shape, "broker.session.timeout.ms", 9_000)
+    fetch_ms = period_ms(shape, "controller.quorum.fetch.timeout.ms", 2_000)
     first_ms = at_ms + rng.randint(0, session_ms * 3 // 4)
     second_ms = first_ms + fetch_ms + rng.randint(200, 1500)
     how = rng.choice(("kill", "power", "isolate"))
     gone_ms = second_ms - at_ms + 2 * (fetch_ms + session_ms) + 4_000
     return (
-        FaultPlan(at_ms=at_ms, kind=how, target=rng.choice(_ids(shape, "broker")), for_ms=gone_ms),
+        FaultPlan(at_ms=at_ms, kind=how, target=rng.choice(node_ids(shape, "broker")), for_ms=gone_ms),
         FaultPlan(at_ms=first_ms, kind=rng.choice(("kill", "isolate")), target="controller", for_ms=rng.randint(100, 3000)),
         FaultPlan(at_ms=second_ms, kind=rng.choice(("kill", "isolate")), target="controller", for_ms=rng.randint(100, 3000)),
     )
@@ -222,20 +223,3 @@ _SCENES: Final[tuple[Scene, ...]] = (
     busy_start,
 )
 _LATE_SCENES: Final[tuple[Scene, ...]] = (stopped_then_dark, two_failovers)
-
-
-def _ids(shape: Shape, role: str) -> list[str]:
-    return [str(number) for number, roles in enumerate(shape.roles, 1) if role in roles]
-
-
-def _ms(shape: Shape, key: str, default: int) -> int:
-    return int(shape.config.get(key, default))
-
-
-def _partition(rng: random.Random, shape: Shape) -> str | None:
-    """The leader of a partition that has followers."""
-    topics = [it for it in shape.topics if it.replication > 1]
-    if not topics:
-        return None
-    topic = rng.choice(topics)
-    return f"leader {topic.name}-{rng.randrange(topic.partitions)}"

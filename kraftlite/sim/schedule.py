@@ -10,6 +10,7 @@ from kraftlite.sim import troubles
 from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
 from kraftlite.sim.scenes import draw_late_scene, draw_scenes
 from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import any_node, node_ids
 from kraftlite.sim.themes import PLAIN, TROUBLES
 
 
@@ -40,14 +41,14 @@ def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
 
 def _damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     """Draw a broker whose files are lost while it is down, in a fifth of the seeds. Drawn last: all else is as without it."""
-    brokers = [number for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
+    brokers = node_ids(shape, "broker")
     if rng.randrange(5) or len(brokers) < 2 or not any(it.replication > 1 for it in shape.topics):
         return []
     return [
         FaultPlan(
             at_ms=rng.randint(0, duration_ms * 2 // 3),
             kind="damage",
-            target=str(rng.choice(brokers)),
+            target=rng.choice(brokers),
             for_ms=rng.randint(50, 1500),
         )
         for _ in range(rng.randint(1, 2))
@@ -89,10 +90,10 @@ def _fault(rng: random.Random, shape: Shape, kind: str, at_ms: int) -> FaultPlan
     plan = FaultPlan(at_ms=at_ms, kind=kind, for_ms=lasts)
     if kind in GROUP_FAULTS:
         return replace(plan, amount=rng.randrange(1, 1 << 16))
-    target = _target(rng, shape)
+    target = any_node(rng, shape)
     if kind in LINK_FAULTS:
         amount = {"lossy": rng.choice((20_000, 100_000, 400_000)), "slow": rng.choice((20_000, 200_000, 1_000_000))}.get(kind, 0)
-        return replace(plan, target=target, other=_target(rng, shape), amount=amount)
+        return replace(plan, target=target, other=any_node(rng, shape), amount=amount)
     if kind == "congest":
         return replace(plan, target=target, amount=rng.choice((200_000, 1_000_000, 3_000_000)))
     if kind == "disk-slow":
@@ -102,16 +103,6 @@ def _fault(rng: random.Random, shape: Shape, kind: str, at_ms: int) -> FaultPlan
     if kind in ("disk-full", "disk-error"):
         return replace(plan, target=target, amount=rng.randrange(1, 1 << 16))
     return replace(plan, target=target)
-
-
-def _target(rng: random.Random, shape: Shape) -> str:
-    at = rng.randrange(4)
-    if at == 0:
-        return "controller"
-    if at == 1 and shape.topics:
-        topic = rng.choice(shape.topics)
-        return f"leader {topic.name}-{rng.randrange(topic.partitions)}"
-    return str(rng.randint(1, len(shape.roles)))
 
 
 def describe(faults: Sequence[FaultPlan]) -> str:

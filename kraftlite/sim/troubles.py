@@ -12,6 +12,7 @@ from typing import Final
 
 from kraftlite.sim.fault_plan import TROUBLES, FaultPlan
 from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import any_node, node_ids, period_ms
 
 Scene = Callable[[random.Random, Shape, int], Sequence[FaultPlan]]
 
@@ -29,7 +30,7 @@ def draw(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
 
 
 def _one(rng: random.Random, shape: Shape, kind: str, at_ms: int) -> FaultPlan:
-    plan = FaultPlan(at_ms=at_ms, kind=kind, target=target(rng, shape), for_ms=rng.choice((rng.randint(20, 1500), 4000)))
+    plan = FaultPlan(at_ms=at_ms, kind=kind, target=any_node(rng, shape), for_ms=rng.choice((rng.randint(20, 1500), 4000)))
     match kind:
         case "slow-cpu":
             return replace(plan, amount=rng.choice((500, 2_000, 10_000, 50_000)))
@@ -46,29 +47,14 @@ def _one(rng: random.Random, shape: Shape, kind: str, at_ms: int) -> FaultPlan:
         case "client-clock":
             return replace(plan, target="", amount=rng.choice((-90_000_000, -5_000, 5_000, 90_000_000)))
         case "hold":
-            return replace(plan, other=target(rng, shape))
+            return replace(plan, other=any_node(rng, shape))
         case _:
             return replace(plan, amount=rng.randrange(1, 1 << 16))
 
 
-def target(rng: random.Random, shape: Shape) -> str:
-    """A node by its role, or any."""
-    at = rng.randrange(4)
-    if at == 0:
-        return "controller"
-    if at == 1 and shape.topics:
-        topic = rng.choice(shape.topics)
-        return f"leader {topic.name}-{rng.randrange(topic.partitions)}"
-    return str(rng.randint(1, len(shape.roles)))
-
-
-def _ids(shape: Shape, role: str) -> list[str]:
-    return [str(number) for number, roles in enumerate(shape.roles, 1) if role in roles]
-
-
 def lying_voter(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A flush of a voter fails and takes the pages with it; just then the other voters lose power."""
-    voters = _ids(shape, "controller")
+    voters = node_ids(shape, "controller")
     liar = rng.choice(voters)
     dark_ms = at_ms + rng.randint(0, 300)
     return (
@@ -83,7 +69,7 @@ def lying_voter(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultP
 
 def failing_directory(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A log directory of a broker fails and comes back, and a peer dies or slows down meanwhile."""
-    brokers = _ids(shape, "broker")
+    brokers = node_ids(shape, "broker")
     kind, other = rng.choice(("dir-error", "dir-full", "dir-read-only", "dir-empty")), rng.choice(("kill", "slow-cpu", "power"))
     for_ms = rng.randint(200, 3000)
     return (
@@ -95,11 +81,11 @@ def failing_directory(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[
 def sleeping_leader(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A leader stands still for longer than its session and the quorum's patience, and wakes up while what it was sent, and what
     it had sent, is still on its way."""
-    session_ms = int(shape.config.get("broker.session.timeout.ms", 9_000))
+    session_ms = period_ms(shape, "broker.session.timeout.ms", 9_000)
     who = "controller" if rng.randrange(2) or not shape.topics else f"leader {rng.choice(shape.topics).name}-0"
     asleep_ms = session_ms + rng.randint(100, 2000)
     return (
-        FaultPlan(at_ms=at_ms, kind="hold", target=who, other=target(rng, shape), for_ms=asleep_ms + rng.randint(0, 1000)),
+        FaultPlan(at_ms=at_ms, kind="hold", target=who, other=any_node(rng, shape), for_ms=asleep_ms + rng.randint(0, 1000)),
         FaultPlan(at_ms=at_ms + 1, kind="pause", target=who, for_ms=asleep_ms),
         FaultPlan(at_ms=at_ms + asleep_ms + 1, kind="slow-cpu", target=who, for_ms=2_000, amount=rng.choice((500, 5_000))),
     )
@@ -113,7 +99,7 @@ def backward_election(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[
         FaultPlan(at_ms=at_ms + rng.randint(0, 1500), kind="clocks", for_ms=rng.randint(200, 3000), amount=86_400_000),
         *(
             FaultPlan(at_ms=at_ms, kind="drift", target=it, for_ms=gone_ms + 1000, amount=rng.choice((-300_000, 300_000)))
-            for it in _ids(shape, "controller")
+            for it in node_ids(shape, "controller")
             if rng.randrange(2)
         ),
     )
@@ -121,7 +107,7 @@ def backward_election(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[
 
 def torn_and_stale(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """A node loses power in the middle of a write, comes back, and next time finds older checkpoints, or damaged files."""
-    who = rng.choice(_ids(shape, rng.choice(("broker", "controller"))))
+    who = rng.choice(node_ids(shape, rng.choice(("broker", "controller"))))
     kind = rng.choice(("stale", "rot", "old-files"))
     return (
         FaultPlan(at_ms=at_ms, kind="power-mid-write", target=who, for_ms=rng.randint(50, 800), amount=rng.randrange(2)),

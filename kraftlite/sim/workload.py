@@ -28,7 +28,7 @@ from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History, Verdict
 from kraftlite.sim.shape import TopicPlan
 from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
-from kraftlite.sim.workloads.visits import VISITS
+from kraftlite.sim.workloads.visits import visitors
 
 RETENTION: Final = "retention.ms"
 RETENTION_MS: Final = 1_000_000_000_000
@@ -77,10 +77,9 @@ class Workload:
             self.clients.append(consumer)
             self._run(consumer.run(self.partitions, rng.choice((100_000, 300_000))))
         self._run(self._administer(rng.choice((400_000, 1_500_000))))
-        for visit in VISITS:
-            for visitor, running in visit(self.cluster, self.history, self.partitions):
-                self.clients.append(visitor)
-                self._run(running)
+        for visitor, running in visitors(self.cluster, self.history, self.partitions):
+            self.clients.append(visitor)
+            self._run(running)
 
     def _producer(self, name: str, **settings: Any) -> SimProducer:
         producer = SimProducer(self.cluster, 1 + len(self.producers), name, self.history, **settings)

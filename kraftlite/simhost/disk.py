@@ -6,7 +6,8 @@ import asyncio
 import errno
 import os
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from kraftlite.runtime.ports import DiskSpace, FileStat
 from kraftlite.runtime.whole_io import finish_read, write_each
@@ -230,6 +231,15 @@ class MemDisk:
         error = InjectedError(op, path, code, times, after, torn, drops)
         self.errors.append(error)
         return error
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Reads and writes of the simulator itself neither meet nor use up injected errors."""
+        errors, self.errors = self.errors, []
+        try:
+            yield
+        finally:
+            self.errors = errors
 
     def heal(self) -> None:
         self.errors.clear()

@@ -37,7 +37,6 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker, ReplicaFacts, replica_facts
 from kraftlite.sim.checkers.replica_views import ReplicaView, Truth
-from kraftlite.sim.checkers.views import undisturbed
 from kraftlite.simhost.host import SimHost
 
 NOTE: Final = "group facts"
@@ -251,7 +250,7 @@ class GroupWatch(ReplicaChecker):
         views = self.facts.views.get(truth.key, {})
         view = next((it for it in views.values() if it.leader is not None and it.hw >= truth.hw), None)
         if view is not None:
-            with undisturbed(view.node.disk):
+            with view.node.disk.undisturbed():
                 self._read(log, view, truth.hw)
 
     def _read(self, log: GroupLog, view: ReplicaView, hw: int) -> None:

@@ -15,10 +15,10 @@ from kraftlite.coordinator.api import (
 )
 from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.ids import NodeId
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.broker import LogDirFailed
 from kraftlite.runtime.trace.group import GroupsLoadFailed
+from kraftlite.sim.checkers.arrivals import Arrival, Arrivals
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import GroupChecker
 from kraftlite.sim.services.groups import (
@@ -214,32 +214,29 @@ class GroupRefusals(GroupChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._arrived: dict[AnyExchange, tuple[int, int, Seen]] = {}
-        self._broken: set[NodeId] = set()
+        self._arrivals = Arrivals(world, lambda node, exchange: self._see(node, _group(exchange.request)))
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if type(event) is LogDirFailed or type(event) is GroupsLoadFailed:
-            self._broken.add(node.node_id)
+            self._arrivals.broken.add(node.node_id)
 
     def on_boot(self, node: SimHost) -> None:
-        self._broken.discard(node.node_id)
-        for exchange in [it for it in self._arrived if it.target == node.node_id]:
-            del self._arrived[exchange]
+        self._arrivals.on_boot(node)
 
     def on_arrival(self, exchange: AnyExchange) -> None:
-        if exchange.method in METHODS and exchange not in self._arrived:
-            node = self.world.nodes[exchange.target]
-            self._arrived[exchange] = (node.boots, self.world.cluster.loop.now_us(), self._see(node, _group(exchange.request)))
+        if exchange.method in METHODS:
+            self._arrivals.on_arrival(exchange)
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         if exchange.method not in METHODS:
             return
-        boots, since_us, was = self._arrived.pop(exchange, (-1, 0, _NOTHING))
-        node = self.world.nodes[exchange.target]
-        if boots != node.boots or node.node is None or node.node.broker is None:
+        arrival = self._arrivals.of(exchange)
+        self._arrivals.forget(exchange)
+        if arrival is None:
             return
+        node = self.world.nodes[exchange.target]
         for code, member_id, instance_id, epoch in _refusals(exchange.request, response):
-            case = self._case(exchange, node, since_us, was, (member_id, instance_id, epoch))
+            case = self._case(exchange, node, arrival, (member_id, instance_id, epoch))
             condition = CONDITIONS.get(code)
             if condition is None or not condition(case):
                 self.fail(
@@ -248,22 +245,21 @@ class GroupRefusals(GroupChecker):
                     f"{_text(case.was)}; {case.waited_ms} ms later it is {_text(case.now)}"
                 )
 
-    def _case(self, exchange: AnyExchange, node: SimHost, since_us: int, was: Seen, who: tuple[str, str | None, int]) -> Case:
+    def _case(self, exchange: AnyExchange, node: SimHost, arrival: Arrival[Seen], who: tuple[str, str | None, int]) -> Case:
         assert node.node is not None and node.node.broker is not None
         broker = node.node.broker
         config = broker.groups.config
-        waited_us = (self.world.cluster.loop.now_us() - since_us) * (1_000_000 + node.rate_ppm) // 1_000_000
         return Case(
             ask=exchange.request,
-            was=was,
+            was=arrival.seen,
             now=self._see(node, _group(exchange.request)),
             member_id=who[0],
             instance_id=who[1],
             epoch=who[2],
-            waited_ms=waited_us // 1000 + 1,
+            waited_ms=self._arrivals.waited_us(exchange, arrival) // 1000,
             commit_timeout_ms=config.commit_timeout_ms,
             stopping=broker.groups.led.closed,
-            broken=node.node_id in self._broken,
+            broken=node.node_id in self._arrivals.broken,
             most=min(config.max_size, config.consumer_max_size),
         )
 

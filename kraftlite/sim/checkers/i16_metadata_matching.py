@@ -13,7 +13,7 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.compare import controller_difference, image_difference
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataHistory, MetadataState
-from kraftlite.sim.checkers.views import NodeView, undisturbed
+from kraftlite.sim.checkers.views import NodeView
 
 
 class MetadataMatching(MetadataChecker):
@@ -90,7 +90,7 @@ class MetadataMatching(MetadataChecker):
         if self.facts.history.in_transaction(snapshot_id.offset - 1):
             self.fail(f"node {view.node_id} has the snapshot {snapshot_id}, inside a metadata transaction")
         found = MetadataHistory()
-        with undisturbed(view.node.disk):
+        with view.node.disk.undisturbed():
             path = view.raft.metalog.snapshots.path(snapshot_id)
             with SnapshotReader(view.node.disk, path, self.facts.serde) as reader:
                 for batch in reader.batches():

@@ -19,7 +19,6 @@ from kraftlite.runtime.trace.log import LogOpened
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker
 from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp
-from kraftlite.sim.checkers.views import undisturbed
 from kraftlite.simhost.disk import MemDisk
 from kraftlite.simhost.host import SimHost
 
@@ -106,7 +105,7 @@ class PromisesKept(ReplicaChecker):
         if how in ("wiped", "failed") or node_id in self._failing:
             promised.clear()
             return
-        with undisturbed(node.disk):
+        with node.disk.undisturbed():
             files = {path: _read(node.disk, path) for path in node.config.all_log_dirs if node.disk.stat(path) is not None}
             for key, view in views.items():
                 found = self._promise(view, files)

@@ -17,6 +17,7 @@ from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.partition import Partition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.broker import LogDirFailed
+from kraftlite.sim.checkers.arrivals import Arrival, Arrivals
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
 from kraftlite.sim.checkers.replica_views import Batch, ReplicaView
@@ -224,23 +225,18 @@ class RefusalsDeserved(ReplicaChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._arrived: dict[AnyExchange, tuple[int, int, Seen]] = {}
-        """Requests under way: the boots of their broker, when they came first, and what it knew then."""
-        self._broken: set[NodeId] = set()
+        self._arrivals = Arrivals(world, lambda node, exchange: self._see(node, exchange.request))
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if type(event) is LogDirFailed:
-            self._broken.add(node.node_id)
+            self._arrivals.broken.add(node.node_id)
 
     def on_boot(self, node: SimHost) -> None:
-        self._broken.discard(node.node_id)
-        for exchange in [it for it in self._arrived if it.target == node.node_id]:
-            del self._arrived[exchange]
+        self._arrivals.on_boot(node)
 
     def on_arrival(self, exchange: AnyExchange) -> None:
-        if exchange.method in DESERVED and exchange not in self._arrived:
-            node = self.world.nodes[exchange.target]
-            self._arrived[exchange] = (node.boots, self.world.cluster.loop.now_us(), self._see(node, exchange.request))
+        if exchange.method in DESERVED:
+            self._arrivals.on_arrival(exchange)
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         table = DESERVED.get(exchange.method)
@@ -248,15 +244,15 @@ class RefusalsDeserved(ReplicaChecker):
             return
         code = ErrorCode(getattr(response, "error", ErrorCode.NONE))
         if code is ErrorCode.NONE:
-            self._arrived.pop(exchange, None)
+            self._arrivals.forget(exchange)
             return
-        boots, since_us, was = self._arrived.get(exchange, (-1, 0, None))
-        node = self.world.nodes[exchange.target]
-        if was is None or boots != node.boots or node.node is None:
+        arrival = self._arrivals.of(exchange)
+        if arrival is None:
             return
         if code in _OF_PRODUCERS and may_forget_producers(self.world):
             return
-        case = self._case(exchange, node, since_us, was)
+        node = self.world.nodes[exchange.target]
+        case = self._case(exchange, node, arrival)
         deserved = table.get(code)
         if deserved is None or not deserved(case):
             why = "never" if deserved is None else f"not now: {_describe(case)}"
@@ -265,21 +261,19 @@ class RefusalsDeserved(ReplicaChecker):
                 f"which it may {why}"
             )
 
-    def _case(self, exchange: AnyExchange, node: SimHost, since_us: int, was: Seen) -> Case:
+    def _case(self, exchange: AnyExchange, node: SimHost, arrival: Arrival[Seen]) -> Case:
         ask: Ask = exchange.request
         assert node.node is not None and node.node.broker is not None
-        waited_us = self.world.cluster.loop.now_us() - since_us
         return Case(
             ask=ask,
-            was=was,
+            was=arrival.seen,
             now=self._see(node, ask),
             view=self.facts.view(node.node_id, ask.tp),
             from_stranger=exchange.source == FIRST_CLIENT_ID + STRANGER,
-            waited_us=waited_us * (1_000_000 + node.fastest_ppm) // 1_000_000
-            + 1_000,  # as its clock has it, which counts milliseconds
+            waited_us=self._arrivals.waited_us(exchange, arrival),
             stopping=node.node.broker.lifecycle.state is BrokerState.SHUTTING_DOWN,
             limit=min(self.facts.numbers_of.get((ask.tp.topic, "max.message.bytes"), ()), default=DEFAULT_LIMIT),
-            broken=node.node_id in self._broken or (node.node_id, ask.tp) in self.world.losses.damaged,
+            broken=node.node_id in self._arrivals.broken or (node.node_id, ask.tp) in self.world.losses.damaged,
         )
 
     def _see(self, node: SimHost, ask: Ask) -> Seen:

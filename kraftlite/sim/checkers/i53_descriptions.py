@@ -147,7 +147,6 @@ def _configs(by: Descriptions, it: Description, state: MetadataState) -> tuple[P
         found |= shown if (kind, name) == (BROKER, "") else {key: shown.get(key) for key in wanted if key != "error"}
         if kind == BROKER:  # the value of a key that nobody knows is kept back, as it may be a secret
             unknown = [key for key in wanted if key != "error" and key not in BROKER_CONFIGS]
-            found |= dict.fromkeys(unknown)
             wanted |= dict.fromkeys(unknown)
     return found, wanted
 

@@ -13,7 +13,7 @@ from kraftlite.replication.partition import Partition
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
 from kraftlite.sim.checkers.model import MetadataState
-from kraftlite.sim.checkers.views import Entry, undisturbed
+from kraftlite.sim.checkers.views import Entry
 from kraftlite.sim.client import records_of
 from kraftlite.sim.history import UNANSWERED, TenantWrite
 from kraftlite.sim.workloads.admin_topics import NAMES
@@ -53,7 +53,7 @@ class RebornTopics(MetadataChecker):
                         self._check_log(node, replica, replica.log, writes)
 
     def _check_log(self, node: SimHost, replica: Partition, log: Log, writes: Writes) -> None:
-        with undisturbed(node.disk):
+        with node.disk.undisturbed():
             data = bytes(log.read(log.log_start_offset, 1 << 22, up_to=log.leo))
         values = [value for _, value in records_of(data)]
         if not self._may_have(replica.topic_id, replica.tp, values, writes):

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 from kraftlite.log.batch import BatchHeader, iter_batches, iter_records, record_timestamp
 from kraftlite.log.log import Log
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.sim.checkers.views import undisturbed
 from kraftlite.simhost.host import SimHost
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -60,7 +59,7 @@ def stored(header: BatchHeader, raw: bytes | memoryview) -> Stored:
 
 def files_of(node: SimHost, directory: str, suffix: str = ".log") -> list[tuple[int, bytes]]:
     """(base offset, content) of each file with this suffix, in order."""
-    with undisturbed(node.disk):
+    with node.disk.undisturbed():
         names = sorted(it for it in node.disk.listdir(directory) if it.endswith(suffix) and it[:20].isdecimal())
         return [(int(it[:20]), node.disk.read_file(f"{directory}/{it}")) for it in names if it[20:] == suffix]
 

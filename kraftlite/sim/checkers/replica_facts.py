@@ -26,7 +26,6 @@ from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.checkers.facts import NOTE as METADATA_NOTE
 from kraftlite.sim.checkers.facts import Facts
 from kraftlite.sim.checkers.replica_views import Batch, ReplicaView, Stamp, Truth
-from kraftlite.sim.checkers.views import undisturbed
 from kraftlite.simhost.host import Incarnation, SimHost
 
 NOTE: Final = "replica facts"
@@ -287,7 +286,7 @@ class ReplicaFacts:
             hosts[view.node_id] = view
             view.forget_below(log.log_start_offset)
             truth.start = max(truth.start, log.log_start_offset)
-            with undisturbed(view.node.disk):
+            with view.node.disk.undisturbed():
                 self._scan(view, log, truth)
         truth.was = truth.hw
         grown = view.log is not None and self._extend(truth, view)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from uuid import UUID
 
 from kraftlite.controller.core import ControllerCore
@@ -12,7 +11,6 @@ from kraftlite.model.ids import NodeId
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.quorum_state import FILE_NAME, ElectionState, parse
 from kraftlite.raft.states import RoleState
-from kraftlite.simhost.disk import MemDisk
 from kraftlite.simhost.host import Incarnation, SimHost
 
 _READ_BYTES = 1 << 20
@@ -92,16 +90,6 @@ class LogMemory:
         return self._by_base.get(offset)
 
 
-@contextmanager
-def undisturbed(disk: MemDisk) -> Iterator[None]:
-    """The reads and writes of the simulator itself neither meet nor use up injected errors."""
-    errors, disk.errors = disk.errors, []
-    try:
-        yield
-    finally:
-        disk.errors = errors
-
-
 class NodeView:
     """One node. `core` and `controller` are those of the running incarnation, None before they are open and after its end."""
 
@@ -164,7 +152,7 @@ class NodeView:
         """The batches [start, end) as the node's log returns them now."""
         found: list[Entry] = []
         log = self.raft.metalog.log
-        with undisturbed(self.node.disk):
+        with self.node.disk.undisturbed():
             while start < end:
                 data = log.read(start, _READ_BYTES, up_to=end)
                 batches = list(pool.entries(data))
@@ -177,7 +165,7 @@ class NodeView:
     def stored_election(self) -> ElectionState | None:
         """The content of `quorum-state`; None without one."""
         path = f"{self.directory}/{FILE_NAME}"
-        with undisturbed(self.node.disk):
+        with self.node.disk.undisturbed():
             if self.node.disk.stat(path) is None:
                 return None
             return parse(self.node.disk.read_file(path), path)

@@ -9,7 +9,6 @@ from kraftlite.log import checkpoints
 from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.losses_keeper import partition_of
-from kraftlite.sim.checkers.views import undisturbed
 from kraftlite.sim.damage import damage_files, has_records
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.injection.disks import directory_of
@@ -43,7 +42,7 @@ def damage(injector: Injector, plan: FaultPlan) -> None:
     def attempt() -> None:
         if injector.over or node.running or node.boots != boots:
             return
-        with undisturbed(node.disk):
+        with node.disk.undisturbed():
             damaged = damage_what_others_have(injector, node)
         if damaged or loop.now_us() > until_us:
             injector.boot_later(node, plan.for_ms)
@@ -81,7 +80,7 @@ def rot(injector: Injector, plan: FaultPlan) -> None:
         injector.rotten.pop(node.node_id, None)  # what it has started with, it has healed
     injector.kill(node)
     for _ in range(1 + plan.amount % 3):
-        with undisturbed(node.disk):
+        with node.disk.undisturbed():
             found = damage_one(node.disk, node.config, injector.trouble)
         if found is not None:
             path, how, before = found
@@ -98,7 +97,7 @@ def old_files(injector: Injector, plan: FaultPlan) -> None:
     if node is None:
         return
     injector.kill(node)
-    with undisturbed(node.disk):
+    with node.disk.undisturbed():
         gone = leave_old_files(node.disk, node.config)
     injector.note(f"{len(gone)} files of node {node.node_id} are not there, as an older version wrote none")
     injector.boot_later(node, plan.for_ms)
@@ -110,13 +109,13 @@ def stale(injector: Injector, plan: FaultPlan) -> None:
     if node is None:
         return
     disk = node.disk
-    with undisturbed(disk):
+    with disk.undisturbed():
         files = [it for directory in node.config.all_log_dirs for it in disk.tree(directory) if it.endswith(STALE)]
         then = {it: disk.read_file(it) for it in files}
 
     def set_back() -> None:
         injector.kill(node)
-        with undisturbed(disk):
+        with disk.undisturbed():
             for path, data in then.items():
                 if disk.stat(path) is not None and injector.trouble.randrange(2):
                     injector.note(f"{path} of node {node.node_id} is set back")
@@ -136,7 +135,7 @@ def dir_empty(injector: Injector, plan: FaultPlan) -> None:
         return
     lost = node.disk.tree(directory)
     injector.kill(node)
-    with undisturbed(node.disk):
+    with node.disk.undisturbed():
         node.disk.rmtree(directory)
         node.disk.sync_dir(directory.rpartition("/")[0] or "/")
         injector.cluster.format(node.node_id, ignore_formatted=True)

@@ -1,7 +1,7 @@
-"""Workloads that a seed may have beside the producers, consumers and the administrator that every seed has.
+"""Workloads that a run may have beside the producers, consumers and the administrator that every run has.
 
-Each module has one workload and a function `visit`, which returns its clients: none when the seed does not draw the workload. A
-workload takes a random stream of its own, so that a seed without it runs as if the workload did not exist.
+Each has a function `visit`, which yields its clients, and the theme whose runs have it (`visits`). The stranger comes to every
+theme, in a third of the seeds. A workload takes a random stream of its own, so that a run without it is as if it did not exist.
 """
 
 from __future__ import annotations

@@ -32,7 +32,6 @@ from kraftlite.sim.services.admin import (
     DescribeAsk,
     TenantAsk,
 )
-from kraftlite.sim.themes import ADMIN
 from kraftlite.sim.workloads.admin_configs import CONFIG_DRAWS, GROUP, METRICS, TOPIC
 from kraftlite.sim.workloads.admin_topics import NAMES, NOBODY, TOPIC_DRAWS, Drawn, Sight
 
@@ -49,11 +48,10 @@ MOST_BLOCKS: Final = 2_500
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
-    if cluster.theme == ADMIN:
-        operator = SimOperator(cluster, history)
-        yield operator, operator.run(operator.rng.choice((50_000, 100_000, 250_000)))
-        tenant = SimTenant(cluster, history)
-        yield tenant, tenant.run(tenant.rng.choice((40_000, 150_000)))
+    operator = SimOperator(cluster, history)
+    yield operator, operator.run(operator.rng.choice((50_000, 100_000, 250_000)))
+    tenant = SimTenant(cluster, history)
+    yield tenant, tenant.run(tenant.rng.choice((40_000, 150_000)))
 
 
 class SimOperator(SimClient):

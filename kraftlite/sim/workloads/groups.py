@@ -50,7 +50,6 @@ from kraftlite.sim.services.groups import (
     OffsetDeleteAsk,
     OffsetFetchAsk,
 )
-from kraftlite.sim.themes import GROUPS
 from kraftlite.sim.workloads.group_classic import ClassicMember
 from kraftlite.sim.workloads.group_client import SimGroup, SimMember, stamp
 from kraftlite.sim.workloads.group_consumer import ConsumerMember
@@ -68,8 +67,6 @@ TIMEOUT_MS: Final = 4_000
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
-    if cluster.theme != GROUPS:
-        return
     rng = random.Random(f"groups/plan/{cluster.seed}")
     topics = sorted({tp.topic for tp in partitions})
     number = FIRST_NUMBER

@@ -31,7 +31,6 @@ from kraftlite.sim.history import History, Produce, Verdict
 from kraftlite.sim.service import FETCH, FetchAsk
 from kraftlite.sim.services.logs import DELETE_RECORDS, EPOCH_END, LIST, DeleteAsk, EpochEndAsk, ListAsk
 from kraftlite.sim.shape import Shape, TopicPlan
-from kraftlite.sim.themes import LOGS
 from kraftlite.sim.workloads import stranger
 from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
 from kraftlite.sim.workloads.logs_history import Reading
@@ -132,8 +131,6 @@ def draw_topics(rng: random.Random, brokers: int) -> list[TopicPlan]:
 def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
-    if cluster.theme != LOGS:
-        return
     rng = random.Random(f"logs/visit/{cluster.seed}")
     topics = draw_topics(rng, len(cluster.brokers))
     mine = [TopicPartition(topic.name, index) for topic in topics for index in range(topic.partitions)]

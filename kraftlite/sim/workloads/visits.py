@@ -1,12 +1,13 @@
-"""The catalogue of the workloads that a seed may have."""
+"""The catalogue of the workloads that a run may have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
+from kraftlite.sim.themes import ADMIN, GROUPS, LOGS
 from kraftlite.sim.workloads import admin, groups, logs, stranger
 
 if TYPE_CHECKING:
@@ -15,7 +16,19 @@ if TYPE_CHECKING:
     from kraftlite.sim.client import SimClient
     from kraftlite.sim.cluster import SimCluster
 
-Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[tuple["SimClient", "Coroutine[None, None, None]"]]]
-"""Given the cluster, the history and the partitions of the shape: each client with what it runs until `stopping` is set on it."""
+Visitor: TypeAlias = "tuple[SimClient, Coroutine[None, None, None]]"
+"""A client, with what it runs until `stopping` is set on it."""
+Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[Visitor]]
+"""Given the cluster, the history and the partitions of the shape."""
 
-VISITS: Final[tuple[Visit, ...]] = (stranger.visit, groups.visit, admin.visit, logs.visit)
+IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit,)
+"""In every theme; the seed decides whether it comes."""
+THEMED: Final[Mapping[str, Visit]] = {GROUPS: groups.visit, ADMIN: admin.visit, LOGS: logs.visit}
+"""By theme: what the runs of that theme have, and no others."""
+
+
+def visitors(cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]) -> Iterator[Visitor]:
+    for visit in IN_ALL:
+        yield from visit(cluster, history, partitions)
+    if cluster.theme in THEMED:
+        yield from THEMED[cluster.theme](cluster, history, partitions)

@@ -15,6 +15,7 @@ from kraftlite.replication.delete_records import DeleteRecordsPath
 from kraftlite.sim import schedule
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import node_ids
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -23,7 +24,7 @@ def dark(patch: Patch) -> None:
     """Every broker loses power three times in a run."""
 
     def cuts(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
-        brokers = [str(number) for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
+        brokers = node_ids(shape, "broker")
         step_ms = duration_ms // (3 * len(brokers) + 1)
         return [
             FaultPlan(at_ms=number * step_ms, kind="power", target=broker, for_ms=100)

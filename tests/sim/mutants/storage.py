@@ -12,6 +12,7 @@ from kraftlite.sim import damage, schedule
 from kraftlite.sim import shape as shapes
 from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import node_ids
 from tests.sim.mutants.catalog import Change, mutant
 from tests.sim.mutants.patching import Patch
 
@@ -64,7 +65,7 @@ def rolled_and_dark(patch: Patch) -> None:
     """Every topic rolls soon, closed segments are flushed seconds later, and every broker loses power twice in a run."""
 
     def cuts(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
-        brokers = [str(number) for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
+        brokers = node_ids(shape, "broker")
         step_ms = duration_ms // (2 * len(brokers) + 1)
         return [
             FaultPlan(at_ms=number * step_ms, kind="power", target=broker, for_ms=100)
@@ -94,7 +95,7 @@ def lost_files(*kinds: str) -> Change:
     """Every run has a broker that loses files of these kinds, and afterwards every broker dies once."""
 
     def damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
-        brokers = [str(number) for number, roles in enumerate(shape.roles, 1) if "broker" in roles]
+        brokers = node_ids(shape, "broker")
         found = [FaultPlan(at_ms=duration_ms // 8, kind="damage", target=rng.choice(brokers), for_ms=100)]
         step_ms = duration_ms // 2 // len(brokers)
         for number, broker in enumerate(brokers):

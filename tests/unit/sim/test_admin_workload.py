@@ -18,10 +18,10 @@ from kraftlite.sim.injector import Injector
 from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.shape import NAMED, Shape, of_release
 from kraftlite.sim.themes import ADMIN, PLAIN
-from kraftlite.sim.workloads.admin import visit
 from kraftlite.sim.workloads.admin_configs import CONFIG_DRAWS
 from kraftlite.sim.workloads.admin_topics import TOPIC_DRAWS, Drawn, Sight
 from kraftlite.sim.workloads.admin_values import OF_BROKERS, OF_TOPICS
+from kraftlite.sim.workloads.visits import visitors
 from tests.harness.watched_cluster import watched
 
 SIGHT = Sight(brokers=[NodeId(1), NodeId(2), NodeId(3)], shape=NAMED["3c"].topics, counts={"z1": 2, "orders": 2})
@@ -51,8 +51,8 @@ def test_topics_of_others_are_neither_deleted_nor_robbed_of_their_configs() -> N
 
 def test_a_run_of_this_theme_has_an_administrator_and_a_tenant() -> None:
     loop = VirtualLoop(1)
-    for theme, expected in ((ADMIN, ["operator", "tenant"]), (PLAIN, [])):
-        found = visit(SimCluster(loop, NAMED["3c"], 1, theme), History(), [])
+    for theme, expected in ((ADMIN, ["stranger", "operator", "tenant"]), (PLAIN, ["stranger"])):  # a seed with a stranger
+        found = visitors(SimCluster(loop, NAMED["3c"], 1, theme), History(), [])
         assert [(client.name, run.close())[0] for client, run in found] == expected
     loop.close()
 

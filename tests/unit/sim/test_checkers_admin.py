@@ -9,7 +9,9 @@ from uuid import UUID
 
 import pytest
 
+from kraftlite.broker.handlers.configs import ConfigDescription, ConfigEntry, ConfigQuery
 from kraftlite.metadata import records as r
+from kraftlite.model.configdef import ConfigSource
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
@@ -33,6 +35,8 @@ from tests.harness.watched_cluster import WatchedCluster, watched
 Make = Callable[..., WatchedCluster]
 CASES: Cases[WatchedCluster] = Cases()
 BROKER = NodeId(4)
+BROKER_CONFIGS = 4
+"""The type of resource of a broker's dynamic configs."""
 
 
 @pytest.fixture
@@ -137,6 +141,21 @@ def a_description_of_another_cluster(cluster: WatchedCluster) -> None:
     offset = cluster.core(cluster.leader_id()).committed_offset or 0
     cluster.world.history.descriptions.append(
         Description(kind="features", request=None, broker=BROKER, invoked_us=0, returned_us=1, offset=offset - 1, found=found)
+    )
+    cluster.at_end()
+
+
+@CASES.breaks(Descriptions, "describes configs .* as no.such.key: secret; the log says None")
+def a_value_of_an_unknown_key_that_is_told(cluster: WatchedCluster) -> None:
+    cluster.write(r.ConfigRecord(resource_type=BROKER_CONFIGS, resource_name="4", name="no.such.key", value="secret"))
+    query = ConfigQuery(resource_type=BROKER_CONFIGS, resource_name="4", keys=None)
+    entry = ConfigEntry(
+        name="no.such.key", value="secret", source=ConfigSource.DYNAMIC_BROKER_CONFIG, read_only=False, sensitive=False, type=0
+    )
+    found = ConfigDescription(error=ErrorCode.NONE, message=None, resource_type=4, resource_name="4", entries=(entry,))
+    offset = (cluster.core(cluster.leader_id()).committed_offset or 0) - 1
+    cluster.world.history.descriptions.append(
+        Description(kind="configs", request=query, broker=BROKER, invoked_us=0, returned_us=1, offset=offset, found=found)
     )
     cluster.at_end()
 

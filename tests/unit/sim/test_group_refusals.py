@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,19 +41,36 @@ def test_no_refusal_is_deserved_without_a_reason(code: ErrorCode) -> None:
     assert not CONDITIONS[code](case)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_SERVER_ERROR], ids=str)
-def test_an_undeserved_refusal_is_found(code: ErrorCode) -> None:
+@pytest.fixture
+def topic() -> Iterator[Topic]:
+    """The group is stable in generation 3, and its broker writes commits within 5 s."""
     driver: Any = object()
     groups = SimpleNamespace(config=GroupConfig.from_values({}), led=SimpleNamespace(closed=False))
-    node = SimpleNamespace(boots=1, node_id=BROKER, rate_ppm=0, node=SimpleNamespace(broker=SimpleNamespace(groups=groups)))
+    broker = SimpleNamespace(broker=SimpleNamespace(groups=groups))
+    node = SimpleNamespace(boots=1, node_id=BROKER, rate_ppm=0, fastest_ppm=0, node=broker)
     topic = Topic(GroupRefusals)
-    try:
-        assert isinstance(topic.checker, GroupRefusals)
-        topic.cluster.nodes[BROKER] = node  # type: ignore[assignment]
-        seen = Seen(driver, False, True, True, "classic", "Stable", 3, {"a": 3}, {}, (), 1, ("range",))
-        topic.checker._see = lambda node, group_id: seen  # type: ignore[method-assign]
-        topic.serve(HEARTBEAT, heartbeat(3), Told(ErrorCode.NONE))
-        with pytest.raises(Violation, match=f"refuses Client/Heartbeat of client 1100 with {code.name}, which it may"):
-            topic.serve(HEARTBEAT, heartbeat(3), Told(code))
-    finally:
-        topic.loop.close()
+    assert isinstance(topic.checker, GroupRefusals)
+    topic.cluster.nodes[BROKER] = node  # type: ignore[assignment]
+    seen = Seen(driver, False, True, True, "classic", "Stable", 3, {"a": 3}, {}, (), 1, ("range",))
+    topic.checker._see = lambda node, group_id: seen  # type: ignore[method-assign]
+    yield topic
+    topic.loop.close()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_SERVER_ERROR], ids=str)
+def test_an_undeserved_refusal_is_found(topic: Topic, code: ErrorCode) -> None:
+    topic.serve(HEARTBEAT, heartbeat(3), Told(ErrorCode.NONE))
+    with pytest.raises(Violation, match=f"refuses Client/Heartbeat of client 1100 with {code.name}, which it may"):
+        topic.serve(HEARTBEAT, heartbeat(3), Told(code))
+
+
+def test_a_wait_is_as_long_as_the_fastest_clock_of_the_broker_may_have_it(topic: Topic) -> None:
+    def wait() -> None:
+        topic.loop._now_us += 2_600_000
+
+    node: Any = topic.cluster.nodes[BROKER]
+    node.fastest_ppm = 1_000_000  # for a part of the time it ran twice as fast, and its own rate is what it was
+    topic.serve(HEARTBEAT, heartbeat(3), Told(ErrorCode.COORDINATOR_NOT_AVAILABLE), wait)
+    node.fastest_ppm = 0
+    with pytest.raises(Violation, match="COORDINATOR_NOT_AVAILABLE, which it may not now"):
+        topic.serve(HEARTBEAT, heartbeat(3), Told(ErrorCode.COORDINATOR_NOT_AVAILABLE), wait)
