@@ -209,7 +209,6 @@ class LogDirs:
             state.write_recovery_points(self._ports.disk)
             state.write_log_starts(self._ports.disk)
             state.write_clean_offsets(self._ports.disk)
-            state.state_logs()
         except OSError as error:
             self._fail(state, error)
 
@@ -263,11 +262,7 @@ class LogDirs:
         self._each_online(write)
 
     def write_log_starts(self) -> None:
-        def write(state: LogDirState) -> None:
-            state.state_logs()
-            state.write_log_starts(self._ports.disk)
-
-        self._each_online(write)
+        self._each_online(lambda state: state.write_log_starts(self._ports.disk))
 
     def write_recovery_point_of(self, tp: TopicPartition) -> None:
         state = self._home.get(tp)
@@ -281,7 +276,10 @@ class LogDirs:
             state.write_clean_offsets(self._ports.disk)
 
     async def close(self, broker_epoch: int | None) -> None:
-        """Flush and close every log, write the checkpoints and, where all logs were loaded, the clean-shutdown marker (BL-10)."""
+        """Flush and close every log and, where all logs were loaded, write the checkpoints and the clean-shutdown marker (BL-10).
+
+        Where they were not, the files beside the logs still say all that is known of the others.
+        """
         await self.stop_housekeeping()
         for state in self._dirs:
             if not state.online:
@@ -290,16 +288,15 @@ class LogDirs:
                 for log in list(state.logs.values()):
                     log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
                     await self._ports.tasks.run_blocking(log.close)
+                if not state.loaded:
+                    continue
                 state.write_recovery_points(self._ports.disk)
                 state.write_log_starts(self._ports.disk)
-                state.state_logs()
-                if state.loaded:
-                    checkpoints.write_clean_shutdown(self._ports.disk, state.path, -1 if broker_epoch is None else broker_epoch)
+                checkpoints.write_clean_shutdown(self._ports.disk, state.path, -1 if broker_epoch is None else broker_epoch)
             except OSError as error:
                 self._fail(state, error)
                 continue
-            if state.loaded:
-                self._ports.tracer.emit(CleanShutdownMarked(log_dir=state.path, broker_epoch=broker_epoch))
+            self._ports.tracer.emit(CleanShutdownMarked(log_dir=state.path, broker_epoch=broker_epoch))
 
     async def stop_housekeeping(self) -> None:
         tasks, self._tasks = self._tasks, []

@@ -256,7 +256,9 @@ class LogLoader:
         stated = state.stated((job.topic_id, job.tp.partition))
         if stated is not None:
             stated = stated._replace(gaps_below=max(stated.gaps_below, state.clean_offsets.get(job.tp, 0)))
-        # With statements at hand, a log without one never had a record, or its directory came from elsewhere.
+        # With statements at hand, a log without one never had a record, a power cut took the line of its first one, or its
+        # directory came from elsewhere. The checkpoints, which have no checksum, say nothing that can be relied on then: a log
+        # start is stated before it is checkpointed.
         unknown = stated is None and state.statements is not None and state.statements.known
         promise = Promise(stated=stated, cut_short=not self._damaged.is_sole(job.tp), accept_loss=job.accept_loss)
 
@@ -268,7 +270,7 @@ class LogLoader:
                     tp=job.tp,
                     topic_id=job.topic_id,
                     config=config,
-                    log_start_offset=state.log_starts.get(job.tp, 0),
+                    log_start_offset=0 if unknown else state.log_starts.get(job.tp, 0),
                     recovery_point=0 if unknown else state.recovery_points.get(job.tp, 0),
                     clean=state.clean,
                     wall_ms=ports.clock.wall_ms(),

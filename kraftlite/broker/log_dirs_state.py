@@ -159,7 +159,9 @@ class LogDirState:
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.RECOVERY_POINT_CHECKPOINT), points)
 
     def write_log_starts(self, disk: Disk) -> None:
-        """Only of logs whose start is not simply that of their first segment: the rest is known from the files."""
+        """Write the log starts, only of logs whose start is not simply that of their first segment: the rest is known from the
+        files. Each is stated durably before it is written, since nothing else makes a start believe the checkpoint."""
+        self.state_logs()
         starts = {
             tp: log.log_start_offset
             for tp, log in self.logs.items()

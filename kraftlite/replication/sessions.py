@@ -264,29 +264,30 @@ class FetchServer:
     def collect(
         self, session: FollowerSession, request: ReplicaFetchRequest, *, final: bool
     ) -> tuple[list[ReplicaFetchResult], list[bytes], bool]:
-        """(results, records, urgent) of all dirty partitions, within the request's limits. Urgent: errors, divergences and log
-        starts that moved.
+        """(results, records, urgent) of all dirty partitions, within the request's limits. Urgent: errors, divergences, log
+        starts that moved, and records that were left out for the limits: waiting would not bring them.
 
         Before the wait is over (`final`), a follower that knows newer metadata than this leader is not told so: the metadata
         arrives within moments, while the follower would stay away for its whole backoff.
         """
         results: list[ReplicaFetchResult] = []
         payload: list[bytes] = []
-        left, urgent = request.max_bytes, False
+        left, urgent, more_left = request.max_bytes, False, False
         for entry in list(session.dirty):
             told_start = entry.sent_log_start
             try:
-                result, records = self._read(session, entry, min(left, request.partition_max_bytes), not payload)
+                result, records, more = self._read(session, entry, min(left, request.partition_max_bytes), not payload)
             except ApiError as error:
                 if error.code in AHEAD_OF_US and not final:
                     continue
                 session.dirty.pop(entry, None)
-                result, records = _error(entry, error.code), b""
+                result, records, more = _error(entry, error.code), b"", False
             except OSError as error:
                 session.dirty.pop(entry, None)
                 if entry.partition is not None:
                     self._on_io_error(error, entry.partition.tp)
-                result, records = _error(entry, ErrorCode.KAFKA_STORAGE_ERROR), b""
+                result, records, more = _error(entry, ErrorCode.KAFKA_STORAGE_ERROR), b"", False
+            more_left = more_left or more
             if result is None:
                 continue
             results.append(result)
@@ -296,12 +297,12 @@ class FetchServer:
             else:
                 refused = result.error is not ErrorCode.NONE or result.diverging_epoch is not None
                 urgent = urgent or refused or (told_start >= 0 and result.log_start_offset != told_start)
-        return results, payload, urgent
+        return results, payload, urgent or (more_left and bool(payload))
 
     def _read(
         self, session: FollowerSession, entry: SessionEntry, max_bytes: int, min_one: bool
-    ) -> tuple[ReplicaFetchResult | None, bytes]:
-        """Read what there is to say of one partition; None: nothing new (or no room left)."""
+    ) -> tuple[ReplicaFetchResult | None, bytes, bool]:
+        """Read what there is to say of one partition, and whether there is more; None: nothing new (or no room left)."""
         if entry.unconfirmed:
             self._confirm(session, entry)
         log = self._checked(session, entry).online_log()
@@ -310,33 +311,36 @@ class FetchServer:
         if diverging is not None:
             del session.dirty[entry]
             topic_id, partition = entry.key
-            return ReplicaFetchResult(
-                topic_id=topic_id, partition=partition, error=ErrorCode.NONE, diverging_epoch=diverging
-            ), b""
+            result = ReplicaFetchResult(topic_id=topic_id, partition=partition, error=ErrorCode.NONE, diverging_epoch=diverging)
+            return result, b"", False
         hw, log_start = log.hw, log.log_start_offset
-        records = b""
-        if offset < leo:
+        records, more = b"", offset < leo
+        if more:
             if max_bytes > 0 or min_one:
-                records = log.read(offset, max_bytes, up_to=leo, min_one=min_one)
+                found = log.find(offset, max_bytes, up_to=leo, min_one=min_one)
+                if found is not None:
+                    records = found.read()
+                    more = found.more or len(records) < found.extent.readable
             if records:  # stays dirty, behind the others, until the follower asks for more
                 del session.dirty[entry]
                 session.dirty[entry] = None
             if not records and hw == entry.sent_hw:
-                return None, b""
+                return None, b"", more
         else:
             del session.dirty[entry]
             if hw == entry.sent_hw and log_start == entry.sent_log_start:
-                return None, b""
+                return None, b"", False
         entry.sent_hw, entry.sent_log_start = hw, log_start
         topic_id, partition = entry.key
-        return ReplicaFetchResult(
+        result = ReplicaFetchResult(
             topic_id=topic_id,
             partition=partition,
             error=ErrorCode.NONE,
             high_watermark=hw,
             log_start_offset=log_start,
             records_length=len(records),
-        ), records
+        )
+        return result, records, more
 
 
 def _error(entry: SessionEntry, error: ErrorCode) -> ReplicaFetchResult:

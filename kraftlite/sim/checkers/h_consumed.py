@@ -8,11 +8,14 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.history_checker import HistoryChecker
 from kraftlite.sim.history import Consumed, Produce, Verdict
+from kraftlite.sim.workloads.stranger import ZOMBIE, ZOMBIE_VALUE
 
 
 class ConsumptionConsistent(HistoryChecker):
     """Every record that was read is below the HW that came with it, was produced before and for this partition, and no other read
-    and no final log has another value at its offset. At the end everything that was ever below a HW is there."""
+    and no final log has another value at its offset. At the end everything that was ever below a HW is there.
+
+    The record of a producer's zombie counts as produced where the leader may have forgotten the producer."""
 
     def at_end(self) -> None:
         produced = {(it.tp, it.value): it for it in self.history.produces}
@@ -30,7 +33,8 @@ class ConsumptionConsistent(HistoryChecker):
             if offset >= it.hw:
                 self.fail(f"{where} was given {value} at offset {offset}, the HW was {it.hw}")
             made = produced.get((it.tp, value))
-            if made is None or made.invoked_us > it.at_us:
+            invoked_us = self._zombie_us(it.tp, value) if made is None else made.invoked_us
+            if invoked_us is None or invoked_us > it.at_us:
                 self.fail(f"{where} was given {value} at offset {offset}, which nobody had produced")
 
     def _check_final(self, produced: dict[tuple[TopicPartition, str], Produce]) -> None:
@@ -40,10 +44,17 @@ class ConsumptionConsistent(HistoryChecker):
                     self.fail(f"{tp}: at the end {after} comes behind {before}")
             for offset, value in records:
                 made = produced.get((tp, value))
-                if made is None:
+                if made is None and self._zombie_us(tp, value) is None:
                     self.fail(f"{tp}: at the end there is {value} at offset {offset}, which nobody has produced")
-                elif made.verdict is Verdict.FAILED:
+                elif made is not None and made.verdict is Verdict.FAILED:
                     self.fail(f"{tp}: at the end there is {value} at offset {offset}, which was refused with {made.error}")
+
+    def _zombie_us(self, tp: TopicPartition, value: str) -> int | None:
+        """Return when the record was first sent, if it is that of a zombie who may have been welcome."""
+        if value != ZOMBIE_VALUE:
+            return None
+        zombies = (it.invoked_us for it in self.history.strange if it.kind == ZOMBIE and it.tp == tp and self.may_be_welcome(it))
+        return min(zombies, default=None)
 
     def _check_offsets(self) -> None:
         known: dict[tuple[TopicPartition, str | None, int], tuple[str, str]] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from kraftlite.sim.checkers.history_checker import HistoryChecker
-from kraftlite.sim.checkers.replica_facts import may_forget_producers
 from kraftlite.sim.history import Strange
+from kraftlite.sim.workloads.stranger import ZOMBIE
 
 NONE = "NONE"
 _AGAIN = re.compile(r"sent again, first at (-?\d+)")
@@ -23,13 +23,9 @@ class StrangersRefused(HistoryChecker):
             again = _AGAIN.match(it.kind)
             if again is not None:
                 self._check_again(it, int(again[1]))
-            elif it.kind != "zombie of a producer" or not self._forgotten(it):
+            elif it.kind != ZOMBIE or not self.may_be_welcome(it):
                 self.fail(f"{it.tp}: {it.client} at {it.invoked_us // 1000} ms to node {it.broker}: {it.kind} succeeded")
 
     def _check_again(self, it: Strange, first: int) -> None:
-        if it.offset not in (first, -1) and first >= 0 and not self._forgotten(it):
+        if it.offset not in (first, -1) and first >= 0 and not self.may_be_welcome(it):
             self.fail(f"{it.tp}: what was acknowledged at offset {first} was sent again and acknowledged at offset {it.offset}")
-
-    def _forgotten(self, it: Strange) -> bool:
-        """Return whether the leader may know nothing of the producer any more."""
-        return may_forget_producers(self.world) or self.is_excused(it.tp, it.topic_id)

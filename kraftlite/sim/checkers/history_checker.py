@@ -10,8 +10,8 @@ from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.checkers.facts import NOTE as METADATA_NOTE
 from kraftlite.sim.checkers.facts import Facts
-from kraftlite.sim.checkers.replica_facts import replica_facts
-from kraftlite.sim.history import Consumed, Produce
+from kraftlite.sim.checkers.replica_facts import may_forget_producers, replica_facts
+from kraftlite.sim.history import Consumed, Produce, Strange
 
 
 class HistoryChecker(Checker):
@@ -55,6 +55,10 @@ class HistoryChecker(Checker):
         if topic_id is not None:
             return TopicIdPartition(UUID(topic_id), tp.partition) in excuses
         return any(key.partition == tp.partition and str(key.topic_id) in self.ids_of(tp.topic) for key in excuses)
+
+    def may_be_welcome(self, it: Strange) -> bool:
+        """Return whether the leader may know nothing any more of the producer that a stranger's batch names."""
+        return may_forget_producers(self.world) or self.is_excused(it.tp, it.topic_id)
 
     def judged(self, produces: Iterable[Produce]) -> list[Produce]:
         """Those whose partition is there at the end, was read to its end, and lost nothing that it was allowed to lose."""

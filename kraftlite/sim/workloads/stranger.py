@@ -31,6 +31,8 @@ TIMEOUTS_MS: Final = (0, -1, 1, 2**31 - 1, -(2**31))
 OFFSETS_BEYOND: Final = (-1, -2, -(2**63), 2**40, 2**62, 2**63 - 1)
 NO_PARTITION: Final = 1000
 EPOCHS: Final = (0, 2**31 - 1)
+ZOMBIE: Final = "zombie of a producer"
+ZOMBIE_VALUE: Final = "zombie"
 
 
 def comes_with(seed: int) -> bool:
@@ -153,13 +155,13 @@ class SimStranger(SimClient):
         if await self._write(tp, leader, 1000, producer_id=identity.producer_id, producer_epoch=1) is not Verdict.OK:
             return
         await self._late()
-        record = Record(key=None, value=b"zombie")
+        record = Record(key=None, value=ZOMBIE_VALUE.encode())
         batch = bytes(
             build_batch(
                 [record], timestamp_ms=self.cluster.wall_ms(), producer_id=identity.producer_id, producer_epoch=0, base_sequence=0
             )
         )
-        await self._ask("zombie of a producer", tp, leader, PRODUCE, ProduceAsk(tp, -1, 1000, batch))
+        await self._ask(ZOMBIE, tp, leader, PRODUCE, ProduceAsk(tp, -1, 1000, batch))
 
     async def _write(
         self, tp: TopicPartition, leader: NodeId, timeout_ms: int, *, producer_id: int = -1, producer_epoch: int = -1

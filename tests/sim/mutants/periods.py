@@ -11,6 +11,8 @@ from kraftlite.log.indexes import OffsetIndex
 from kraftlite.log.producers import ProducerState
 from kraftlite.replication.consume import ConsumePath
 from kraftlite.replication.manager import ReplicaManager
+from kraftlite.replication.sessions import FetchServer
+from kraftlite.sim import run
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -96,3 +98,19 @@ def index_entry_behind(patch: Patch) -> None:
 def no_first_batch_above_the_limit(patch: Patch) -> None:
     """LG-50, KIP-74; `replica.fetch.response.max.bytes`. A follower that cannot get over one large batch never catches up."""
     patch.edit(ConsumePath, "_read", ("min_one=room.empty", "min_one=False"))
+
+
+def segments_below_the_least_fetch(patch: Patch) -> None:
+    """Every run has segments that hold less than what a follower's fetch waits for."""
+    patch.set(run, "draw_knobs", lambda seed, given=(): {"replica.fetch.min.bytes": "5000", "log.segment.bytes": "300"})
+
+
+@mutant(
+    "fetch-waits-though-there-is-more",
+    "a follower's fetch waits for its least bytes, though the rest is in the next segment",
+    expects=("liveness", "33", "IsrLag"),
+    lens=segments_below_the_least_fetch,
+)
+def fetch_waits_though_there_is_more(patch: Patch) -> None:
+    """RP-39; `replica.fetch.min.bytes`. A lagging follower got one segment in each wait, and never joined the ISR again."""
+    patch.edit(FetchServer, "collect", ("urgent or (more_left and bool(payload))", "urgent"))

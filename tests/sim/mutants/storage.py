@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from kraftlite.broker.log_dirs import LogDirs
+from kraftlite.broker.log_dirs_loading import LogLoader
 from kraftlite.log import checkpoints, recovery, segment
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.flusher import Flusher
@@ -123,6 +124,32 @@ def lost_start_believed(patch: Patch) -> None:
         ("deleting = check_names(self.promise, self.directory, names, recovery_point)", "deleting = False"),
         ("log_start_offset, recovery_point = stated.start, stated.end", "recovery_point = stated.end"),
     )
+
+
+def dark_and_damaged(patch: Patch) -> None:
+    """Every run has a broker that loses power early, and while it is down its log starts are damaged."""
+
+    def damages(rng: random.Random, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+        broker = rng.choice([str(number) for number, roles in enumerate(shape.roles, 1) if "broker" in roles])
+        at_ms = rng.randrange(duration_ms // 8, duration_ms // 4)
+        return [
+            FaultPlan(at_ms=at_ms, kind="power", target=broker, for_ms=6000),
+            FaultPlan(at_ms=at_ms + 1, kind="damage", target=broker, for_ms=100),
+        ]
+
+    patch.set(schedule, "_damages", damages)
+    patch.set(damage, "KINDS", {kind: damage.KINDS[kind] for kind in ("log start too high",)})
+
+
+@mutant(
+    "unstated-start-believed",
+    "a checkpointed log start counts, though log-statements does not have the log",
+    expects=("30",),
+    lens=dark_and_damaged,
+)
+def unstated_start_believed(patch: Patch) -> None:
+    """ADR 7: a power cut took the line of a log's first record, and the checkpoint, which has no checksum, was damaged."""
+    patch.edit(LogLoader, "_opener", ("0 if unknown else state.log_starts.get", "state.log_starts.get"))
 
 
 @mutant(

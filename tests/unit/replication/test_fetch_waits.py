@@ -1,8 +1,11 @@
-"""When a client's fetch has enough (CP-18). Kafka's DelayedFetch counts what is readable up to a partition's maximum."""
+"""When a fetch has enough (CP-18, RP-39). Kafka's DelayedFetch counts what is readable up to a partition's maximum."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from kraftlite.log.config import LogConfig
 from kraftlite.log.stored import StoredRecords
@@ -80,6 +83,22 @@ async def test_the_end_of_a_segment_is_enough() -> None:
         await written(c, 10)
         result = await fetched(c, params(9_000), entry(1_000_000))
         assert 0 < len(result.records) < 4_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"log_config": LogConfig(segment_bytes=4_000)}, {"fetch_max_bytes": 4_000}, {"fetch_response_max_bytes": 4_000}],
+    ids=["segment", "maximum of a partition", "maximum of all"],
+)
+async def test_rp_39_a_follower_does_not_wait_while_there_is_more(options: dict[str, Any]) -> None:
+    """It waits for records that are not there yet, not for those that did not fit. One that lagged would otherwise get one
+    segment in each wait of 500 ms, and perhaps never join the ISR again."""
+    async with LoopCluster(2, fetch_min_bytes=9_000, **options) as c:
+        c.create((1, 2))
+        await c.settle()
+        for _ in range(40):
+            c[1].produce(["v" * 1_000], acks=1)
+        await c.until(lambda: c[2].log().leo >= 35, within_ms=400)
 
 
 async def test_records_beyond_64_kib_stay_in_their_file_until_they_are_wanted() -> None:

@@ -16,8 +16,9 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim import malformed
 from kraftlite.sim.checkers.base import Violation
+from kraftlite.sim.checkers.h_consumed import ConsumptionConsistent
 from kraftlite.sim.checkers.h_strangers import StrangersRefused
-from kraftlite.sim.history import History, Strange
+from kraftlite.sim.history import Consumed, History, Strange
 from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.workloads import stranger
 
@@ -61,6 +62,44 @@ def test_what_is_sent_again_is_where_it_was() -> None:
     checked(kind="sent again, first at 7", offset=9, excused=True)
     with pytest.raises(Violation, match="acknowledged at offset 9"):
         checked(kind="sent again, first at 7", offset=9)
+
+
+class StrictReads(ConsumptionConsistent):
+    """Nothing may have been lost."""
+
+    def is_excused(self, tp: TopicPartition, topic_id: str | None = None) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("where", ["read", "at the end"])
+def test_the_record_of_a_zombie_is_nobodys_unless_its_producer_may_be_forgotten(where: str) -> None:
+    def checked_read(expiration_ms: str, *, sent_us: int, value: str = stranger.ZOMBIE_VALUE) -> None:
+        history = History()
+        history.strange.append(
+            Strange(client="s", kind=stranger.ZOMBIE, tp=TP, topic_id=None, broker=NodeId(1), invoked_us=sent_us, error="NONE")
+        )
+        if where == "read":
+            read = Consumed(client="r", tp=TP, topic_id=None, broker=NodeId(1), at_us=5_000, hw=1, records=((0, value),))
+            history.consumed.append(read)
+        else:
+            history.final_logs[TP] = ((0, value),)
+        checker = StrictReads.__new__(StrictReads)
+        checker.history = history
+        checker.world = SimpleNamespace(  # type: ignore[assignment]
+            cluster=SimpleNamespace(
+                wall_offset_ms={}, shape=SimpleNamespace(config={"producer.id.expiration.ms": expiration_ms})
+            ),
+            notes={},
+        )
+        checker.at_end()
+
+    checked_read("700", sent_us=4_000)
+    for expiration_ms, value in (("86400000", stranger.ZOMBIE_VALUE), ("700", "ghost/1")):
+        with pytest.raises(Violation, match=r"nobody ha[ds] produced"):
+            checked_read(expiration_ms, sent_us=4_000, value=value)
+    if where == "read":
+        with pytest.raises(Violation, match="nobody had produced"):
+            checked_read("700", sent_us=6_000)
 
 
 @pytest.mark.parametrize("name", malformed.BY_ITS_HEADER)
