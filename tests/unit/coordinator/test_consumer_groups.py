@@ -208,17 +208,6 @@ def test_an_assignment_lasts_for_its_interval() -> None:
     assert d.epoch == 5
 
 
-def test_an_assignment_of_the_future_does_not_hold_up_the_next() -> None:
-    """The clock was set back, or that of the coordinator before this one was ahead: the interval says nothing then."""
-    w = ConsumerWorld(consumer_assignment_interval_ms=1_000)
-    a = w.enter("a")
-    w.wall_ms -= 3_600_000
-    w.fail_over()
-    b = w.enter("b")
-    w.settle()
-    assert sorted(a.names + b.names) == ["t0", "t1", "t2", "t3"] and len(b.names) == 2
-
-
 # --- topics --------------------------------------------------------------------------------------------------------------
 
 
