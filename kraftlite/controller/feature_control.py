@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata import features
@@ -19,7 +19,7 @@ from kraftlite.model.messages.controller import (
     UpdateFeaturesResponse,
 )
 from kraftlite.timeline.collections import TimelineMap
-from kraftlite.timeline.registry import LATEST, TimelineRegistry
+from kraftlite.timeline.registry import TimelineRegistry
 
 NodeRanges = Iterable[tuple[NodeId, Iterable[FeatureRange]]]
 
@@ -41,9 +41,6 @@ class FeatureControl:
     def level_or_minimum(self) -> int:
         level = self.metadata_version
         return features.MIN_METADATA_VERSION if level is None else level
-
-    def finalized_at(self, epoch: int = LATEST) -> Mapping[str, int]:
-        return dict(self.finalized.items(epoch))
 
     def update(self, request: UpdateFeaturesRequest) -> ControllerResult[UpdateFeaturesResponse]:
         """All or nothing. Raises the ApiError of the first update that is refused (CM-53)."""

@@ -298,6 +298,7 @@ class Loader:
             total = segment.size
             reason = self._misplaced(segment, expected, is_first=index == first)
             if reason is None:
+                expected = max(expected, segment.base_offset)  # compaction may have left a hole
                 scan = segment.scan(expected, self._accept(epochs, expected, flushed))
                 expected, reason = max(scan.next_offset, expected), scan.reason
                 checked += scan.valid_bytes

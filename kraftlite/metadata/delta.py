@@ -73,12 +73,6 @@ class FeaturesDelta:
         self.image = image
         self.changes: dict[str, int | None] = {}
 
-    @property
-    def metadata_version_change(self) -> int | None:
-        """The new level of `metadata.version` when it differs from the image's."""
-        level = self.changes.get(METADATA_VERSION)
-        return None if level == self.image.metadata_version else level
-
     def replay(self, record: FeatureLevelRecord) -> None:
         """Raises Fault for a level of `metadata.version` that this software does not know (ML-26)."""
         if record.name == METADATA_VERSION and record.level not in METADATA_VERSIONS:
@@ -292,23 +286,6 @@ class MetadataDelta:
         self.client_quotas: ClientQuotasDelta | None = None
         self.scram: ScramDelta | None = None
         self.producer_ids: ProducerIdsDelta | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        return (
-            self.features is None
-            and self.cluster is None
-            and self.topics is None
-            and self.configs is None
-            and self.client_quotas is None
-            and self.scram is None
-            and self.producer_ids is None
-        )
-
-    @property
-    def metadata_version_change(self) -> int | None:
-        """The new level of `metadata.version`, when this delta changes it."""
-        return None if self.features is None else self.features.metadata_version_change
 
     def replay(self, record: MetadataRecord, offset: int | None = None) -> None:
         """`offset`: where the record is in the log, for what it will be named as the cause of; None in a metadata snapshot."""

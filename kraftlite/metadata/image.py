@@ -65,10 +65,6 @@ class FeaturesImage:
     def metadata_version(self) -> int | None:
         return self.finalized.get(METADATA_VERSION)
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.finalized
-
     def level(self, feature: str) -> int:
         """The finalized level; 0 for a feature that is not finalized."""
         return self.finalized.get(feature, 0)
@@ -91,16 +87,8 @@ class ClusterImage:
 
     EMPTY: ClassVar[ClusterImage]
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.brokers and not self.controllers
-
     def broker(self, broker_id: NodeId) -> BrokerRegistration | None:
         return self.brokers.get(broker_id)
-
-    def broker_epoch(self, broker_id: NodeId) -> int | None:
-        found = self.brokers.get(broker_id)
-        return None if found is None else found.broker_epoch
 
     def write(self) -> Iterator[MetadataRecord]:
         for broker_id in sorted(self.brokers):
@@ -132,10 +120,6 @@ class TopicsImage:
 
     EMPTY: ClassVar[TopicsImage]
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.by_id
-
     def topic(self, name: str) -> TopicImage | None:
         return self.by_name.get(name)
 
@@ -152,10 +136,6 @@ class TopicsImage:
 
     def __len__(self) -> int:
         return len(self.by_id)
-
-    def partition_count(self) -> int:
-        """The number of partitions of the whole cluster. O(topics)."""
-        return sum(len(topic.partitions) for topic in self)
 
     def write(self) -> Iterator[MetadataRecord]:
         for topic in self:
@@ -175,10 +155,6 @@ class ConfigurationsImage:
     resources: PMap[tuple[int, str], PMap[str, str]] = field(default_factory=PMap)
 
     EMPTY: ClassVar[ConfigurationsImage]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.resources
 
     def get(self, resource_type: int, name: str) -> PMap[str, str]:
         """The resource's own dynamic configs; empty when it has none."""
@@ -205,10 +181,6 @@ class ClientQuotasImage:
 
     EMPTY: ClassVar[ClientQuotasImage]
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.entities
-
     def get(self, entity: QuotaEntity) -> PMap[str, str]:
         return self.entities.get(entity, _NO_QUOTAS)
 
@@ -227,10 +199,6 @@ class ScramImage:
 
     EMPTY: ClassVar[ScramImage]
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.credentials
-
     def write(self) -> Iterator[MetadataRecord]:
         for key in self.credentials:
             yield self.credentials[key]
@@ -243,10 +211,6 @@ class ProducerIdsImage:
     next_producer_id: int = 0
 
     EMPTY: ClassVar[ProducerIdsImage]
-
-    @property
-    def is_empty(self) -> bool:
-        return self.next_producer_id == 0
 
     def write(self) -> Iterator[MetadataRecord]:
         if self.next_producer_id > 0:
@@ -268,18 +232,6 @@ class MetadataImage:
     producer_ids: ProducerIdsImage
 
     EMPTY: ClassVar[MetadataImage]
-
-    @property
-    def is_empty(self) -> bool:
-        return (
-            self.features.is_empty
-            and self.cluster.is_empty
-            and self.topics.is_empty
-            and self.configs.is_empty
-            and self.client_quotas.is_empty
-            and self.scram.is_empty
-            and self.producer_ids.is_empty
-        )
 
     @property
     def offset(self) -> int:

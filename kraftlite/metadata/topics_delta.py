@@ -40,10 +40,6 @@ class LocalChanges:
     followers: Mapping[TopicPartition, LocalPartition] = field(default_factory=dict)
     directories: Mapping[TopicIdPartition, UUID] = field(default_factory=dict)
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.deletes or self.leaders or self.followers or self.directories)
-
 
 class _Found:
     """LocalChanges under construction."""
@@ -198,10 +194,6 @@ class TopicsDelta:
             by_id=self.image.by_id.update(changed, self.deleted),
             by_name=self.image.by_name.update({topic.name: topic for topic in changed.values()}, old_names),
         )
-
-    def topic_was_deleted(self, name: str) -> bool:
-        """Return whether a topic of this name was deleted, whatever carries the name now."""
-        return any(topic.name == name for topic in self.deleted.values())
 
     def deleted_partitions(self) -> Iterator[tuple[TopicPartition, UUID, PartitionRegistration]]:
         for topic_id, topic in self.deleted.items():

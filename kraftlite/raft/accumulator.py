@@ -31,10 +31,6 @@ class PreparedBatch:
     scheduled: int = 0
     """The number of the records that may leave."""
 
-    @property
-    def next_offset(self) -> int:
-        return self.base_offset + len(self.encoded)
-
 
 class BatchAccumulator:
     """One leader epoch's appends. Every `prepare` is atomic: its records share a batch.

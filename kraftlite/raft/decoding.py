@@ -14,13 +14,9 @@ from kraftlite.model.limits import MAX_INT32
 from kraftlite.raft.client import CommittedBatch, RecordSerde
 
 
-def decode_batches(data: bytes, serde: RecordSerde) -> Iterator[CommittedBatch]:
-    """The batches in `data`; a control batch keeps its place but has no records."""
-    return (batch for batch in decode_in_steps(data, serde) if batch is not None)
-
-
 def decode_in_steps(data: bytes, serde: RecordSerde, records_per_step: int = MAX_INT32) -> Iterator[CommittedBatch | None]:
-    """Decode as `decode_batches` does, with a None after every so many records of a batch that has more."""
+    """The batches in `data`, with a None after every so many records of a batch that has more. A control batch keeps its place,
+    but has no records."""
     decode = serde.decode
     for header, raw in iter_batches(data):
         records: tuple[Any, ...] = ()

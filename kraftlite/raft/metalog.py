@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from kraftlite.log.batch import iter_batches, parse_header
+from kraftlite.log.batch import parse_header
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
@@ -271,16 +271,6 @@ class MetadataLog:
 
     def unlink(self, paths: list[str]) -> None:
         self.snapshots.unlink(paths)
-
-    def batch_epochs(self) -> list[tuple[int, int]]:
-        """(base offset, epoch) of every batch, for tests and the dump tool."""
-        found: list[tuple[int, int]] = []
-        offset = self.log_start_offset
-        while offset < self.leo:
-            for header, _ in iter_batches(self.log.read(offset, 1 << 20, up_to=self.leo)):
-                found.append((header.base_offset, header.partition_leader_epoch))
-                offset = header.next_offset
-        return found
 
     def close(self) -> None:
         self.log.close()

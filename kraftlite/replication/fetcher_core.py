@@ -111,9 +111,6 @@ class FetcherCore:
     def __len__(self) -> int:
         return len(self._followed)
 
-    def __contains__(self, tp: object) -> bool:
-        return any(followed.partition.tp == tp for followed in self._followed.values())
-
     def add(self, partition: Partition, leader_epoch: int) -> None:
         followed = Followed(partition, leader_epoch)
         self._paused.pop(followed.key, None)

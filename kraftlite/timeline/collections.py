@@ -44,24 +44,11 @@ class TimelineMap(Revertable, Generic[K, V]):
         value = self._read(key, epoch)
         return None if value is ABSENT else value
 
-    def contains(self, key: K, epoch: int = LATEST) -> bool:
-        return self._read(key, epoch) is not ABSENT
-
     def items(self, epoch: int = LATEST) -> list[tuple[K, V]]:
         return self._items(epoch)
 
-    def keys(self, epoch: int = LATEST) -> list[K]:
-        return [key for key, _ in self._items(epoch)]
-
     def values(self, epoch: int = LATEST) -> list[V]:
         return [value for _, value in self._items(epoch)]
-
-    def size(self, epoch: int = LATEST) -> int:
-        return len(self._data) if epoch == LATEST else len(self._items(epoch))
-
-    def clear(self) -> None:
-        for key in list(self._data):
-            self._write(key, ABSENT)
 
     def __contains__(self, key: object) -> bool:
         return key in self._data
@@ -102,15 +89,6 @@ class TimelineSet(Revertable, Generic[K]):
             return False
         self._write(key, ABSENT)
         return True
-
-    def contains(self, key: K, epoch: int = LATEST) -> bool:
-        return self._read(key, epoch) is not ABSENT
-
-    def members(self, epoch: int = LATEST) -> list[K]:
-        return [key for key, _ in self._items(epoch)]
-
-    def size(self, epoch: int = LATEST) -> int:
-        return len(self._data) if epoch == LATEST else len(self._items(epoch))
 
     def __contains__(self, key: object) -> bool:
         return key in self._data

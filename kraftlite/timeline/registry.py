@@ -180,9 +180,6 @@ class TimelineRegistry:
     def latest_epoch(self) -> int | None:
         return self._epochs[-1] if self._epochs else None
 
-    def has_snapshot(self, epoch: int) -> bool:
-        return epoch in self._snapshots
-
     def floor(self, epoch: int) -> int | None:
         """The newest snapshot at or before `epoch`."""
         position = bisect_right(self._epochs, epoch)

@@ -57,8 +57,7 @@ class Steps:
             change.emit(RegexKey(group.group_id, before.regex), None)
         matches_changed = self._match(change)
         self._advance_epoch(change, bump=group.epoch <= INITIAL_EPOCH or resubscribed or matches_changed)
-        interval_ms = self._cluster.assignment_interval_ms(group.group_id)
-        if group.epoch > group.target_epoch and self._effects.wall_ms >= group.target_ms + interval_ms:
+        if group.epoch > group.target_epoch and self._is_due(group):
             self._assign(change)
         return self._reconcile(change, group.members[after.member_id], owned, resubscribed=resubscribed)
 
@@ -73,9 +72,10 @@ class Steps:
         wall_ms = self._effects.wall_ms
         known = [group.regexes[regex] for regex in wanted if regex in group.regexes]
         if len(known) == len(wanted):
-            age_ms = wall_ms - min(found.timestamp_ms for found in known)
+            ages_ms = [wall_ms - found.timestamp_ms for found in known]
             newer = min(found.version for found in known) < cluster.topics_created_at
-            if age_ms <= REGEX_REFRESH_MIN_MS or not (newer or age_ms > self._config.consumer_regex_refresh_ms):
+            recent = min(ages_ms) >= 0 and max(ages_ms) <= REGEX_REFRESH_MIN_MS
+            if recent or not (newer or max(ages_ms) > self._config.consumer_regex_refresh_ms):
                 return False
         changed = False
         names = tuple(cluster.topics.by_name)
@@ -102,6 +102,12 @@ class Steps:
         """The group wants another assignment, which the next heartbeat makes."""
         group = change.group
         change.emit(EpochKey(group.group_id), EpochValue(group.epoch + 1, group.hash_of(self._cluster.topics)))
+
+    def _is_due(self, group: ConsumerGroup) -> bool:
+        """Return whether the target assignment has lasted for its interval. One of the future has: a clock was set back, and
+        nobody knows when it was made."""
+        age_ms = self._effects.wall_ms - group.target_ms
+        return age_ms < 0 or age_ms >= self._cluster.assignment_interval_ms(group.group_id)
 
     def _assign(self, change: Change) -> None:
         group = change.group

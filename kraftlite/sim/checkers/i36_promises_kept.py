@@ -114,7 +114,8 @@ class PromisesKept(ReplicaChecker):
             for it in promised.values():
                 if how == "power":
                     it.leo = it.end
-                self._check_disk(node, it, how)
+                if (node_id, it.tp) not in self.world.losses.damaged:  # not yet so when it was closed, perhaps
+                    self._check_disk(node, it, how)
 
     def _promise(self, view: ReplicaView, files: Mapping[str, _Files]) -> Promised | None:
         log = view.log

@@ -18,9 +18,10 @@ from kraftlite.sim.checkers.replica_facts import ReplicaChecker
 from kraftlite.simhost.host import SimHost
 
 _LOOK_US: Final = 250_000
-_GAP_US: Final = 1_500_000
+_GAP_US: Final = 750_000
 """Longer than a broker that runs is idle: it was paused, and what had arrived meanwhile was heard only then."""
-_SLACK_US: Final = 500_000
+_SLACK_US: Final = _GAP_US
+"""A leader that stands still for less than that looks as much later."""
 
 
 @dataclass(slots=True)

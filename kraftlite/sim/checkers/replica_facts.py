@@ -314,7 +314,9 @@ class ReplicaFacts:
             except ApiError as error:
                 view.problems.append(f"cannot be read at {view.scanned}: {error}")
                 return
-            if not count:
+            if not count and truth.compacted:
+                view.sparse_below = view.scanned = log.leo  # what came last was removed, and its segment is not the active one
+            elif not count:
                 view.problems.append(f"has no batch at {view.scanned}, its LEO is {log.leo}")
                 return
 

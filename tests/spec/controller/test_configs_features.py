@@ -272,9 +272,9 @@ def test_cm_54_finalized_features_can_be_read_at_the_stable_state() -> None:
     )
     world.submit("update", lambda _now: world.state.features.update(request))
     core = world.active.core
-    assert core.state.features.finalized_at(core.offsets.read_epoch) == {METADATA_VERSION: 20}
+    assert dict(core.state.features.finalized.items(core.offsets.read_epoch)) == {METADATA_VERSION: 20}
     world.commit()
-    assert core.state.features.finalized_at(core.offsets.read_epoch) == {METADATA_VERSION: 21}
+    assert dict(core.state.features.finalized.items(core.offsets.read_epoch)) == {METADATA_VERSION: 21}
 
 
 def test_cm_55_blocks_never_overlap_across_a_failover() -> None:

@@ -123,6 +123,22 @@ def test_lg_26_a_log_ends_where_a_power_cut_left_an_empty_segment(policy: str) -
     again.check()
 
 
+@pytest.mark.parametrize("empty", [1, 2])
+def test_lg_26_a_compacted_log_ends_at_the_base_of_an_empty_segment_behind_a_hole(empty: int) -> None:
+    """The last records of the segment before were removed by compaction; offsets below the base were given once."""
+    config = LogConfig(segment_bytes=400, index_interval_bytes=100, cleanup_policy=("compact",))
+    disk = MemDisk()
+    bases = filled(disk, config=config).segment_base_offsets
+    disk.unlink(log_path(bases[2]))
+    for base in bases[3 : 3 + empty]:
+        disk.write_file_atomically(log_path(base), b"")
+    for base in bases[3 + empty :]:
+        disk.unlink(log_path(base))
+    again = open_log(disk, config)
+    assert again.leo == bases[3] and again.segment_base_offsets == (*bases[:2], bases[3])
+    again.check()
+
+
 def test_lg_26_a_compacted_log_may_have_holes() -> None:
     disk = MemDisk()
     config = LogConfig(cleanup_policy=("compact",))

@@ -23,6 +23,7 @@ from kraftlite.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from kraftlite.metadata.topics_delta import LocalChanges
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
@@ -84,7 +85,7 @@ def test_ml_12_a_snapshot_that_says_the_same_changes_nothing() -> None:
     after = delta.apply(before.provenance)
     assert after.topics is before.topics
     assert after.cluster is before.cluster
-    assert delta.topics is not None and delta.topics.local_changes(NodeId(1)).is_empty
+    assert delta.topics is not None and delta.topics.local_changes(NodeId(1)) == LocalChanges()
 
 
 @settings(max_examples=60, deadline=None)
@@ -227,7 +228,7 @@ def test_ml_18_a_topic_deleted_and_created_again_between_publishes_is_a_delete_a
     assert [t.topic_id for t in after.topics] == [UUID(int=2)]
     assert after.topics.topic_by_id(T1) is None
     assert after.configs.get(2, "t") == {}
-    assert delta.topics is not None and delta.topics.topic_was_deleted("t")
+    assert delta.topics is not None and [gone.topic_id for gone in delta.topics.deleted.values()] == [T1]
     local = delta.topics.local_changes(NodeId(1))
     tp = TopicPartition("t", 0)
     assert local.deletes == ((tp, T1),)
@@ -240,7 +241,7 @@ def test_ml_18_a_topic_created_and_deleted_between_publishes_leaves_no_trace() -
     for record in [*topic("t", 1), RemoveTopicRecord(topic_id=T1)]:
         delta.replay(record)
     assert delta.apply(provenance(9)).topics is before.topics
-    assert delta.topics is not None and delta.topics.local_changes(NodeId(1)).is_empty
+    assert delta.topics is not None and delta.topics.local_changes(NodeId(1)) == LocalChanges()
 
 
 def test_ml_26_an_unknown_metadata_version_says_what_to_do() -> None:

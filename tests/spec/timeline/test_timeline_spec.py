@@ -127,7 +127,7 @@ def test_tl_08_none_is_rejected_equality_is_by_content_size_per_epoch() -> None:
     registry.get_or_create_snapshot(1)
     one["y"] = 2
     assert one != two
-    assert (one.size(1), one.size()) == (1, 2)
+    assert (len(one.items(1)), len(one)) == (1, 2)
 
 
 def test_tl_09_scalars_keep_only_changed_tiers() -> None:

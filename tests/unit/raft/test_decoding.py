@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlite.log.batch import Record, build_batch, iter_batches, iter_records
-from kraftlite.raft.decoding import decode_batches, decode_in_steps, record_values
+from kraftlite.raft.decoding import decode_in_steps, record_values
 from tests.harness.raft_cluster import TextSerde
 
 
@@ -25,7 +25,8 @@ def test_records_with_keys_headers_and_time_deltas_are_read_too(pairs: list[tupl
 def test_a_control_batch_keeps_its_place_but_has_no_records() -> None:
     data = build_batch([Record(b"\0\0\0\2", b"x")], base_offset=4, leader_epoch=2, timestamp_ms=9, control=True)
     data += build_batch([Record(None, b"a"), Record(None, b"b")], base_offset=5, leader_epoch=2, timestamp_ms=9)
-    control, plain = decode_batches(data, TextSerde())
+    control, plain = decode_in_steps(data, TextSerde())
+    assert control is not None and plain is not None
     assert (control.base_offset, control.last_offset, control.records) == (4, 4, ())
     assert (plain.base_offset, plain.last_offset, plain.epoch, plain.append_timestamp_ms, plain.records) == (
         5,
@@ -41,4 +42,4 @@ def test_a_large_batch_is_decoded_in_steps() -> None:
     data = build_batch(small, timestamp_ms=1) + build_batch(large, base_offset=3, timestamp_ms=1)
     steps = list(decode_in_steps(data, TextSerde(), 4))
     assert [None if batch is None else len(batch.records) for batch in steps] == [3, None, None, 10]
-    assert steps[-1] == list(decode_batches(data, TextSerde()))[-1]
+    assert steps[-1] == list(decode_in_steps(data, TextSerde()))[-1]

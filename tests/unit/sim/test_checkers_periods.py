@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.isr_lag import IsrLag
 from kraftlite.sim.checkers.producer_state import ProducerStateKept
 from kraftlite.sim.checkers.replica_facts import may_forget_producers
 from kraftlite.sim.shape import NAMED
@@ -30,6 +31,14 @@ def a_producer_that_expires_too_soon(cluster: Orders) -> None:
     log = cluster.log(cluster.follower)
     log.remove_expired_producers(cluster.cluster.wall_ms(cluster.follower.node_id) + 86_400_000)
     cluster.go(1)
+
+
+@CASES.breaks(IsrLag, r"keeps node \d in its ISR .*, which lacks records up to 4 and was not heard of for \d+ ms")
+def a_leader_that_looks_at_no_laggard(cluster: Orders) -> None:
+    partition = cluster.partition(cluster.leader)
+    object.__setattr__(partition, "check_isr", lambda now_ms: None)
+    cluster.only_leader_writes()
+    cluster.go(12_000)
 
 
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)

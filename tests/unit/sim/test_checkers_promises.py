@@ -105,3 +105,16 @@ def test_a_violation_is_found(
     make: Callable[..., Orders], checker: CheckerFactory, violate: Callable[[Orders], Any], words: str
 ) -> None:
     assert_found(make(checker), checker, violate, words)
+
+
+def test_files_that_were_damaged_after_the_end_of_their_broker_promise_nothing_at_the_next_end(
+    make: Callable[..., Orders],
+) -> None:
+    cluster = make(PromisesKept)
+    node = cluster.follower
+    assert cluster.do(cluster.log(node).flush()) == 3
+    cluster.kill(node.node_id)
+    node.disk.write_file_atomically("/data/orders-0/00000000000000000000.log", b"")
+    cluster.world.losses.damaged.add((node.node_id, TP))
+    cluster._tell(lambda it: it.on_death(node, "power"))  # of an incarnation that opened no log
+    cluster.go(1)
