@@ -40,7 +40,7 @@ class FencingLiveness(MetadataChecker):
         self._wrote_us: dict[NodeId, int] = {}
         self._arrived_us: dict[AnyExchange, int] = {}
         self._taken_us: dict[tuple[NodeId, int, NodeId, int], int] = {}
-        """When the last heartbeat arrived that was answered, by controller, its incarnation, broker and broker epoch."""
+        """The arrival of the last heartbeat that was answered, by controller, its incarnation, broker and broker epoch."""
         self.facts.watch_arrival(BROKER_HEARTBEAT, self._on_heartbeat)
         self.facts.watch_served(BROKER_HEARTBEAT, self._on_served)
         self.facts.watch(BrokerSessionExpired, self._on_expired)
