@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from kraftlite.log.config import LogConfig
 from kraftlite.log.log import AppendOrigin, RecordsRejected
-from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck, finish_all
+from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck, Verdict, check_at_once, finish_all, work_at_once
 from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.tuning import Tuning
@@ -163,14 +164,15 @@ class _Request:
                 partition = partitions.get(tp)
                 if partition is None or entry.topic_id != partition.topic_id:
                     partition = path.table.find(tp, entry.topic_id)
-                verdict = None
+                verdict: Verdict | None = None
                 if origin is _CLIENT and partition.leader is not None and partition.log is not None:
-                    check = self._checks.pop(index, None) or BatchCheck(entry.records, partition.log.config, wall_ms)
-                    work -= check.advance(work)
-                    verdict = check.verdict
+                    if work > 0:
+                        verdict = check_at_once(entry.records, partition.log.config, wall_ms)
+                        work -= work_at_once(entry.records)
                     if verdict is None:
-                        self._next, self._checks[index] = index, check
-                        return False
+                        verdict, work = self._advance(index, partition.log.config, wall_ms, work)
+                        if verdict is None:
+                            return False
                 appending = True
                 info = partition.append(
                     entry.records,
@@ -215,6 +217,14 @@ class _Request:
         else:
             self.parked.start(self._timeout_ms)
         return True
+
+    def _advance(self, index: int, config: LogConfig, wall_ms: int, work: int) -> tuple[Verdict | None, int]:
+        """Go on with the check of one entry, and return its verdict and the work that is left; None: it is kept for later."""
+        check = self._checks.pop(index, None) or BatchCheck(self._entries[index].records, config, wall_ms)
+        work -= check.advance(work)
+        if check.verdict is None:
+            self._next, self._checks[index] = index, check
+        return check.verdict, work
 
     def next_checks(self) -> list[BatchCheck]:
         """Return the checks of the next entries, to be finished: with the one that was begun."""
