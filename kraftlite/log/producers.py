@@ -6,7 +6,7 @@ Source: KIP-98, KIP-360, KIP-447, KIP-890, KIP-1228; LG-16 to LG-24; TP-02, TP-0
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kraftlite.log.batch import MAX_SEQUENCE, BatchHeader
@@ -95,6 +95,8 @@ class ProducerState:
         """producer id -> first offset; in order of first offset, because offsets only grow."""
         self._undecided: dict[int, int] = {}
         """first offset -> offset of the marker."""
+        self.decided_below = 0
+        """Transactions whose marker is below this offset are forgotten: all were decided, or a snapshot left them out."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -235,9 +237,18 @@ class ProducerState:
 
     def on_hw_advanced(self, hw: int) -> None:
         """Decide the transactions whose marker is below the HW."""
+        self.decided_below = hw
         if self._undecided:
             for first in [first for first, last in self._undecided.items() if last < hw]:
                 del self._undecided[first]
+
+    def undecide(self, ended: Mapping[int, int]) -> None:
+        """The HW is below these markers after all: first offset -> offset of the marker."""
+        self._undecided.update(ended)
+
+    def undecided_from(self, hw: int) -> dict[int, int]:
+        """Return the transactions whose marker is not below `hw`: first offset -> offset of the marker."""
+        return {first: marker for first, marker in self._undecided.items() if marker >= hw}
 
     def first_unstable_offset(self) -> int | None:
         first_open = next(iter(self._open.values()), None)
@@ -273,6 +284,7 @@ class ProducerState:
         self.guards.clear()
         self._open.clear()
         self._undecided.clear()
+        self.decided_below = 0
 
     def restore(self, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
         """Replace everything by what a snapshot holds."""
