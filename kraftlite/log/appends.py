@@ -20,6 +20,7 @@ from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.directory import DirectoryClaim
 from kraftlite.log.epoch_file import EpochFile
 from kraftlite.log.flusher import Flusher
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.rolling import Roller
 from kraftlite.log.segment import Appended, Segment
 from kraftlite.log.truncation import Truncation
@@ -79,6 +80,7 @@ class Appender:
         wall_ms: int,
         origin: AppendOrigin,
         verdict: Verdict | None,
+        terms: TransactionTerms | None,
     ) -> AppendInfo:
         """Append exactly one v2 batch; its base offset and leader epoch are stamped in place.
 
@@ -86,7 +88,8 @@ class Appender:
         and from the producer's state OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED. CLIENT is checked in full; RAFT_LEADER may exceed max.message.bytes; COORDINATOR and
         RAFT_LEADER may write control batches. `verdict` of a CLIENT's batch, when it was checked before; the sizes that the
-        config allows are those of now.
+        config allows are those of now. `terms`: of a batch of a transaction that must be open, and of a marker; None: nobody has
+        to be asked for the transaction, and a marker is of transaction.version 0.
         """
         ctx = self._ctx
         if origin is _CLIENT:
@@ -101,17 +104,16 @@ class Appender:
             if header.is_control:
                 marker = marker_of(batch)
                 if marker is not None:
-                    ctx.producers.check_marker(header, marker)
-            elif origin is _CLIENT:
-                original = ctx.producers.duplicate_of(header)
+                    ctx.producers.check_marker(header, marker, 0 if terms is None else terms.version)
+            else:
+                original = ctx.producers.duplicate_of(header) if origin is _CLIENT else None
                 if original is not None:
                     first, last, at = original.first_offset, original.last_offset, original.timestamp_ms
                     return AppendInfo(first, last, at, ctx.log_start_offset, ctx.leo, True, 1)
-                ctx.producers.check_batch(header)
-            else:
-                ctx.producers.check_epoch(header)
-        append_time = NO_TIMESTAMP
-        timestamp = header.max_timestamp
+                if terms is not None and header.is_transactional:
+                    ctx.producers.check_terms(header, terms, leader_epoch)
+                (ctx.producers.check_batch if origin is _CLIENT else ctx.producers.check_epoch)(header)
+        append_time, timestamp = NO_TIMESTAMP, header.max_timestamp
         if verdict is not None:
             batch, header = self._admitted(batch, verdict)
             timestamp = verdict.max_timestamp

@@ -16,6 +16,7 @@ from uuid import UUID
 from kraftlite.log.config import LogConfig
 from kraftlite.log.epochs import LeaderEpochCache
 from kraftlite.log.flushes import InFlightFlushes
+from kraftlite.log.producer_reload import find_undecided
 from kraftlite.log.producers import ProducerState
 from kraftlite.log.promises import Promise
 from kraftlite.log.segments import SegmentList
@@ -162,7 +163,19 @@ class LogContext:
         hw = max(self.log_start_offset, min(hw, self.leo))
         if hw != self.hw:
             self.hw = hw
+            if hw < self.producers.decided_below:
+                self._undecide()
             self.producers.on_hw_advanced(hw)
+
+    def reloaded(self) -> None:
+        """The producers are known anew: which of their transactions the HW has decided is not."""
+        if self.hw < self.producers.decided_below:
+            self._undecide()
+        self.producers.on_hw_advanced(self.hw)
+
+    def _undecide(self) -> None:
+        end = min(self.producers.decided_below, self.leo)
+        self.producers.undecide(find_undecided(self.disk, self.directory, self.segments, self.hw, end))
 
     def remove_expired_producers(self, wall_ms: int) -> int:
         """Forget idle producers (LG-21), and return how many."""

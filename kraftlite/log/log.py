@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kraftlite.log.appends import Appender, AppendInfo, UnexpectedAppend
+from kraftlite.log.batch import BatchHeader
 from kraftlite.log.cleaned import CleanedSegment
 from kraftlite.log.compaction import LastWord
 from kraftlite.log.config import LogConfig
@@ -17,6 +18,7 @@ from kraftlite.log.context import OpenLog
 from kraftlite.log.deletion import Deletion
 from kraftlite.log.directory import DirectoryClaim
 from kraftlite.log.flusher import Flusher
+from kraftlite.log.guards import Guard, TransactionTerms
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.opening import open_files
 from kraftlite.log.producers import ActiveProducer
@@ -139,6 +141,9 @@ class Log:
     def active_producers(self) -> tuple[ActiveProducer, ...]:
         return self._ctx.producers.active()
 
+    def has_late_transaction(self, wall_ms: int, limit_ms: int) -> bool:
+        return self._ctx.producers.has_late_transaction(wall_ms, limit_ms)
+
     def last_words(self) -> dict[int, LastWord]:
         return self._ctx.producers.last_words()
 
@@ -190,8 +195,19 @@ class Log:
         wall_ms: int,
         origin: AppendOrigin,
         verdict: Verdict | None = None,
+        terms: TransactionTerms | None = None,
     ) -> AppendInfo:
-        return self._appender.append_as_leader(batch, leader_epoch, wall_ms, origin, verdict)
+        return self._appender.append_as_leader(batch, leader_epoch, wall_ms, origin, verdict, terms)
+
+    def begin_verification(self, header: BatchHeader, *, leader_epoch: int, wall_ms: int, adds: bool) -> Guard | None:
+        return self._ctx.producers.begin_verification(header, leader_epoch, wall_ms, adds=adds)
+
+    def drop_guard(self, producer_id: int, guard: Guard) -> None:
+        self._ctx.producers.guards.drop(producer_id, guard)
+
+    def drop_guards(self) -> None:
+        """Forget what was asked under an earlier leadership (TP-04)."""
+        self._ctx.producers.guards.clear()
 
     def append_as_follower(
         self,

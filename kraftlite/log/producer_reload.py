@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftlite.log import checkpoints, producer_snapshots
 from kraftlite.log.batch import BatchHeader
-from kraftlite.log.producers import ProducerState
+from kraftlite.log.producers import ProducerEntry, ProducerState
 from kraftlite.log.segment import Segment
 from kraftlite.log.segments import SegmentList
 from kraftlite.log.validation import marker_of
@@ -47,10 +47,8 @@ def reload_producers(
     producers.clear()
     origin: int | None = None
     for offset in sorted(set(known) - set(stale), reverse=True):
-        try:
-            path = producer_snapshots.snapshot_path(directory, offset)
-            entries = producer_snapshots.decode_snapshot(checkpoints.read_bounded(disk, path, checkpoints.MAX_CHECKPOINT_BYTES))
-        except (producer_snapshots.CorruptSnapshot, checkpoints.MalformedCheckpoint):
+        entries = _read(disk, directory, offset)
+        if entries is None:
             producer_snapshots.delete_snapshots(disk, directory, [offset])
             continue
         producers.restore(
@@ -59,7 +57,7 @@ def reload_producers(
             if entry.txn_first_offset is not None or entry.last_timestamp_ms > expired_before_ms
         )
         recall_batches(segments, producers, offset)
-        origin = offset
+        producers.decided_below = origin = offset
         break
     if index_from is not None:
         for segment in segments.from_offset(index_from):
@@ -71,6 +69,50 @@ def reload_producers(
             segment.txn_index.write(disk)
     if known or len(producers):
         tracer.emit(ProducerStateReloaded(tp=tp, snapshot_offset=origin, leo=leo, producers=len(producers)))
+
+
+def _read(disk: Disk, directory: str, offset: int) -> list[tuple[int, ProducerEntry]] | None:
+    """Read a snapshot; None when it is damaged."""
+    path = producer_snapshots.snapshot_path(directory, offset)
+    try:
+        return producer_snapshots.decode_snapshot(checkpoints.read_bounded(disk, path, checkpoints.MAX_CHECKPOINT_BYTES))
+    except (producer_snapshots.CorruptSnapshot, checkpoints.MalformedCheckpoint):
+        return None
+
+
+def find_undecided(disk: Disk, directory: str, segments: SegmentList, hw: int, end: int) -> dict[int, int]:
+    """Find the transactions whose marker is in [hw, end), which snapshots do not tell: first offset -> offset of the marker.
+
+    Rare: a replica that restarts with markers beyond the HW, or whose new leader has a lower HW. Only where there are such
+    markers the log is replayed, from the newest snapshot that is not beyond the HW.
+    """
+    try:
+        if not _has_markers(segments, hw, end):
+            return {}
+        replayed, origin = ProducerState(), 0
+        for offset in sorted(producer_snapshots.list_snapshots(disk, directory), reverse=True):
+            entries = _read(disk, directory, offset) if offset <= hw else None
+            if entries is not None:
+                replayed.restore(entries)
+                origin = offset
+                break
+        replay_producers(segments, replayed, origin, end, None)
+    except ApiError:
+        return {}  # a damaged batch is for whoever reads it
+    return replayed.undecided_from(hw)
+
+
+def _has_markers(segments: SegmentList, start: int, end: int) -> bool:
+    for segment in segments.from_offset(start):
+        position = segment.position_of(start) if start > segment.base_offset else 0
+        if segment.size == 0 or position is None:
+            continue
+        for _, header in segment.headers(position):
+            if header.base_offset >= end:
+                return False
+            if header.is_control and header.is_transactional:
+                return True
+    return False
 
 
 def recall_batches(segments: SegmentList, producers: ProducerState, end: int) -> None:

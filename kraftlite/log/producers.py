@@ -1,17 +1,18 @@
 """The log's memory of its producers: resends, gaps, fenced epochs and open transactions.
 
-Source: KIP-98, KIP-360, KIP-447; LG-16 to LG-24.
+Source: KIP-98, KIP-360, KIP-447, KIP-890, KIP-1228; LG-16 to LG-24; TP-02, TP-06, TP-21 to TP-24.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kraftlite.log.batch import MAX_SEQUENCE, BatchHeader
 from kraftlite.log.compaction import LastWord
 from kraftlite.log.control import EndTxnMarker
+from kraftlite.log.guards import Guard, Guards, TransactionTerms
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.model.errors import ApiError, ErrorCode
 
@@ -21,6 +22,8 @@ BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
+LAST_EPOCH: Final = 32767
+"""The epoch behind which no other one can come: kept for fencing, never given to a client."""
 
 
 class BatchEntry(NamedTuple):
@@ -87,10 +90,13 @@ class ProducerState:
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
+        self.guards = Guards()
         self._open: dict[int, int] = {}
         """producer id -> first offset; in order of first offset, because offsets only grow."""
         self._undecided: dict[int, int] = {}
         """first offset -> offset of the marker."""
+        self.decided_below = 0
+        """Transactions whose marker is below this offset are forgotten: all were decided, or a snapshot left them out."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -112,6 +118,9 @@ class ProducerState:
         """Check whether a client's batch may be appended. INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_TXN_STATE."""
         entry = self.entries.get(header.producer_id)
+        if self.guards.by_producer and header.is_transactional:
+            self.check_epoch(header)
+            self.guards.check_sequence(header, known=entry is not None and bool(entry.batches))
         if entry is None:
             return
         self.check_epoch(header)
@@ -135,13 +144,44 @@ class ProducerState:
                 f"producer {header.producer_id} has an open transaction and sent a batch that is not part of it",
             )
 
-    def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> None:
+    def is_ongoing(self, producer_id: int, producer_epoch: int) -> bool:
+        """Return whether a transaction of this very epoch is open here (TP-02)."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.txn_first_offset is not None and entry.producer_epoch == producer_epoch
+
+    def begin_verification(self, header: BatchHeader, leader_epoch: int, wall_ms: int, *, adds: bool) -> Guard | None:
+        """Return the guard with which the coordinator is to be asked about a batch; None: its transaction is open here, and
+        nobody need be asked. INVALID_PRODUCER_EPOCH."""
+        if self.is_ongoing(header.producer_id, header.producer_epoch):
+            return None
+        self.check_epoch(header)
+        return self.guards.begin(header, leader_epoch, wall_ms, adds=adds)
+
+    def check_terms(self, header: BatchHeader, terms: TransactionTerms, leader_epoch: int) -> None:
+        """Check whether a transactional batch may begin a transaction here. INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE: in this
+        order, because the producer can go on behind the first (TP-06). NOT_LEADER_OR_FOLLOWER: see `Guards.check`."""
+        if not self.is_ongoing(header.producer_id, header.producer_epoch):
+            self.check_epoch(header)
+            self.guards.check(header, terms.guard, leader_epoch)
+
+    def check_marker(self, header: BatchHeader, marker: EndTxnMarker, version: int = 0) -> None:
         """Check a marker. INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. A marker for an unknown producer is fine
-        (LG-22)."""
+        (LG-22).
+
+        `version`: the transaction.version of its transaction. From 2 on its epoch is above that of the transaction's batches; an
+        equal one is a marker that was written before, unless a transaction is open (TP-22).
+        """
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return
         self.check_epoch(header)
+        is_repeated = entry.txn_first_offset is None or header.producer_epoch == LAST_EPOCH
+        if version >= 2 and header.producer_epoch == entry.producer_epoch and not is_repeated:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker for producer {header.producer_id} with epoch {header.producer_epoch}, in which a transaction is open:"
+                " it would end that one too early",
+            )
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise ApiError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -166,9 +206,11 @@ class ProducerState:
         last = base_offset + header.last_offset_delta
         entry.batches.append(BatchEntry(header.last_sequence, last, header.last_offset_delta, timestamp))
         entry.last_timestamp_ms = timestamp
-        if entry.txn_first_offset is None and header.is_transactional:
-            entry.txn_first_offset = base_offset
-            self._open[header.producer_id] = base_offset
+        if header.is_transactional:
+            self.guards.forget(header.producer_id)
+            if entry.txn_first_offset is None:
+                entry.txn_first_offset = base_offset
+                self._open[header.producer_id] = base_offset
 
     def append_marker(
         self, header: BatchHeader, marker: EndTxnMarker, base_offset: int, timestamp: int
@@ -177,6 +219,7 @@ class ProducerState:
         entry = self._entry(header)
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
         entry.last_timestamp_ms = timestamp
+        self.guards.end(header.producer_id, header.producer_epoch)
         first = entry.txn_first_offset
         entry.txn_first_offset = None
         if first is None:
@@ -194,9 +237,18 @@ class ProducerState:
 
     def on_hw_advanced(self, hw: int) -> None:
         """Decide the transactions whose marker is below the HW."""
+        self.decided_below = hw
         if self._undecided:
             for first in [first for first, last in self._undecided.items() if last < hw]:
                 del self._undecided[first]
+
+    def undecide(self, ended: Mapping[int, int]) -> None:
+        """The HW is below these markers after all: first offset -> offset of the marker."""
+        self._undecided.update(ended)
+
+    def undecided_from(self, hw: int) -> dict[int, int]:
+        """Return the transactions whose marker is not below `hw`: first offset -> offset of the marker."""
+        return {first: marker for first, marker in self._undecided.items() if marker >= hw}
 
     def first_unstable_offset(self) -> int | None:
         first_open = next(iter(self._open.values()), None)
@@ -209,6 +261,12 @@ class ProducerState:
         """Return where the latest open transaction began, and the latest marker that is not below the HW; -1 for none."""
         return max(self._open.values(), default=-1), max(self._undecided.values(), default=-1)
 
+    def has_late_transaction(self, wall_ms: int, limit_ms: int) -> bool:
+        """Return whether the producer of the earliest open transaction wrote nothing for longer than `limit_ms` (TP-41)."""
+        producer_id = next(iter(self._open), None)
+        last_ms = -1 if producer_id is None else self.entries[producer_id].last_timestamp_ms
+        return last_ms > 0 and wall_ms - last_ms > limit_ms
+
     def remove_expired(self, wall_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for so long and have no open transaction, and return how many (LG-21)."""
         expired = [
@@ -218,12 +276,15 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.entries[producer_id]
+        self.guards.remove_expired(wall_ms, expiration_ms)
         return len(expired)
 
     def clear(self) -> None:
         self.entries.clear()
+        self.guards.clear()
         self._open.clear()
         self._undecided.clear()
+        self.decided_below = 0
 
     def restore(self, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
         """Replace everything by what a snapshot holds."""

@@ -120,18 +120,17 @@ class Truncation:
     def _reload_producers(self) -> None:
         ctx = self._ctx
         known = producer_snapshots.list_snapshots(ctx.disk, ctx.directory)
-        if not len(ctx.producers) and (not known or known[-1] <= ctx.leo):
-            return
-        reload_producers(
-            ctx.disk,
-            ctx.directory,
-            ctx.segments,
-            ctx.producers,
-            leo=ctx.leo,
-            trust_below=ctx.leo,
-            index_from=None,
-            expired_before_ms=ctx.wall_ms - ctx.config.producer_id_expiration_ms,
-            tracer=ctx.tracer,
-            tp=ctx.tp,
-        )
-        ctx.producers.on_hw_advanced(ctx.hw)
+        if len(ctx.producers) or (known and known[-1] > ctx.leo):
+            reload_producers(
+                ctx.disk,
+                ctx.directory,
+                ctx.segments,
+                ctx.producers,
+                leo=ctx.leo,
+                trust_below=ctx.leo,
+                index_from=None,
+                expired_before_ms=ctx.wall_ms - ctx.config.producer_id_expiration_ms,
+                tracer=ctx.tracer,
+                tp=ctx.tp,
+            )
+        ctx.reloaded()

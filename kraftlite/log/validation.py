@@ -110,11 +110,6 @@ class BatchCheck:
         """Go on for about so much work, or to the end; returns what was used. A unit is a byte that is decompressed: some ns."""
         used = 0
         if self._steps is None:
-            if work > 0:
-                self.verdict = _quick(self._batch, self._config, self._wall_ms, self._scanner)
-                used = WORK_PER_BATCH + len(self._batch) // _PLAIN_DISCOUNT
-                if self.verdict is not None:
-                    return used
             self._steps = self._check()
         try:
             for step in self._steps:
@@ -159,11 +154,16 @@ def finish_all(checks: Iterable[BatchCheck]) -> None:
 
 def check_batch(batch: Batch, config: LogConfig, wall_ms: int) -> Verdict:
     """The whole check, here and now."""
-    return _quick(batch, config, wall_ms) or BatchCheck(batch, config, wall_ms).finish()
+    return check_at_once(batch, config, wall_ms) or BatchCheck(batch, config, wall_ms).finish()
 
 
-def _quick(batch: Batch, config: LogConfig, wall_ms: int, kind: type[RecordScanner] = scan.Scanner) -> Verdict | None:
-    """The same as a check in steps for what is one short step; None: it is not."""
+def work_at_once(batch: Batch) -> int:
+    """The work of `check_at_once`, in the unit of `BatchCheck.advance`."""
+    return WORK_PER_BATCH + len(batch) // _PLAIN_DISCOUNT
+
+
+def check_at_once(batch: Batch, config: LogConfig, wall_ms: int, kind: type[RecordScanner] = scan.Scanner) -> Verdict | None:
+    """The same as a check in steps for what is one short step, without an object for it; None: it is not one."""
     if len(batch) > scan.BYTES_PER_STEP or config.compression_type != "producer":
         return None
     try:

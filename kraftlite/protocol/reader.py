@@ -15,6 +15,7 @@ from kraftlite.protocol.primitives import (
     INT16,
     INT32,
     INT64,
+    read_array_length,
     read_count,
     read_nullable_bytes,
     read_nullable_string,
@@ -91,6 +92,10 @@ class Reader:
 
     def array(self, item: Callable[[], T]) -> tuple[T, ...]:
         return tuple([item() for _ in range(self.count())])
+
+    def nullable_array(self, item: Callable[[], T]) -> tuple[T, ...] | None:
+        count, self._pos = read_array_length(self._view, self._pos, self._flexible)
+        return None if count is None else tuple([item() for _ in range(count)])
 
     def tagged(self) -> dict[int, memoryview]:
         """The tagged fields by tag, not read any further; none in the older encoding."""

@@ -7,9 +7,10 @@ three times as much. Nobody changes them after they were built.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.stored import StoredRecords
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
@@ -41,13 +42,40 @@ class Lease(Protocol):
         ...
 
 
+class ProduceTransaction(NamedTuple):
+    """The transaction that a produce names. `version`: the transaction.version that the client's request shows: from 2 on a write
+    adds its partition to the transaction. `knows_abortable`: the client understands TRANSACTION_ABORTABLE."""
+
+    transactional_id: str
+    version: int
+    knows_abortable: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class ProduceEntry:
-    """One batch for one partition. `records` must be writable: the leader stamps it in place. `topic_id` None: not checked."""
+    """One batch for one partition. `records` must be writable: the leader stamps it in place. `topic_id` None: not checked.
+    `terms`: of a batch in a transaction, or of a marker."""
 
     tp: TopicPartition
     topic_id: UUID | None
     records: memoryview | bytearray
+    terms: TransactionTerms | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerEntry:
+    """The end of a producer's transaction in one partition, as its coordinator or an administrator tells it.
+
+    `version`: the transaction.version of the transaction (TP-22). `topic_id` None: not checked.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    version: int
+    tp: TopicPartition
+    topic_id: UUID | None = None
 
 
 @dataclass(slots=True, kw_only=True)

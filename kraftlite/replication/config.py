@@ -36,6 +36,11 @@ class ReplicationConfig:
     alter_partition_retry_ms: int = 50
     request_timeout_ms: int = 30_000
     replica_selector: str | None = None
+    verification_enabled: bool = True
+    """`transaction.partition.verification.enable` when the broker starts; `Enroller.verifies` is what it is now."""
+    enrol_backoff_ms: int = 20
+    enrol_retry_max_ms: int = 100
+    transaction_max_timeout_ms: int = 900_000
 
     @property
     def rack_aware(self) -> bool:
@@ -68,4 +73,6 @@ class ReplicationConfig:
             num_fetchers=typed("num.replica.fetchers"),
             request_timeout_ms=typed("request.timeout.ms"),
             replica_selector=typed("replica.selector.class") or None,
+            verification_enabled=typed("transaction.partition.verification.enable"),
+            transaction_max_timeout_ms=typed("transaction.max.timeout.ms"),
         )

@@ -27,15 +27,19 @@ from kraftlite.replication.api import (
     FetchResult,
     LeaderHint,
     Lease,
+    MarkerEntry,
     OffsetResult,
     ProduceEntry,
     ProduceResult,
+    ProduceTransaction,
 )
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.consume import ConsumePath, FetchRoom, FetchWait
 from kraftlite.replication.delete_records import DeleteRecordsPath
+from kraftlite.replication.enrol_driver import Enroller
 from kraftlite.replication.fetcher_manager import FetcherManager
 from kraftlite.replication.follower_state import prepare_to_follow
+from kraftlite.replication.markers import LATE_TRANSACTION_BUFFER_MS, write_markers
 from kraftlite.replication.partition import Partition, PartitionEnv
 from kraftlite.replication.ports import ControllerChannel, LogProvider
 from kraftlite.replication.produce import ProducePath
@@ -96,8 +100,9 @@ class ReplicaManager:
             trace_hot=trace_hot,
         )
         hot_tracer = ports.tracer if trace_hot else None
+        self.enroller = Enroller(table, ports.clock, config)
         self._produce = ProducePath(
-            table, ports.clock, ports.tasks, self._deadlines, hot_tracer, self.handle_io_error, ports.tuning
+            table, ports.clock, ports.tasks, self._deadlines, hot_tracer, self.handle_io_error, ports.tuning, self.enroller
         )
         self._consume = ConsumePath(table, self._deadlines, self.handle_io_error, rack_aware=config.rack_aware)
         self._delete_records = DeleteRecordsPath(table, self._deadlines, logs, self.handle_io_error)
@@ -295,11 +300,22 @@ class ReplicaManager:
         on_done: Callable[[list[ProduceResult]], None],
         origin: AppendOrigin = AppendOrigin.CLIENT,
         lease: Lease | None = None,
+        transaction: ProduceTransaction | None = None,
     ) -> None:
         """Append as leader; `on_done` is called exactly once with one result per entry: before the return for acks 0 and 1, at
-        the latest after `timeout_ms` for acks -1; later when a client's batches take long to check. Other acks:
-        INVALID_REQUIRED_ACKS."""
-        self._produce.append(entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin, lease=lease)
+        the latest after `timeout_ms` for acks -1; later when a client's batches take long to check, or when the coordinator of
+        their transaction must be asked. Other acks: INVALID_REQUIRED_ACKS."""
+        self._produce.append(
+            entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin, lease=lease, transaction=transaction
+        )
+
+    def write_markers(
+        self, markers: Sequence[MarkerEntry], *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
+    ) -> None:
+        """Write the ends of transactions, acks=all; `on_done` is called exactly once with one code per marker, when the last has
+        its verdict (TP-20 to TP-26). A partition that is not here, or is of another topic of that name by now, is
+        UNKNOWN_TOPIC_OR_PARTITION or, when another broker has it, NOT_LEADER_OR_FOLLOWER."""
+        write_markers(self._produce, markers, timeout_ms=timeout_ms, wall_ms=self._clock.wall_ms(), on_done=on_done)
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
         """Read what there is, without waiting; in the order of `partitions`."""
@@ -401,6 +417,14 @@ class ReplicaManager:
 
     def under_replicated_count(self) -> int:
         return sum(partition.under_replicated for partition in self._table.by_tp.values())
+
+    def late_transaction_count(self) -> int:
+        """Partitions led here that have a transaction which should have been ended long ago (TP-41)."""
+        wall_ms, limit_ms = self._clock.wall_ms(), self._config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        return sum(
+            partition.leader is not None and partition.log is not None and partition.log.has_late_transaction(wall_ms, limit_ms)
+            for partition in self._table.by_tp.values()
+        )
 
     def under_min_isr_count(self) -> int:
         return sum(partition.under_min_isr for partition in self._table.by_tp.values())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.log import AppendInfo, AppendOrigin, Log
 from kraftlite.log.validation import Verdict
 from kraftlite.metadata.registrations import PartitionRegistration
@@ -227,9 +228,8 @@ class Partition:
     def _is_news(self, registration: PartitionRegistration, same_role: bool) -> bool:
         if registration.leader_epoch < self.leader_epoch:
             return False
-        if same_role:
-            return registration.partition_epoch > self.partition_epoch
-        return registration.partition_epoch >= self.partition_epoch
+        newer = registration.partition_epoch - self.partition_epoch
+        return newer > 0 if same_role else newer >= 0
 
     def _adopt(self, registration: PartitionRegistration) -> None:
         self.replicas = registration.replicas
@@ -254,9 +254,7 @@ class Partition:
         if self.log is None:
             self.offline_reason = reason
             return
-        self.log = None
-        self.leader = None
-        self.offline_reason = reason
+        self.log, self.leader, self.offline_reason = None, None, reason
         self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
         self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
         self._role_changed()
@@ -270,6 +268,8 @@ class Partition:
         self._role_changed()
 
     def _role_changed(self) -> None:
+        if self.log is not None:
+            self.log.drop_guards()
         for observer in self.observers:
             observer.on_moved()
         self.wake_waiters()
@@ -285,9 +285,10 @@ class Partition:
         origin: AppendOrigin,
         all_acks: bool,
         verdict: Verdict | None = None,
+        terms: TransactionTerms | None = None,
     ) -> AppendInfo:
         """Append one batch as the leader. NOT_ENOUGH_REPLICAS when all must acknowledge and they are too few (RP-02).
-        `verdict`: of its records, when they were checked before."""
+        `verdict`: of its records, when they were checked before. `terms`: see `Log`."""
         leader, log = self.leader, self.log
         if leader is None or log is None:
             leader, log = self.leading()
@@ -296,7 +297,9 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.tp} has {len(leader.isr.committed)} in-sync replicas of {self.min_isr}"
             )
         old_leo = log.leo
-        info = log.append_as_leader(records, leader_epoch=leader.leader_epoch, wall_ms=wall_ms, origin=origin, verdict=verdict)
+        info = log.append_as_leader(
+            records, leader_epoch=leader.leader_epoch, wall_ms=wall_ms, origin=origin, verdict=verdict, terms=terms
+        )
         if log.leo != old_leo:
             trace = leader.trace
             nothing_waited = log.hw == old_leo
@@ -368,9 +371,8 @@ class Partition:
             observer.on_moved()
 
     def wake_waiters(self) -> None:
-        wake_all(self.waiters)
-        wake_all(self.leo_waiters)
-        wake_all(self.start_waiters)
+        for waiters in (self.waiters, self.leo_waiters, self.start_waiters):
+            wake_all(waiters)
 
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
@@ -419,9 +421,7 @@ class Partition:
     def _maybe_expand(self, now_ms: int, fetched_by: NodeId | None = None) -> None:
         """Without a fetch at hand only those may join that are caught up: old progress of a silent replica proves nothing."""
         leader, log = self.leader, self.log
-        if leader is None or log is None or leader.isr.pending is not None:
-            return
-        if len(leader.isr.committed) == len(self.replicas):
+        if leader is None or log is None or leader.isr.pending is not None or len(leader.isr.committed) == len(self.replicas):
             return
         added = tuple(
             broker_id

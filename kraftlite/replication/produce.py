@@ -2,7 +2,8 @@
 
 The batches of clients are checked on the loop as long as that is short. What is longer is checked on another thread, while the
 request keeps its bytes (`Lease`); then the request goes on where it was. Each batch is appended when the loop has its verdict:
-who leads then, with what ISR, is asked at that moment.
+who leads then, with what ISR, is asked at that moment. A request with batches that begin transactions waits in the same way for
+the answer of their coordinator (`enrol_driver`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from kraftlite.log.config import LogConfig
 from kraftlite.log.log import AppendOrigin, RecordsRejected
-from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck, finish_all
+from kraftlite.log.validation import CHECK_IN_PLACE, BatchCheck, Verdict, check_at_once, finish_all, work_at_once
 from kraftlite.model.errors import ApiError, ErrorCode, Fault, HalfChanged
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.tuning import Tuning
-from kraftlite.replication.api import Lease, ProduceEntry, ProduceResult
+from kraftlite.replication.api import Lease, ProduceEntry, ProduceResult, ProduceTransaction
+from kraftlite.replication.enrol_driver import Enroller, Enrolment
 from kraftlite.replication.purgatory import Deadlines, ParkedProduce
 from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Clock, Tasks, Tracer
@@ -48,8 +51,10 @@ class ProducePath:
         tracer: Tracer | None,
         on_io_error: OnIoError,
         tuning: Tuning,
+        enroller: Enroller,
     ) -> None:
         self.table = table
+        self.enroller = enroller
         self.batches_per_turn = tuning.batches_per_turn
         self.now_ms = clock.now_ms
         self.wall_ms = clock.wall_ms
@@ -69,20 +74,26 @@ class ProducePath:
         on_done: OnDone,
         origin: AppendOrigin,
         lease: Lease | None = None,
+        transaction: ProduceTransaction | None = None,
     ) -> None:
         if acks not in (-1, 0, 1):
             message = f"acks={acks}: allowed are -1, 0 and 1"
             on_done([ProduceResult(tp=e.tp, error=ErrorCode.INVALID_REQUIRED_ACKS, message=message) for e in entries])
             return
         request = _Request(self, entries, acks == -1, timeout_ms, on_done, origin)
-        if not request.go_on(CHECK_IN_PLACE):
+        enrolment = None if transaction is None else self.enroller.begin(entries, transaction)
+        if enrolment is not None or not request.go_on(CHECK_IN_PLACE):
             if lease is not None:
                 lease.hold()
-            self._tasks.spawn(self._check_off_loop(request, lease), name="produce-checks")
+            self._tasks.spawn(self._go_on(request, enrolment, lease), name="produce-checks")
 
-    async def _check_off_loop(self, request: _Request, lease: Lease | None) -> None:
+    async def _go_on(self, request: _Request, enrolment: Enrolment | None, lease: Lease | None) -> None:
+        """Do what takes long: ask for transactions, check off the loop."""
         try:
             done = False
+            if enrolment is not None:
+                await enrolment.run()
+                done = request.go_on(CHECK_IN_PLACE)
             while not done:
                 await self._off_loop.run(0, partial(finish_all, request.next_checks()))
                 done = request.go_on(0)
@@ -145,23 +156,32 @@ class _Request:
         results, partitions = self.results, path.table.by_tp
         for index in range(self._next, len(entries)):
             entry = entries[index]
-            tp = entry.tp
+            tp, terms = entry.tp, entry.terms
             appending = False
             try:
+                if terms is not None and terms.refusal is not None:
+                    raise terms.refusal
                 partition = partitions.get(tp)
                 if partition is None or entry.topic_id != partition.topic_id:
                     partition = path.table.find(tp, entry.topic_id)
-                verdict = None
+                verdict: Verdict | None = None
                 if origin is _CLIENT and partition.leader is not None and partition.log is not None:
-                    check = self._checks.pop(index, None) or BatchCheck(entry.records, partition.log.config, wall_ms)
-                    work -= check.advance(work)
-                    verdict = check.verdict
+                    if work > 0:
+                        verdict = check_at_once(entry.records, partition.log.config, wall_ms)
+                        work -= work_at_once(entry.records)
                     if verdict is None:
-                        self._next, self._checks[index] = index, check
-                        return False
+                        verdict, work = self._advance(index, partition.log.config, wall_ms, work)
+                        if verdict is None:
+                            return False
                 appending = True
                 info = partition.append(
-                    entry.records, wall_ms=wall_ms, now_ms=now_ms, origin=origin, all_acks=all_acks, verdict=verdict
+                    entry.records,
+                    wall_ms=wall_ms,
+                    now_ms=now_ms,
+                    origin=origin,
+                    all_acks=all_acks,
+                    verdict=verdict,
+                    terms=terms,
                 )
             except ApiError as error:
                 results.append(path.refused(tp, error))
@@ -197,6 +217,14 @@ class _Request:
         else:
             self.parked.start(self._timeout_ms)
         return True
+
+    def _advance(self, index: int, config: LogConfig, wall_ms: int, work: int) -> tuple[Verdict | None, int]:
+        """Go on with the check of one entry, and return its verdict and the work that is left; None: it is kept for later."""
+        check = self._checks.pop(index, None) or BatchCheck(self._entries[index].records, config, wall_ms)
+        work -= check.advance(work)
+        if check.verdict is None:
+            self._next, self._checks[index] = index, check
+        return check.verdict, work
 
     def next_checks(self) -> list[BatchCheck]:
         """Return the checks of the next entries, to be finished: with the one that was begun."""

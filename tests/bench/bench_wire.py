@@ -199,7 +199,7 @@ async def requests() -> dict[str, float]:
     found: dict[str, float] = {}
     for size in (100, 1024, 16 * 1024):
         h = Harness({"events": [partition([1])]})
-        h.replicas.append = lambda entries, *, acks, timeout_ms, on_done, lease: on_done(  # type: ignore[method-assign]
+        h.replicas.append = lambda entries, *, acks, timeout_ms, on_done, lease, transaction: on_done(  # type: ignore[method-assign]
             [ProduceResult(tp=entries[0].tp, error=ErrorCode.NONE, base_offset=5)]
         )
         h.listener._server = object()  # type: ignore[assignment]

@@ -8,6 +8,7 @@ from uuid import UUID
 from kraftlite.log.batch import Record, build_batch, iter_batches, iter_records
 from kraftlite.log.config import LogConfig
 from kraftlite.log.control import EndTxnMarker, control_batch
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.log import AppendInfo, AppendOrigin, Log, OpenLog
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Disk
@@ -86,20 +87,42 @@ def batch(
     )
 
 
-def append(log: Log, *values: str | bytes, epoch: int = 0, wall_ms: int = NOW, **kw: object) -> AppendInfo:
+def append(
+    log: Log,
+    *values: str | bytes,
+    epoch: int = 0,
+    wall_ms: int = NOW,
+    terms: TransactionTerms | None = None,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    **kw: object,
+) -> AppendInfo:
     """One batch through the leader's door, as a client."""
     made = batch(*values, **kw)  # type: ignore[arg-type]
-    return log.append_as_leader(made, leader_epoch=epoch, wall_ms=wall_ms, origin=AppendOrigin.CLIENT)
+    return log.append_as_leader(made, leader_epoch=epoch, wall_ms=wall_ms, origin=origin, terms=terms)
 
 
-def end_txn(log: Log, pid: int, *, commit: bool, pepoch: int = 0, coordinator_epoch: int = 0, epoch: int = 0) -> AppendInfo:
+def end_txn(
+    log: Log,
+    pid: int,
+    *,
+    commit: bool,
+    pepoch: int = 0,
+    coordinator_epoch: int = 0,
+    epoch: int = 0,
+    version: int | None = None,
+    wall_ms: int = NOW,
+) -> AppendInfo:
+    """`version`: the transaction.version of the transaction; None says none, which is 0."""
     marker = control_batch(
         [EndTxnMarker(commit=commit, coordinator_epoch=coordinator_epoch)],
-        timestamp_ms=NOW,
+        timestamp_ms=wall_ms,
         producer_id=pid,
         producer_epoch=pepoch,
     )
-    return log.append_as_leader(bytearray(marker), leader_epoch=epoch, wall_ms=NOW, origin=AppendOrigin.COORDINATOR)
+    terms = None if version is None else TransactionTerms(version=version)
+    return log.append_as_leader(
+        bytearray(marker), leader_epoch=epoch, wall_ms=wall_ms, origin=AppendOrigin.COORDINATOR, terms=terms
+    )
 
 
 def everything(log: Log, *, max_bytes: int = 1 << 20) -> bytes:

@@ -192,9 +192,9 @@ class FakeReplicas:
         acks: int,
         timeout_ms: int,
         on_done: Callable[[list[ProduceResult]], None],
-        origin: Any = None,
-        lease: Any = None,
+        **options: Any,
     ) -> None:
+        self.options = options
         if acks not in (-1, 0, 1):
             on_done([ProduceResult(tp=entry.tp, error=ErrorCode.INVALID_REQUIRED_ACKS) for entry in entries])
             return

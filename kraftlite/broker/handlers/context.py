@@ -29,6 +29,7 @@ from kraftlite.replication.api import (
     OffsetResult,
     ProduceEntry,
     ProduceResult,
+    ProduceTransaction,
 )
 from kraftlite.replication.consume import FetchRoom
 from kraftlite.replication.ports import ControllerChannel
@@ -61,6 +62,7 @@ class Replicas(Protocol):
         timeout_ms: int,
         on_done: Callable[[list[ProduceResult]], None],
         lease: Lease | None = None,
+        transaction: ProduceTransaction | None = None,
     ) -> None: ...
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...

@@ -26,6 +26,10 @@ from kraftlite.wire.hot_codec import (
 )
 
 ZSTD_FROM = 7
+ABORTABLE_FROM = 11
+"""The client knows TRANSACTION_ABORTABLE (TP-07)."""
+ADDS_PARTITIONS_FROM = 12
+"""The client leaves it to the broker to add partitions to its transaction: transaction.version 2 (KIP-890)."""
 
 
 def _handle(call: Call) -> None:
@@ -60,6 +64,8 @@ def _handle(call: Call) -> None:
             zstd_allowed=version >= ZSTD_FROM,
             items=items,
             lease=_FrameLease(call),
+            transaction_version=2 if version >= ADDS_PARTITIONS_FROM else 0,
+            knows_abortable=version >= ABORTABLE_FROM,
         ),
         done,
     )

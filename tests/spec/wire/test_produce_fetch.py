@@ -128,18 +128,6 @@ async def test_cp_16_zstd_needs_a_version_that_carries_it() -> None:
         assert results(await client.call(0, 7, produce(("events", 0, bytes(zstd)))))[0][2] == E.NONE
 
 
-async def test_cp_16_transactional_records_need_a_transaction() -> None:
-    async with Harness() as h:
-        client = await h.client()
-        transactional = bytearray(batch(b"x"))
-        transactional[22] |= 0x10
-        answer = await client.call(0, 9, produce(("events", 0, bytes(transactional))))
-        assert results(answer)[0][2] == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        answer = await client.call(0, 9, produce(("events", 0, bytes(transactional)), transactional_id="t"))
-        assert results(answer)[0][2] == E.INVALID_TXN_STATE
-        assert not h.replicas.appended
-
-
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
 async def test_cp_17_internal_topics_are_not_for_ordinary_clients(topic: str) -> None:
     async with Harness({topic: [partition([1])]}) as h:
@@ -219,7 +207,7 @@ async def test_rp_10_the_replica_managers_own_hint_wins() -> None:
         hinted = ProduceResult(
             tp=EVENTS, error=E.NOT_LEADER_OR_FOLLOWER, leader=LeaderHint(leader_id=h.brokers[2].broker_id, leader_epoch=8)
         )
-        h.replicas.append = lambda entries, *, acks, timeout_ms, on_done, lease: on_done([hinted])  # type: ignore[method-assign]
+        h.replicas.append = lambda entries, *, acks, timeout_ms, on_done, lease, transaction: on_done([hinted])  # type: ignore[method-assign]
         answer = await (await h.client()).call(0, 12, produce(("events", 0, bytes(batch(b"x")))))
         leader = answer.responses[0].partition_responses[0].current_leader
         assert (leader.leader_id, leader.leader_epoch) == (3, 8)

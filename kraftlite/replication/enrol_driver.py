@@ -1,0 +1,227 @@
+"""Asking for transactions: before a batch begins a transaction in a partition, its coordinator must know of it.
+
+A leader asks through the `TransactionGate`: from transaction.version 2 on the partition is *added* to the transaction by that,
+below it is *verified* that the producer has added it. A transaction that is open in the partition already is asked about no more.
+
+Source: KIP-890; TP-03 to TP-10; Kafka's AddPartitionsToTxnManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kraftlite.log.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, attributes_of, parse_header
+from kraftlite.log.guards import Guard, TransactionTerms
+from kraftlite.log.log import Log
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import ProduceEntry, ProduceTransaction
+from kraftlite.replication.config import ReplicationConfig
+from kraftlite.replication.ports import TransactionGate
+from kraftlite.replication.table import PartitionTable
+from kraftlite.runtime.ports import Clock
+
+ADDS_FROM: Final = 2
+"""The transaction.version from which a write adds its partition to the transaction."""
+UNREACHABLE: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+RETRIED: Final = UNREACHABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
+"""Answers behind which the same batch may come again: its guard stays, and with it the lowest sequence that was seen."""
+
+
+class Identity(NamedTuple):
+    """A producer under its transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class _Asked(NamedTuple):
+    """An entry of a produce whose transaction is not open in its partition yet."""
+
+    entry: ProduceEntry
+    header: BatchHeader
+    log: Log
+    guard: Guard
+
+
+class Enroller:
+    """The questions of one broker to transaction coordinators.
+
+    `gate` None: there is no way to a coordinator yet, and batches that need one are refused as retriable. `verifies` is
+    `transaction.partition.verification.enable`, which may change at any time; adding is never left out.
+    """
+
+    def __init__(self, table: PartitionTable, clock: Clock, config: ReplicationConfig) -> None:
+        self.gate: TransactionGate | None = None
+        self.verifies = config.verification_enabled
+        self._table = table
+        self.clock = clock
+        self._backoff_ms = config.enrol_backoff_ms
+        self._retry_ms = min(config.enrol_retry_max_ms, config.request_timeout_ms)
+        self._asking: set[str] = set()
+        self._waiting: dict[str, tuple[int, asyncio.Future[None]]] = {}
+        """Transactional id -> epoch and turn of the one question that waits for the one under way."""
+
+    # --- produces -----------------------------------------------------------------------------------------------------
+
+    def begin(self, entries: Sequence[ProduceEntry], transaction: ProduceTransaction) -> Enrolment | None:
+        """Find the entries about which a coordinator must be asked; None: none. Entries that are refused whatever it says have
+        that in their terms; what is not led here is for the append to refuse."""
+        adds = transaction.version >= ADDS_FROM
+        if not adds and not self.verifies:
+            return None
+        asked = [found for entry in entries if (found := self.begin_one(entry, adds)) is not None]
+        return Enrolment(self, transaction, asked, self._retry_ms if adds else 0, self._backoff_ms) if asked else None
+
+    def begin_one(self, entry: ProduceEntry, adds: bool) -> _Asked | None:
+        """Begin the question about one entry; None: there is none."""
+        partition = self._table.by_tp.get(entry.tp)
+        if partition is None or partition.leader is None or partition.log is None or len(entry.records) < HEADER_BYTES:
+            return None
+        if not attributes_of(entry.records) & TRANSACTIONAL_BIT or entry.topic_id not in (None, partition.topic_id):
+            return None
+        header = parse_header(entry.records)
+        try:
+            guard = partition.log.begin_verification(
+                header, leader_epoch=partition.leader_epoch, wall_ms=self.clock.wall_ms(), adds=adds
+            )
+        except ApiError as error:
+            entry.terms = TransactionTerms(refusal=error)
+            return None
+        entry.terms = TransactionTerms(guard)
+        return None if guard is None else _Asked(entry, header, partition.log, guard)
+
+    # --- one partition, for coordinators ------------------------------------------------------------------------------
+
+    async def enrol(self, identity: Identity, tp: TopicPartition, *, version: int) -> TransactionTerms | None:
+        """Ask about a coordinator's own batch, without a sequence, for one partition that is led here.
+
+        The terms go into its `ProduceEntry`; None: nobody needs to be asked. Raises ApiError with the coordinator's own code.
+        """
+        adds = version >= ADDS_FROM
+        if not adds and not self.verifies:
+            return None
+        leader, log = self._table.find(tp, None).leading()
+        header = _sequenceless(identity)
+        guard = log.begin_verification(header, leader_epoch=leader.leader_epoch, wall_ms=self.clock.wall_ms(), adds=adds)
+        if guard is not None:
+            answers = await self.ask(identity, (tp,), adds=adds)
+            code = answers.get(tp, ErrorCode.NETWORK_EXCEPTION)
+            if code is not ErrorCode.NONE:
+                if code not in RETRIED:
+                    log.drop_guard(identity.producer_id, guard)
+                raise ApiError(code, f"transaction of {identity.transactional_id}: {tp} is not part of it ({code.name})")
+        return TransactionTerms(guard)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self, identity: Identity, partitions: Sequence[TopicPartition], *, adds: bool
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """One question of a transactional id at a time; one more may wait, and a newer one takes its place (TP-09)."""
+        transactional_id, producer_id, producer_epoch = identity
+        if self.gate is None:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        try:
+            if transactional_id in self._asking:
+                await self._wait_turn(transactional_id, producer_epoch)
+            self._asking.add(transactional_id)
+            try:
+                return await self.gate.ask(transactional_id, producer_id, producer_epoch, partitions, add=adds)
+            finally:
+                self._asking.discard(transactional_id)
+                following = self._waiting.pop(transactional_id, None)
+                if following is not None and not following[1].done():
+                    self._asking.add(transactional_id)  # nobody may come between
+                    following[1].set_result(None)
+        except ApiError as error:
+            return dict.fromkeys(partitions, error.code)
+
+    async def _wait_turn(self, transactional_id: str, producer_epoch: int) -> None:
+        older = self._waiting.get(transactional_id)
+        if older is not None:
+            epoch, turn = older
+            if producer_epoch < epoch:
+                raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} of {transactional_id} waits already")
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch > epoch else ErrorCode.NETWORK_EXCEPTION
+            if not turn.done():
+                turn.set_exception(ApiError(code, f"a newer request of {transactional_id} took its place"))
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[transactional_id] = producer_epoch, turn
+        try:
+            await turn
+        finally:
+            if self._waiting.get(transactional_id) == (producer_epoch, turn):
+                del self._waiting[transactional_id]
+
+
+class Enrolment:
+    """The question of one produce. `run` ends with terms or a refusal in every entry that it asks about."""
+
+    def __init__(
+        self, enroller: Enroller, transaction: ProduceTransaction, asked: Sequence[_Asked], retry_ms: int, backoff_ms: int
+    ) -> None:
+        self._enroller = enroller
+        self._transaction = transaction
+        self._asked = asked
+        self._retry_ms = retry_ms
+        self._backoff_ms = backoff_ms
+
+    async def run(self) -> None:
+        """Ask, and ask again while the transaction before this one is being completed (TP-08)."""
+        clock = self._enroller.clock
+        began = clock.now_ms()
+        while True:
+            answers = await self._ask()
+            if ErrorCode.CONCURRENT_TRANSACTIONS not in answers.values() or clock.now_ms() - began >= self._retry_ms:
+                break
+            await clock.sleep(self._backoff_ms)
+            self._begin_again()
+        for entry, header, log, guard in self._asked:
+            code = answers.get(entry.tp, ErrorCode.NETWORK_EXCEPTION)
+            if code is ErrorCode.NONE:
+                continue
+            if code not in RETRIED:
+                log.drop_guard(header.producer_id, guard)
+            entry.terms = TransactionTerms(refusal=_refusal(code, self._transaction, entry.tp))
+
+    async def _ask(self) -> Mapping[TopicPartition, ErrorCode]:
+        if not self._asked:
+            return {}
+        header = self._asked[0].header
+        identity = Identity(self._transaction.transactional_id, header.producer_id, header.producer_epoch)
+        partitions = list(dict.fromkeys(it.entry.tp for it in self._asked))
+        adds = self._transaction.version >= ADDS_FROM
+        return await self._enroller.ask(identity, partitions, adds=adds)
+
+    def _begin_again(self) -> None:
+        """The marker of the transaction before may have come meanwhile and taken the guards away."""
+        again = (self._enroller.begin_one(it.entry, True) for it in self._asked)
+        self._asked = [found for found in again if found is not None]
+
+
+def _sequenceless(identity: Identity) -> BatchHeader:
+    return BatchHeader(0, 0, -1, 2, 0, TRANSACTIONAL_BIT, 0, -1, -1, identity.producer_id, identity.producer_epoch, -1, 0)
+
+
+def _refusal(code: ErrorCode, transaction: ProduceTransaction, tp: TopicPartition) -> ApiError:
+    """Translate a coordinator's answer into what a producer understands (TP-07)."""
+    said = f"the transaction of {transaction.transactional_id} does not take {tp}: {code.name}"
+    if code in UNREACHABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and transaction.version < ADDS_FROM):
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, said)
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, said)
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not transaction.knows_abortable:
+        return ApiError(ErrorCode.INVALID_TXN_STATE, said)
+    return ApiError(code, said)
