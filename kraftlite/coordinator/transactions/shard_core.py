@@ -4,8 +4,9 @@ Each step of an id is written first and counts when it is below the high waterma
 its way. Behind a decided outcome the markers go out (`Mark`); what became of them comes back (`Marked`); behind the last one the
 id is complete. Source: KIP-98, KIP-360, KIP-890; TX-06 to TX-63.
 
-Departs: an outcome whose append may still be committed, because it is in the leader's log and was only not seen below the high
-watermark in time, is written again until it is. Kafka goes back to the state before, and may write another outcome behind it.
+Departs: a state whose append may still be committed, because it is in the leader's log and was only not seen below the high
+watermark in time, is written again until it is; meanwhile the client is told to come again. Kafka goes back to the state before,
+so that its log may be ahead of its memory, and another outcome may come behind one that is decided (TX-09, TX-47).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, MarkerOutbox, Request
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Producer, Refused
-from kraftlite.coordinator.transactions.states import IDLE, LOGGED, PREPARED, Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_TRANSACTION_RECORD_BYTES
 from kraftlite.model.topic_partition import TopicPartition
@@ -34,7 +35,7 @@ _S: Final = TransactionState
 _Answer = Callable[[ErrorCode], None]
 
 WRITE_AGAIN_MS: Final = 100
-"""The pause before an outcome that could not be written for now is written again."""
+"""The pause before a state that could not be written for now is written again."""
 EXPIRED_AT_ONCE: Final = 100
 """The tombstones in one batch."""
 
@@ -241,19 +242,24 @@ class TransactionShard:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _write(self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer) -> None:
+    def _write(
+        self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer, in_doubt: bool = False
+    ) -> None:
         """Write a state, make it the current one when it is committed, and go on from there. `answer` is told what the client is
-        told, once."""
+        told, once. `in_doubt`: an earlier attempt may be in the log."""
         assert transaction.may_follow(entry.current), f"{transaction.state.title} cannot follow {entry.current.state.title}"
         entry.pending = transaction
         self._effects.append(
             [record_of(transactional_id, transaction, transaction_version=self._version())],
-            partial(self._written, transactional_id, entry, transaction, answer),
+            partial(self._written, transactional_id, entry, transaction, answer, in_doubt),
             timeout_ms=transaction.timeout_ms,
         )
 
-    def _written(self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer, error: ErrorCode) -> None:
-        told = _TOLD.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+    def _written(
+        self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer, in_doubt: bool, error: ErrorCode
+    ) -> None:
+        told, in_doubt = _told(error), in_doubt or error in _MAY_STILL_COMMIT
+        completes = transaction.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
         if error is ErrorCode.NONE:
             before, entry.current = entry.current, transaction
             entry.pending, entry.fence_failed = None, False
@@ -263,15 +269,19 @@ class TransactionShard:
                 self._mark(transactional_id, entry)
             else:
                 self._marking.pop(transactional_id, None)
-        elif _is_insisted_on(transaction, error):
+        elif in_doubt or (completes and told is not ErrorCode.NOT_COORDINATOR):
             answer(told)
-            self._write_again[transactional_id] = partial(self._write, transactional_id, entry, transaction, _nobody)
-            self._deadlines.set((_WRITE, transactional_id), self._effects.now_ms + WRITE_AGAIN_MS)
+            again = partial(self._write, transactional_id, entry, transaction, _nobody, in_doubt)
+            self._do_again(transactional_id, again)
         else:
             entry.pending = None
-            if transaction.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
-                self._marking[transactional_id].stopped = True  # the next coordinator does the work again
+            if completes:
+                self._marking[transactional_id].stopped = True  # the next coordinator does the work again (TX-54)
             answer(told)
+
+    def _do_again(self, transactional_id: str, write: Callable[[], None]) -> None:
+        self._write_again[transactional_id] = write
+        self._deadlines.set((_WRITE, transactional_id), self._effects.now_ms + WRITE_AGAIN_MS)
 
     def _abort(self, transactional_id: str, entry: Entry, fenced: Transaction, reason: str, answer: _Answer) -> None:
         """Abort as the coordinator itself, in the epoch of a fence (TX-13, TX-62)."""
@@ -282,7 +292,8 @@ class TransactionShard:
         )
 
         def aborted(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE and version < 2:  # the epoch is used up, and the next try uses it again (TX-19)
+            failed = error is not ErrorCode.NONE and entry.pending is None
+            if failed and version < 2:  # the epoch is used up, and the next try uses it again (TX-19)
                 entry.current = replace(entry.current, producer_epoch=epoch, last_epoch=fenced.last_epoch)
                 entry.fence_failed = True
             answer(error)
@@ -360,20 +371,22 @@ class TransactionShard:
         for start in range(0, len(expired), EXPIRED_AT_ONCE):
             self._forget(expired[start : start + EXPIRED_AT_ONCE])
 
-    def _forget(self, transactional_ids: Sequence[str]) -> None:
+    def _forget(self, transactional_ids: Sequence[str], in_doubt: bool = False) -> None:
         for transactional_id in transactional_ids:
             entry = self.by_id[transactional_id]
             entry.pending = replace(entry.current, state=_S.DEAD)
         tombstones = [record_of(key, None, transaction_version=self._version()) for key in transactional_ids]
-        self._effects.append(tombstones, partial(self._forgotten, transactional_ids))
+        self._effects.append(tombstones, partial(self._forgotten, transactional_ids, in_doubt))
 
-    def _forgotten(self, transactional_ids: Sequence[str], error: ErrorCode) -> None:
+    def _forgotten(self, transactional_ids: Sequence[str], in_doubt: bool, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
             self._tracer.emit(TransactionalIdsExpired(count=len(transactional_ids)))
-        for transactional_id in transactional_ids:
-            if error is ErrorCode.NONE:
+            for transactional_id in transactional_ids:
                 del self.by_id[transactional_id]
-            else:
+        elif in_doubt or error in _MAY_STILL_COMMIT:
+            self._do_again(transactional_ids[0], partial(self._forget, transactional_ids, True))
+        else:
+            for transactional_id in transactional_ids:
                 self.by_id[transactional_id].pending = None
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -404,7 +417,7 @@ class TransactionShard:
 
     @property
     def written_again(self) -> int:
-        """The number of outcomes that wait to be written again."""
+        """The number of states that wait to be written again."""
         return len(self._write_again)
 
 
@@ -412,13 +425,8 @@ def _is_dying(entry: Entry) -> bool:
     return entry.pending is not None and entry.pending.state is _S.DEAD
 
 
-def _is_insisted_on(transaction: Transaction, error: ErrorCode) -> bool:
-    """Return whether a state is written again although its append has failed: an outcome that may be in the log, for it must
-    never change (TX-47); and the end of what was carried out, unless another broker coordinates now (TX-54)."""
-    if transaction.state in PREPARED:
-        return error in _MAY_STILL_COMMIT
-    complete = transaction.state in IDLE and transaction.state is not _S.EMPTY
-    return complete and _TOLD.get(error) is not ErrorCode.NOT_COORDINATOR
+def _told(error: ErrorCode) -> ErrorCode:
+    return _TOLD.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _nobody(error: ErrorCode) -> None:
