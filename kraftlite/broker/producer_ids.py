@@ -22,8 +22,9 @@ PREFETCH_PERCENT: Final = 90
 class ProducerIdManager:
     """Hands out ids of this broker's current block and asks for the next one when 90 % are gone.
 
-    `next_id` waits at most `PATIENCE_MS` for a block that is on its way, then raises COORDINATOR_LOAD_IN_PROGRESS, which clients
-    retry. No id is handed out twice, whatever the controller's answers cross with: a block is used only once, in arrival order.
+    `take` gives an id or None, at once. `next_id` waits at most `PATIENCE_MS` for a block that is on its way, then raises
+    COORDINATOR_LOAD_IN_PROGRESS, which clients retry. No id is handed out twice, whatever the controller's answers cross with: a
+    block is used only once, in arrival order.
     Source: KIP-730; CM-55. Departs: Kafka refuses at once instead of waiting a moment, which costs each first client a retry.
     """
 
@@ -42,14 +43,23 @@ class ProducerIdManager:
     async def next_id(self) -> int:
         deadline_ms = self._ports.clock.now_ms() + PATIENCE_MS
         while True:
-            producer_id = self._take()
+            producer_id = self.take()
             if producer_id is not None:
                 return producer_id
             remaining = deadline_ms - self._ports.clock.now_ms()
             if remaining <= 0 or not await self._arrival(remaining):
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "waiting for a block of producer ids from the controller")
 
-    def _take(self) -> int | None:
+    async def arrival(self) -> bool:
+        """Wait at most `PATIENCE_MS` for ids; False when none came."""
+        if self._next < self._end or self._following is not None:
+            return True
+        if self._request is None:
+            self._request = self._ports.tasks.spawn(self._fetch(), name="producer-id-block")
+        return await self._arrival(PATIENCE_MS)
+
+    def take(self) -> int | None:
+        """A fresh id of the block at hand; None while there is none, and the next block is asked for."""
         if self._next >= self._end and self._following is not None:
             self._use(self._following)
             self._following = None

@@ -15,8 +15,13 @@ from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.producer_ids import ProducerIdManager
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.broker.transactions import Enrolling, MarkerWriting, Peers
+from kraftlite.broker.transactions import handlers as transaction_handlers
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.coordinator import GroupCoordinator
+from kraftlite.coordinator.transactions.config import TransactionConfig
+from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
+from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.messages.introspection import ReplicaState
@@ -78,6 +83,21 @@ class BrokerServer:
             trace_hot=ports.trace_hot,
         )
         self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
+        self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
+        transactions = TransactionConfig.from_values(config.values)
+        patience_ms = transactions.request_timeout_ms
+        peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, lambda: self.cache.image)
+        self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, patience_ms)  # type: ignore[arg-type]
+        self.transactions = TransactionCoordinator(
+            ports,
+            config.node_id,
+            transactions,
+            self.replicas,
+            self.producer_ids,
+            MarkerSender(ports, self.marker_writing, peers.image),
+            peers.image,
+        )
+        self.enrolling = Enrolling(ports, peers, self.transactions, patience_ms)
         self.publisher = BrokerMetadataPublisher(
             ports,
             config.node_id,
@@ -87,9 +107,8 @@ class BrokerServer:
             replicas=self.replicas,
             resend_registration=self.lifecycle.resend_registration,
             guard=lambda call: loader.guard(self.publisher, call),
-            coordinators=(self.groups,),
+            coordinators=(self.groups, self.transactions),
         )
-        self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
         self.context = BrokerContext(
             node_id=config.node_id,
             cluster_id=config.cluster_id,
@@ -104,6 +123,8 @@ class BrokerServer:
             config_sources=config_sources,
             log_dirs=self.log_dirs,
             groups=self.groups,
+            transactions=self.transactions,
+            markers=self.marker_writing,
         )
         self._serving = False
         self._publishing = False
@@ -126,7 +147,8 @@ class BrokerServer:
         self._publishing = True
         self._loader.install_publishers([self.publisher])
         await self.publisher.wait_first_publish()
-        await self._listeners.open_replication(self.replicas.handlers())
+        between_brokers = {**self.replicas.handlers(), **transaction_handlers(self.marker_writing, self.enrolling)}
+        await self._listeners.open_replication(between_brokers)
         self._serving = True
         await self._listeners.prepare_clients(self.context)
         self.lifecycle.ready_to_unfence()
@@ -140,6 +162,7 @@ class BrokerServer:
             await self.lifecycle.wait_finished()
         self.lifecycle.close()
         self.groups.close()
+        self.transactions.close()
         if self._serving:
             await self._listeners.close_clients(CLIENT_GRACE_MS if graceful else 0)
         self.publisher.close()

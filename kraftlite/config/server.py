@@ -47,6 +47,8 @@ SINGLE_NODE: Mapping[str, str] = MappingProxyType(
         "inter.broker.listener.name": "REPLICATION",
         "controller.listener.names": "CONTROLLER",
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
 )

@@ -97,6 +97,8 @@ def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, 
         "inter.broker.listener.name": "REPLICATION",
         "log.dirs": node.data_dir,
         "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min(2, replicas)),
         "group.initial.rebalance.delay.ms": "0",
         "kraftlite.trace.file": str(node.trace_path),
     }

@@ -15,6 +15,7 @@ METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 GROUP_VERSION: Final = "group.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,10 @@ SUPPORTED_FEATURES: Final[tuple[FeatureRange, ...]] = (
     FeatureRange(name=GROUP_VERSION, min_level=0, max_level=1),
     FeatureRange(name=KRAFT_VERSION, min_level=0, max_level=0),
     FeatureRange(name=METADATA_VERSION, min_level=MIN_METADATA_VERSION, max_level=LATEST_METADATA_VERSION),
+    FeatureRange(name=TRANSACTION_VERSION, min_level=0, max_level=2),
 )
-"""The features that a node of this software registers. `kraft.version` 0: the voters are static; `group.version` 1: KIP-848."""
+"""The features that a node of this software registers. `kraft.version` 0: the voters are static; `group.version` 1: KIP-848;
+`transaction.version` 1: flexible records of transactions, 2: an epoch for each transaction (KIP-890)."""
 
 
 def supported_range(feature: str) -> FeatureRange | None:
@@ -110,6 +113,12 @@ def default_group_version(level: int) -> int:
     """Return the `group.version` with which a cluster of this `metadata.version` begins: groups of the new protocol since
     4.0-IV0."""
     return 1 if level >= 22 else 0
+
+
+def default_transaction_version(level: int) -> int:
+    """Return the `transaction.version` with which a cluster of this `metadata.version` begins: an epoch for each transaction
+    since 4.0-IV2."""
+    return 2 if level >= 24 else 0
 
 
 def skips_leader_epoch_bump_on_isr_shrink(level: int) -> bool:

@@ -301,6 +301,8 @@ _GROUPS: tuple[_Row, ...] = (
     ("transaction.state.log.segment.bytes", _I, "104857600", _POSITIVE, _RO, "Segments of __transaction_state."),
     ("transaction.state.log.load.buffer.size", _I, "5242880", _POSITIVE, _RO, "Read size when transactions are loaded."),
     ("transaction.partition.verification.enable", _B, "true", None, _ALL, "Whether a write asks for its transaction."),
+    ("add.partitions.to.txn.retry.backoff.ms", _I, "20", _POSITIVE, _RO, "Pause before a write asks its coordinator again."),
+    ("add.partitions.to.txn.retry.backoff.max.ms", _I, "100", _POSITIVE, _RO, "How long a write asks its coordinator again."),
     ("share.coordinator.state.topic.replication.factor", _SHORT, "3", _POSITIVE, _RO, "Known; share groups are not supported."),
     ("share.coordinator.state.topic.min.isr", _SHORT, "2", _POSITIVE, _RO, "Known; share groups are not supported."),
 )

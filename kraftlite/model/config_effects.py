@@ -230,14 +230,9 @@ _IN_PART: Final[tuple[tuple[str, str, str], ...]] = (
         "replica.selector.class",
     ),
     (
-        "Longest transaction",
-        "checked where a producer id is asked for; there are no transactions",
-        "transaction.max.timeout.ms",
-    ),
-    (
-        "Read size of the offsets topic",
+        "Read sizes of the coordinators' topics",
         "at most 64 KiB are read at a time",
-        "offsets.load.buffer.size",
+        "offsets.load.buffer.size transaction.state.log.load.buffer.size",
     ),
 )
 
@@ -272,14 +267,16 @@ _NONE: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     (
+        "Two-phase commit",
+        "the version of InitProducerId with which clients ask for it is not offered; nor does Kafka offer it by default",
+        "transaction.two.phase.commit.enable=false",
+    ),
+    (
         "Transactions",
-        "there are no transactions",
+        "partition leaders do not ask coordinators yet",
         """
-        transactional.id.expiration.ms transaction.abort.timed.out.transaction.cleanup.interval.ms
-        transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.num.partitions
-        transaction.state.log.replication.factor transaction.state.log.min.isr transaction.state.log.segment.bytes
-        transaction.state.log.load.buffer.size transaction.partition.verification.enable transaction.two.phase.commit.enable=false
-        add.partitions.to.txn.retry.backoff.ms=20 add.partitions.to.txn.retry.backoff.max.ms=100
+        transaction.partition.verification.enable add.partitions.to.txn.retry.backoff.ms
+        add.partitions.to.txn.retry.backoff.max.ms
         """,
     ),
     (

@@ -47,6 +47,17 @@ MAX_ELECTIONS_PER_RUN: Final = 1_000
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000
 MAX_CONTROLLER_QUEUE: Final = 100_000
 
+# transactions
+MAX_TRANSACTION_RECORD_BYTES: Final = 512 * KIB
+"""The longest state of a transactional id: some 100,000 partitions. Half of what a batch may have by default, so that the end of
+a transaction always fits where its beginning did."""
+MAX_MARKERS_PER_REQUEST: Final = 1_000
+"""The markers that one broker asks another one to write at once."""
+MAX_MARKER_REQUESTS_IN_FLIGHT: Final = 50
+"""Such requests to one broker that are under way: one partition that is slow to replicate does not hold up all others."""
+MAX_ENROLLED_PARTITIONS: Final = 10_000
+"""The partitions that a broker asks for at once: as many as one produce request has."""
+
 # names
 MAX_TOPIC_NAME: Final = 249
 

@@ -27,8 +27,10 @@ from kraftlite.metadata.features import (
     METADATA_VERSION,
     METADATA_VERSIONS,
     SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
     MetadataVersion,
     default_group_version,
+    default_transaction_version,
     metadata_version_from_name,
     supported_range,
 )
@@ -172,7 +174,11 @@ def _release(release_version: str | None, features: Mapping[str, int]) -> Metada
 def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tuple[MetadataRecord, ...]:
     """The records a new cluster begins with, `metadata.version` first. Raises StorageError for an unsupported feature."""
     records: list[MetadataRecord] = [FeatureLevelRecord(name=METADATA_VERSION, level=level.level)]
-    features = {GROUP_VERSION: default_group_version(level.level), **features}
+    defaults = {
+        GROUP_VERSION: default_group_version(level.level),
+        TRANSACTION_VERSION: default_transaction_version(level.level),
+    }
+    features = {**defaults, **features}
     for name in sorted(features):
         wanted = features[name]
         supported = supported_range(name)

@@ -33,6 +33,7 @@ _MODULES: Final = {
     "Raft": "raft_pb2",
     "Controller": "controller_pb2",
     "Replica": "replica_pb2",
+    "Transactions": "transactions_pb2",
     "Introspection": "introspection_pb2",
 }
 

@@ -28,8 +28,7 @@ FAST: Final[Mapping[str, str]] = {
     "controller.quorum.request.timeout.ms": "400",
     "controller.quorum.append.linger.ms": "0",
     "offsets.topic.num.partitions": "3",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -78,10 +77,13 @@ def server_config(node: NodePlan, nodes: tuple[NodePlan, ...], port: int | None,
     listeners = [f"PLAINTEXT://{HOST}:{port}", f"REPLICATION://{name}:9192"] if node.is_broker else []
     if node.is_controller:
         listeners.append(f"CONTROLLER://{name}:9093")
+    replicas = min(3, sum(it.is_broker for it in nodes))
     values = {
         **FAST,
         **_derived(config),
-        "offsets.topic.replication.factor": str(min(3, sum(it.is_broker for it in nodes))),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min(2, replicas)),
         **config,
         "process.roles": ",".join(node.roles),
         "node.id": str(node.node_id),

@@ -9,14 +9,14 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from kraftlite._pb import controller_pb2, introspection_pb2, raft_pb2, replica_pb2
+from kraftlite._pb import controller_pb2, introspection_pb2, raft_pb2, replica_pb2, transactions_pb2
 from tests.fuzz import mutate, values
 from tests.fuzz.cases import Step
 from tests.fuzz.values import Known, uvarint
 
 METHODS: Final[tuple[MethodDescriptor, ...]] = tuple(
     method
-    for module in (raft_pb2, controller_pb2, replica_pb2, introspection_pb2)
+    for module in (raft_pb2, controller_pb2, replica_pb2, introspection_pb2, transactions_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 )

@@ -22,11 +22,13 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """One batch to append; the core waits for `Written(token)`, which must follow in the order of the appends."""
+    """One batch to append; the core waits for `Written(token)`, which must follow in the order of the appends. `timeout_ms`: how
+    long it waits for the high watermark; None: as long as the driver's settings say."""
 
     token: int
     records: tuple[CoordinatorRecord, ...]
     producer: Producer | None = None
+    timeout_ms: int | None = None
 
 
 class Output(NamedTuple):
@@ -50,12 +52,18 @@ class Effects:
     def answer(self, request_id: int, result: Any) -> None:
         self._answers.append(Answer(request_id, result))
 
-    def append(self, records: Sequence[CoordinatorRecord], then: Then, producer: Producer | None = None) -> None:
+    def append(
+        self,
+        records: Sequence[CoordinatorRecord],
+        then: Then,
+        producer: Producer | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
         """Write `records`, which are not none, and call `then` with what became of it once it is known."""
         assert records, "nothing to write"
         self._tokens += 1
         self._then[self._tokens] = then
-        self._appends.append(Append(token=self._tokens, records=tuple(records), producer=producer))
+        self._appends.append(Append(token=self._tokens, records=tuple(records), producer=producer, timeout_ms=timeout_ms))
 
     def written(self, token: int, error: ErrorCode) -> None:
         self._then.pop(token)(error)

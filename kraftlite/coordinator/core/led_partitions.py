@@ -22,14 +22,20 @@ Begin = Callable[[TopicPartition, UUID, int], ShardDriver[S]]
 
 
 class LedPartitions(Generic[S]):
-    """Elects and resigns with the deltas of the metadata (ML-21, ML-22). `what` names what the keys are, for refusals."""
+    """Elects and resigns with the deltas of the metadata (ML-21, ML-22). `what` names what the keys are, for refusals.
 
-    def __init__(self, topic: str, what: str, node_id: NodeId, begin: Begin[S]) -> None:
+    Not `resizable`: keys stay where the number of partitions that this broker saw first puts them, and a partition that is
+    elected while the topic has another number is not loaded (TX-64).
+    """
+
+    def __init__(self, topic: str, what: str, node_id: NodeId, begin: Begin[S], *, resizable: bool = True) -> None:
         self.topic_name = topic
         self._what = what
         self._node_id = node_id
         self._begin = begin
+        self._resizable = resizable
         self._topic: TopicImage | None = None
+        self._count = 0
         self._drivers: dict[int, ShardDriver[S]] = {}
         self.closed = False
 
@@ -37,6 +43,8 @@ class LedPartitions(Generic[S]):
 
     def apply(self, delta: TopicsDelta, topic: TopicImage | None) -> None:
         """Follow a change of topics, after the local replicas have followed it. `topic`: the coordinator's own as it is now."""
+        if topic is not None and (self._resizable or self._topic is None or self._topic.topic_id != topic.topic_id):
+            self._count = len(topic.partitions)
         self._topic = topic
         if self.closed:
             return
@@ -73,7 +81,11 @@ class LedPartitions(Generic[S]):
             self.resign((index,))
             led = self._begin(TopicPartition(self.topic_name, index), topic_id, leader_epoch)
             self._drivers[index] = led
-            led.start()
+            now = self._count if self._topic is None else len(self._topic.partitions)
+            if now == self._count:
+                led.start()
+            else:
+                led.refuse(f"{self.topic_name} has {now} partitions now, and had {self._count} when this broker began")
 
     def close(self) -> None:
         """Everybody who waits gets NOT_COORDINATOR."""
@@ -92,12 +104,16 @@ class LedPartitions(Generic[S]):
         if self.closed:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
 
+    def partition_of(self, key: str) -> int:
+        """The partition that a key belongs to. ApiError(COORDINATOR_NOT_AVAILABLE) while there is no topic."""
+        if self._topic is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic_name} does not exist yet")
+        return partition_for(key, self._count)
+
     def of(self, key: str) -> ShardDriver[S]:
         """The driver of a key's partition. ApiError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
         self.check_open()
-        if self._topic is None:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic_name} does not exist yet")
-        found = self._drivers.get(partition_for(key, len(self._topic.partitions)))
+        found = self._drivers.get(self.partition_of(key))
         if found is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._what} {key} has its coordinator elsewhere")
         return found

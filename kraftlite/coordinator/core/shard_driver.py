@@ -68,6 +68,11 @@ class ShardDriver(Generic[S]):
         self._trace.loading(self.tp, self.leader_epoch)
         self._task = self._ports.tasks.spawn(self._load(), name=f"load-{self.tp}")
 
+    def refuse(self, reason: str) -> None:
+        """Coordinate nothing, instead of `start`: as after a load that has failed."""
+        self._loading = None
+        self._trace.failed(self.tp, self.leader_epoch, reason)
+
     async def _load(self) -> None:
         shard, clock = self._loading, self._ports.clock
         assert shard is not None, "started twice, or after it was closed"
@@ -131,17 +136,21 @@ class ShardDriver(Generic[S]):
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.tp} is being loaded")
         raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self.tp} is not coordinated here")
 
-    async def ask(self, request: object) -> Any:
-        """The result of a request, when it is there. Raises ApiError."""
+    async def ask(self, request: object, *, timeout_ms: int | None = None) -> Any:
+        """The result of a request, when it is there. Raises ApiError; REQUEST_TIMED_OUT when it is not there in time, which
+        undoes nothing."""
         self.shard  # noqa: B018 - raises unless it is loaded
         self._asked += 1
         request_id = self._asked
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = future
+        timer = None if timeout_ms is None else self._ports.clock.call_later(timeout_ms, lambda: _expire(future))
         try:
             self.tell(Asked(request_id=request_id, request=request))
             return await future
         finally:
+            if timer is not None:
+                timer.cancel()
             self._waiting.pop(request_id, None)
 
     def tell(self, event: object) -> None:
@@ -216,7 +225,7 @@ class ShardDriver(Generic[S]):
         self._log.append(
             [ProduceEntry(tp=self.tp, topic_id=self.topic_id, records=bytearray(batch))],
             acks=-1,
-            timeout_ms=self._settings.append_timeout_ms,
+            timeout_ms=self._settings.append_timeout_ms if append.timeout_ms is None else append.timeout_ms,
             on_done=lambda done: self._written(append.token, done[0].error),
             origin=AppendOrigin.COORDINATOR,
         )
@@ -224,3 +233,8 @@ class ShardDriver(Generic[S]):
     def _written(self, token: int, error: ErrorCode) -> None:
         if self._shard is not None:
             self.tell(Written(token=token, error=error))
+
+
+def _expire(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(ApiError(ErrorCode.REQUEST_TIMED_OUT, "the coordinator's log was not written in time"))

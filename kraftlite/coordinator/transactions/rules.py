@@ -105,7 +105,7 @@ def init(entry: Entry, expected: Producer | None, *, timeout_ms: int, now_ms: in
 
 
 def _may_go_on(current: Transaction, expected: Producer) -> bool:
-    """Whether the id that a producer has is this one, or the one before it, whose epochs were used up (TX-15)."""
+    """Return whether the id that a producer has is this one, or the one before it, whose epochs were used up (TX-15)."""
     if current.producer_epoch == NO_EPOCH or expected.producer_id == current.producer_id:
         return True
     return expected.producer_id == current.previous_producer_id and expected.producer_epoch >= LAST_EPOCH
@@ -139,9 +139,9 @@ def _fresh(current: Transaction, producer_id: int, epoch: int, last: int, timeou
 
 
 def fence(entry: Entry) -> Transaction:
-    """Take the id away from whoever has it: its transaction will be aborted in an epoch that nobody is given (TX-13)."""
+    """Take the id away from whoever has it: its transaction will be aborted in an epoch that nobody is given (TX-13). At 32767,
+    which a bug of older releases could leave, there is none left to fence with: it is aborted without (TX-46)."""
     current = entry.current
-    assert current.producer_epoch < FENCING_EPOCH or entry.fence_failed, "there is no epoch left to fence with"
     epoch = current.producer_epoch if entry.fence_failed else min(current.producer_epoch + 1, FENCING_EPOCH)
     return replace(current, producer_epoch=epoch, last_epoch=NO_EPOCH, state=_S.PREPARE_EPOCH_FENCE)
 
@@ -305,7 +305,7 @@ def complete(current: Transaction, *, now_ms: int) -> Transaction:
 
 
 def has_timed_out(entry: Entry, now_ms: int) -> bool:
-    """Whether a transaction is open for longer than its producer allowed (TX-62)."""
+    """Return whether a transaction is open for longer than its producer allowed (TX-62)."""
     current = entry.current
     return (
         current.state is _S.ONGOING
@@ -316,5 +316,5 @@ def has_timed_out(entry: Entry, now_ms: int) -> bool:
 
 
 def has_expired(entry: Entry, now_ms: int, *, expiration_ms: int) -> bool:
-    """Whether an id was not used for so long that it is forgotten (TX-63)."""
+    """Return whether an id was not used for so long that it is forgotten (TX-63)."""
     return entry.pending is None and entry.current.state in IDLE and entry.current.updated_ms + expiration_ms <= now_ms

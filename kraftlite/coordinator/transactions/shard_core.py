@@ -2,104 +2,49 @@
 
 Each step of an id is written first and counts when it is below the high watermark (TX-06): `Entry.pending` says that one is on
 its way. Behind a decided outcome the markers go out (`Mark`); what became of them comes back (`Marked`); behind the last one the
-id is complete. Source: KIP-98, KIP-360, KIP-890; TX-06 to TX-63."""
+id is complete. Source: KIP-98, KIP-360, KIP-890; TX-06 to TX-63.
+
+Departs: a state whose append may still be committed, because it is in the leader's log and was only not seen below the high
+watermark in time, is written again until it is; meanwhile the client is told to come again. Kafka goes back to the state before,
+so that its log may be ahead of its memory, and another outcome may come behind one that is decided (TX-09, TX-47).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kraftlite.coordinator.core.deadlines import Deadlines
 from kraftlite.coordinator.core.effects import Effects, Output
-from kraftlite.coordinator.core.shards import Asked, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, Written
 from kraftlite.coordinator.transactions import rules
+from kraftlite.coordinator.transactions.config import TransactionConfig
+from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, MarkerOutbox, Request
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Producer, Refused
-from kraftlite.coordinator.transactions.states import PREPARED, Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.limits import MAX_TRANSACTION_RECORD_BYTES
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Tracer
+from kraftlite.runtime.trace.transaction import TransactionalIdsExpired, TransactionFenced, TransactionStateChanged
 
 _S: Final = TransactionState
+_Answer = Callable[[ErrorCode], None]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Init:
-    """InitProducerId. The answer is a `Producer`."""
-
-    transactional_id: str
-    timeout_ms: int
-    expected: Producer | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Add:
-    """AddPartitionsToTxn, AddOffsetsToTxn. The answer is a `Producer`."""
-
-    transactional_id: str
-    producer: Producer
-    partitions: frozenset[TopicPartition]
-    version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """EndTxn. The answer is the `Producer` to go on with."""
-
-    transactional_id: str
-    producer: Producer
-    commit: bool
-    version: int
-
-
-Request = Init | Add | End
-
-
-class Mark(NamedTuple):
-    """Markers to write. `attempt` tells them from those of other transactions of the id, and of other coordinators (TX-55)."""
-
-    transactional_id: str
-    attempt: int
-    producer: Producer
-    commit: bool
-    version: int
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
-    """Partitions in which the marker is below the high watermark, or which do not exist any more, or need none."""
-
-    transactional_id: str
-    attempt: int
-    partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fenced:
-    """A partition has refused the marker for good: a newer coordinator wrote there (TX-53). Nothing more is done for the
-    transaction by this one."""
-
-    transactional_id: str
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionChanged:
-    """The cluster's `transaction.version` is another one."""
-
-    version: int
-
-
-Event = Asked[Request] | Written | Marked | Fenced | VersionChanged | Tick
-
-_TIMEOUTS: Final = "timeouts"
-_EXPIRY: Final = "expiry"
-_EXPIRED_AT_ONCE: Final = 100
+WRITE_AGAIN_MS: Final = 100
+"""The pause before a state that could not be written for now is written again."""
+EXPIRED_AT_ONCE: Final = 100
 """The tombstones in one batch."""
 
+_TIMEOUTS: Final = ("timeouts", "")
+_EXPIRY: Final = ("expiry", "")
+_WRITE: Final = "write"
+
 _TOLD: Final = {
+    ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -109,38 +54,44 @@ _TOLD: Final = {
 }
 """The errors that clients are told when an append fails (TX-07); any other is UNKNOWN_SERVER_ERROR."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionConfig:
-    """Kafka's keys; times in milliseconds."""
-
-    expiration_ms: int = 604_800_000
-    timeouts_interval_ms: int = 10_000
-    expiry_interval_ms: int = 3_600_000
+_MAY_STILL_COMMIT: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
 @dataclass(slots=True)
 class _Marking:
-    """The markers of a transaction that are under way."""
+    """The markers of a transaction that are under way. `stopped`: a partition has refused them for good."""
 
     attempt: int
     waiting: set[TopicPartition] = field(default_factory=set)
+    stopped: bool = False
 
 
 class TransactionShard:
-    """A deterministic state machine, as `core.shards.Shard` says. `new_id` draws a producer id, or gives None while there is none
-    at hand. `marks` are taken by the driver's owner after each step."""
+    """A deterministic state machine, as `core.shards.Shard` says.
 
-    def __init__(self, config: TransactionConfig, new_id: Callable[[], int | None], *, version: int) -> None:
+    `new_id` draws a producer id, or gives None while there is none at hand. `version` says the cluster's `transaction.version`.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        new_id: Callable[[], int | None],
+        outbox: MarkerOutbox,
+        tracer: Tracer,
+        *,
+        version: Callable[[], int],
+    ) -> None:
         self._config = config
         self._new_id = new_id
+        self._outbox = outbox
+        self._tracer = tracer
         self._version = version
         self._effects = Effects()
-        self._deadlines: Deadlines[str] = Deadlines()
+        self._deadlines: Deadlines[tuple[str, str]] = Deadlines()
         self._attempts = 0
         self._marking: dict[str, _Marking] = {}
+        self._write_again: dict[str, Callable[[], None]] = {}
         self.by_id: dict[str, Entry] = {}
-        self.marks: list[Mark] = []
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -175,13 +126,17 @@ class TransactionShard:
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold between two steps."""
         for transactional_id, entry in self.by_id.items():
+            current, pending = entry.current, entry.pending
+            assert current.state in LOGGED, f"{transactional_id} is {current.state.title}, which no record says"
+            if pending is not None:
+                followed = f"{transactional_id}: {pending.state.title} after {current.state.title}"
+                assert pending.may_follow(current), followed
             marking = self._marking.get(transactional_id)
-            if entry.pending is not None:
-                allowed = entry.pending.may_follow(entry.current) or entry.current.state is _S.ONGOING
-                assert allowed, f"{transactional_id}: {entry.pending.state.title} after {entry.current.state.title}"
-            if marking is not None and marking.waiting:
-                assert entry.current.state in PREPARED, f"{transactional_id}: markers in {entry.current.state.title}"
-                assert marking.waiting <= entry.current.partitions, f"{transactional_id}: a marker for what it has not written to"
+            if current.state in PREPARED and not (marking is not None and marking.stopped):
+                assert pending is not None, f"{transactional_id} is {current.state.title}, and nobody completes it"
+            if marking is not None:
+                assert current.state in PREPARED, f"{transactional_id}: markers in {current.state.title}"
+                assert marking.waiting <= current.partitions, f"{transactional_id}: a marker for what it has not written to"
         assert self._marking.keys() <= self.by_id.keys(), "markers of ids that are forgotten"
 
     # --- stepping -----------------------------------------------------------------------------------------------------
@@ -195,16 +150,9 @@ class TransactionShard:
         elif isinstance(event, Marked):
             self._marked(event)
         elif isinstance(event, Fenced):
-            self._fenced(event)
-        elif isinstance(event, VersionChanged):
-            self._version = event.version
-        while (key := self._deadlines.pop_due(now_ms)) is not None:
-            if key == _TIMEOUTS:
-                self._deadlines.set(_TIMEOUTS, now_ms + self._config.timeouts_interval_ms)
-                self._abort_those_that_timed_out()
-            else:
-                self._deadlines.set(_EXPIRY, now_ms + self._config.expiry_interval_ms)
-                self._forget_those_that_expired()
+            self._markers_fenced(event)
+        while (due := self._deadlines.pop_due(now_ms)) is not None:
+            self._fall_due(due)
         return self._effects.take()
 
     def next_deadline_ms(self) -> int | None:
@@ -215,7 +163,8 @@ class TransactionShard:
         """Forget the markers that wait; those under way may still land (TX-61)."""
         self.check()
         self._marking.clear()
-        self.marks.clear()
+        self._write_again.clear()
+        self._outbox.forget()
         return self._effects.take()
 
     def _ask(self, request_id: int, request: Request) -> None:
@@ -223,10 +172,7 @@ class TransactionShard:
             case Init():
                 self._init(request_id, request)
             case Add():
-                entry = self.by_id.get(request.transactional_id)
-                now_ms = self._effects.wall_ms
-                found = rules.add(entry, request.producer, request.partitions, version=request.version, now_ms=now_ms)
-                self._carry_out(request_id, request.transactional_id, found, request.producer)
+                self._add(request_id, request)
             case End():
                 self._end(request_id, request)
 
@@ -241,83 +187,131 @@ class TransactionShard:
             entry = self.by_id[transactional_id] = Entry(current=rules.new(producer_id, request.timeout_ms, now_ms))
         found = rules.init(entry, request.expected, timeout_ms=request.timeout_ms, now_ms=now_ms, new_id=self._new_id)
         if isinstance(found, Next) and found.transaction.state is _S.PREPARE_EPOCH_FENCE:
-            self._abort(transactional_id, entry, found.transaction, lambda error: self._refuse(request_id, _again(error)))
+            self._abort(transactional_id, entry, found.transaction, "taken over", partial(self._told_to_ask_again, request_id))
         else:
-            self._carry_out(request_id, transactional_id, found, None)
+            self._carry_out(request_id, transactional_id, found)
+
+    def _add(self, request_id: int, request: Add) -> None:
+        transactional_id = request.transactional_id
+        entry = self.by_id.get(transactional_id)
+        now_ms = self._effects.wall_ms
+        found = rules.add(entry, request.producer, request.partitions, version=request.version, now_ms=now_ms)
+        if isinstance(found, Next):
+            record = record_of(transactional_id, found.transaction, transaction_version=self._version())
+            if len(record.value or b"") > MAX_TRANSACTION_RECORD_BYTES:
+                message = f"a transaction of {len(found.transaction.partitions)} partitions does not fit into a record"
+                error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message} of {MAX_TRANSACTION_RECORD_BYTES} bytes")
+                self._effects.answer(request_id, error)
+                return
+        self._carry_out(request_id, transactional_id, found, request.producer)
 
     def _end(self, request_id: int, request: End) -> None:
         entry, now_ms = self.by_id.get(request.transactional_id), self._effects.wall_ms
         found = rules.end(
             entry, request.producer, commit=request.commit, version=request.version, now_ms=now_ms, new_id=self._new_id
         )
-        if not isinstance(found, Next):
-            self._carry_out(request_id, request.transactional_id, found, None)
-            return
-        assert entry is not None
-        prepared = found.transaction
         answer = request.producer
-        if request.version >= 2:
-            done = rules.complete(prepared, now_ms=now_ms)
+        if isinstance(found, Next) and request.version >= 2:
+            done = rules.complete(found.transaction, now_ms=now_ms)
             answer = Producer(done.producer_id, done.producer_epoch)
+        self._carry_out(request_id, request.transactional_id, found, answer)
 
-        def then(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
-                self._refuse(request_id, error)
-                return
-            self._effects.answer(request_id, answer)
-            self._mark(request.transactional_id, entry)
-
-        self._write(request.transactional_id, entry, prepared, then)
-
-    def _carry_out(self, request_id: int, transactional_id: str, found: Decision, answer: Producer | None) -> None:
+    def _carry_out(self, request_id: int, transactional_id: str, found: Decision, answer: Producer | None = None) -> None:
         """Refuse, answer, or write and answer then. `answer` None: the producer of what is written."""
         if isinstance(found, Refused):
             self._refuse(request_id, found.error)
-            return
-        if isinstance(found, Answered):
+        elif isinstance(found, Answered):
             self._effects.answer(request_id, found.producer)
-            return
-        transaction = found.transaction
+        else:
+            after = answer or Producer(found.transaction.producer_id, found.transaction.producer_epoch)
+            answered = partial(self._answer, request_id, after)
+            self._write(transactional_id, self.by_id[transactional_id], found.transaction, answered)
 
-        def then(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                self._effects.answer(request_id, answer or Producer(transaction.producer_id, transaction.producer_epoch))
-            else:
-                self._refuse(request_id, error)
+    def _answer(self, request_id: int, producer: Producer, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self._effects.answer(request_id, producer)
+        else:
+            self._refuse(request_id, error)
 
-        self._write(transactional_id, self.by_id[transactional_id], transaction, then)
+    def _told_to_ask_again(self, request_id: int, error: ErrorCode) -> None:
+        """The answer to a client whose InitProducerId had to abort first (TX-13)."""
+        self._refuse(request_id, ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error)
 
     def _refuse(self, request_id: int, error: ErrorCode) -> None:
         self._effects.answer(request_id, ApiError(error))
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _write(self, transactional_id: str, entry: Entry, transaction: Transaction, then: Callable[[ErrorCode], None]) -> None:
-        """Write a state, make it the current one when it is committed, and go on with `then`, which is given what clients are
-        told."""
+    def _write(
+        self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer, in_doubt: bool = False
+    ) -> None:
+        """Write a state, make it the current one when it is committed, and go on from there. `answer` is told what the client is
+        told, once. `in_doubt`: an earlier attempt may be in the log."""
+        assert transaction.may_follow(entry.current), f"{transaction.state.title} cannot follow {entry.current.state.title}"
         entry.pending = transaction
+        self._effects.append(
+            [record_of(transactional_id, transaction, transaction_version=self._version())],
+            partial(self._written, transactional_id, entry, transaction, answer, in_doubt),
+            timeout_ms=transaction.timeout_ms,
+        )
 
-        def written(error: ErrorCode) -> None:
+    def _written(
+        self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer, in_doubt: bool, error: ErrorCode
+    ) -> None:
+        told, in_doubt = _told(error), in_doubt or error in _MAY_STILL_COMMIT
+        completes = transaction.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
+        if error is ErrorCode.NONE:
+            before, entry.current = entry.current, transaction
+            entry.pending, entry.fence_failed = None, False
+            self._tell_change(transactional_id, before, transaction)
+            answer(told)
+            if transaction.state in PREPARED:
+                self._mark(transactional_id, entry)
+            else:
+                self._marking.pop(transactional_id, None)
+        elif in_doubt or (completes and told is not ErrorCode.NOT_COORDINATOR):
+            answer(told)
+            again = partial(self._write, transactional_id, entry, transaction, _nobody, in_doubt)
+            self._do_again(transactional_id, again)
+        else:
             entry.pending = None
-            if error is ErrorCode.NONE:
-                entry.current, entry.fence_failed = transaction, False
-            then(_TOLD.get(error, ErrorCode.UNKNOWN_SERVER_ERROR) if error is not ErrorCode.NONE else error)
+            if completes:
+                self._marking[transactional_id].stopped = True  # the next coordinator does the work again (TX-54)
+            answer(told)
 
-        self._effects.append([record_of(transactional_id, transaction, transaction_version=self._version)], written)
+    def _do_again(self, transactional_id: str, write: Callable[[], None]) -> None:
+        self._write_again[transactional_id] = write
+        self._deadlines.set((_WRITE, transactional_id), self._effects.now_ms + WRITE_AGAIN_MS)
 
-    def _abort(self, transactional_id: str, entry: Entry, fenced: Transaction, then: Callable[[ErrorCode], None]) -> None:
-        """Abort as the coordinator itself, in the epoch of a fence."""
-        version = self._version
+    def _abort(self, transactional_id: str, entry: Entry, fenced: Transaction, reason: str, answer: _Answer) -> None:
+        """Abort as the coordinator itself, in the epoch of a fence (TX-13, TX-62)."""
+        version = self._version()
+        producer_id, epoch = fenced.producer_id, fenced.producer_epoch
+        self._tracer.emit(
+            TransactionFenced(transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, reason=reason)
+        )
 
         def aborted(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                self._mark(transactional_id, entry)
-            elif version < 2:
-                entry.current = replace(entry.current, producer_epoch=fenced.producer_epoch)
+            failed = error is not ErrorCode.NONE and entry.pending is None
+            if failed and version < 2:  # the epoch is used up, and the next try uses it again (TX-19)
+                entry.current = replace(entry.current, producer_epoch=epoch, last_epoch=fenced.last_epoch)
                 entry.fence_failed = True
-            then(error)
+            answer(error)
 
-        self._write(transactional_id, entry, rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms), aborted)
+        aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms)
+        self._write(transactional_id, entry, aborting, aborted)
+
+    def _tell_change(self, transactional_id: str, before: Transaction, now: Transaction) -> None:
+        self._tracer.emit(
+            TransactionStateChanged(
+                transactional_id=transactional_id,
+                producer_id=now.producer_id,
+                producer_epoch=now.producer_epoch,
+                previous=before.state.title,
+                state=now.state.title,
+                partitions=len(now.partitions),
+            )
+        )
 
     # --- markers ------------------------------------------------------------------------------------------------------
 
@@ -333,61 +327,66 @@ class TransactionShard:
         producer = Producer(current.producer_id, current.producer_epoch)
         commit = current.state is _S.PREPARE_COMMIT
         partitions = tuple(sorted(current.partitions))
-        self.marks.append(Mark(transactional_id, self._attempts, producer, commit, current.version, partitions))
+        self._outbox.send(Mark(transactional_id, self._attempts, producer, commit, current.version, partitions))
 
     def _marked(self, event: Marked) -> None:
         marking = self._marking.get(event.transactional_id)
-        if marking is None or marking.attempt != event.attempt or not marking.waiting:
+        if marking is None or marking.attempt != event.attempt or marking.stopped or not marking.waiting:
             return
         marking.waiting -= event.partitions
         if not marking.waiting:
             self._complete(event.transactional_id, self.by_id[event.transactional_id])
 
-    def _fenced(self, event: Fenced) -> None:
-        """Leave the id as it is, which is decided and pending, until the partition is loaded again."""
+    def _markers_fenced(self, event: Fenced) -> None:
+        """Leave the id as it is, which is decided and pending, until the partition is loaded again (TX-53)."""
         marking = self._marking.get(event.transactional_id)
         if marking is not None and marking.attempt == event.attempt:
-            del self._marking[event.transactional_id]
+            marking.stopped = True
 
     def _complete(self, transactional_id: str, entry: Entry) -> None:
-        """Write that all is done. What fails for the moment is tried again, with the pending state kept (TX-54)."""
-        done = entry.pending
-        assert done is not None
-
-        def then(error: ErrorCode) -> None:
-            if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                entry.pending = done
-                self._complete(transactional_id, entry)
-            else:
-                self._marking.pop(transactional_id, None)
-
-        self._write(transactional_id, entry, done, then)
+        assert entry.pending is not None
+        self._write(transactional_id, entry, entry.pending, _nobody)
 
     # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _fall_due(self, due: tuple[str, str]) -> None:
+        now_ms = self._effects.now_ms
+        if due == _TIMEOUTS:
+            self._deadlines.set(_TIMEOUTS, now_ms + self._config.timeouts_interval_ms)
+            self._abort_those_that_timed_out()
+        elif due == _EXPIRY:
+            self._deadlines.set(_EXPIRY, now_ms + self._config.expiry_interval_ms)
+            self._forget_those_that_expired()
+        else:
+            self._write_again.pop(due[1])()
 
     def _abort_those_that_timed_out(self) -> None:
         for transactional_id, entry in self.by_id.items():
             if rules.has_timed_out(entry, self._effects.wall_ms):
-                self._abort(transactional_id, entry, rules.fence(entry), lambda error: None)
+                self._abort(transactional_id, entry, rules.fence(entry), "timed out", _nobody)
 
     def _forget_those_that_expired(self) -> None:
         now_ms, expiration_ms = self._effects.wall_ms, self._config.expiration_ms
         expired = [key for key, it in self.by_id.items() if rules.has_expired(it, now_ms, expiration_ms=expiration_ms)]
-        for start in range(0, len(expired), _EXPIRED_AT_ONCE):
-            self._forget(expired[start : start + _EXPIRED_AT_ONCE])
+        for start in range(0, len(expired), EXPIRED_AT_ONCE):
+            self._forget(expired[start : start + EXPIRED_AT_ONCE])
 
-    def _forget(self, transactional_ids: Sequence[str]) -> None:
+    def _forget(self, transactional_ids: Sequence[str], in_doubt: bool = False) -> None:
         for transactional_id in transactional_ids:
             entry = self.by_id[transactional_id]
             entry.pending = replace(entry.current, state=_S.DEAD)
-        tombstones = [record_of(key, None, transaction_version=self._version) for key in transactional_ids]
-        self._effects.append(tombstones, partial(self._forgotten, transactional_ids))
+        tombstones = [record_of(key, None, transaction_version=self._version()) for key in transactional_ids]
+        self._effects.append(tombstones, partial(self._forgotten, transactional_ids, in_doubt))
 
-    def _forgotten(self, transactional_ids: Iterable[str], error: ErrorCode) -> None:
-        for transactional_id in transactional_ids:
-            if error is ErrorCode.NONE:
+    def _forgotten(self, transactional_ids: Sequence[str], in_doubt: bool, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self._tracer.emit(TransactionalIdsExpired(count=len(transactional_ids)))
+            for transactional_id in transactional_ids:
                 del self.by_id[transactional_id]
-            else:
+        elif in_doubt or error in _MAY_STILL_COMMIT:
+            self._do_again(transactional_ids[0], partial(self._forget, transactional_ids, True))
+        else:
+            for transactional_id in transactional_ids:
                 self.by_id[transactional_id].pending = None
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -402,12 +401,33 @@ class TransactionShard:
     def describe(self, transactional_id: str) -> Transaction | None:
         """The state of an id; while markers are sent, with the partitions that have none yet (TA-01). None: unknown."""
         entry = self.by_id.get(transactional_id)
-        if entry is None or (entry.pending is not None and entry.pending.state is _S.DEAD):
+        if entry is None or _is_dying(entry):
             return None
         marking = self._marking.get(transactional_id)
         return entry.current if marking is None else replace(entry.current, partitions=frozenset(marking.waiting))
 
+    def listed(self) -> Iterator[tuple[str, Transaction]]:
+        """Every id but those that are being forgotten (TA-02)."""
+        return ((key, entry.current) for key, entry in self.by_id.items() if not _is_dying(entry))
 
-def _again(error: ErrorCode) -> ErrorCode:
-    """The answer to a client whose InitProducerId had to abort first: it asks again."""
-    return ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error
+    @property
+    def to_carry_out(self) -> int:
+        """The number of ids that have an outcome that is decided and not carried out."""
+        return sum(entry.current.state in PREPARED for entry in self.by_id.values())
+
+    @property
+    def written_again(self) -> int:
+        """The number of states that wait to be written again."""
+        return len(self._write_again)
+
+
+def _is_dying(entry: Entry) -> bool:
+    return entry.pending is not None and entry.pending.state is _S.DEAD
+
+
+def _told(error: ErrorCode) -> ErrorCode:
+    return _TOLD.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _nobody(error: ErrorCode) -> None:
+    """Nobody waits for it."""

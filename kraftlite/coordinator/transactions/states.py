@@ -79,7 +79,7 @@ class Transaction:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the epochs of the producer id are used up."""
+        """True when the epochs of the producer id are used up."""
         return self.producer_epoch >= LAST_EPOCH
 
     def may_follow(self, before: Transaction) -> bool:

@@ -36,6 +36,7 @@ OFFSET: Final[Range] = (0, MAX_OFFSET)
 OFFSET_OR_NONE: Final[Range] = (-1, MAX_OFFSET)
 PORT: Final[Range] = (0, 65_535)
 LEVEL: Final[Range] = (0, 32_767)
+PRODUCER_EPOCH: Final[Range] = (0, 32_767)
 
 _BY_NAME: Final[dict[str, Range]] = {
     # nodes
@@ -62,6 +63,8 @@ _BY_NAME: Final[dict[str, Range]] = {
     "leader_epoch": EPOCH,
     "current_leader_epoch": EPOCH,
     "partition_epoch": EPOCH,
+    "producer_epoch": PRODUCER_EPOCH,
+    "coordinator_epoch": EPOCH,
     "broker_epoch": OFFSET_OR_NONE,
     "previous_broker_epoch": OFFSET_OR_NONE,
     "replica_epoch": OFFSET_OR_NONE,
@@ -85,6 +88,7 @@ _BY_NAME: Final[dict[str, Range]] = {
     "size": OFFSET,
     "size_bytes": OFFSET,
     "first_producer_id": OFFSET,
+    "producer_id": OFFSET,
     "max_bytes": COUNT,
     "min_bytes": COUNT,
     "partition_max_bytes": COUNT,
@@ -102,6 +106,7 @@ _BY_NAME: Final[dict[str, Range]] = {
     "level": INT32,
     "min_level": LEVEL,
     "max_level": LEVEL,
+    "transaction_version": LEVEL,
     "upgrade_type": INT32,
     "election_type": INT32,
     "resource_type": INT32,
@@ -132,6 +137,9 @@ _EXCEPTIONS: Final[dict[tuple[str, str], Range]] = {
     ("AlterPartitionResult", "partition_epoch"): EPOCH_OR_NONE,
     ("ReplicaState", "leader_epoch"): EPOCH_OR_NONE,
     ("ReplicaState", "partition_epoch"): EPOCH_OR_NONE,
+    ("TransactionMarker", "partition"): COUNT,
+    ("EnrolledPartition", "partition"): COUNT,
+    ("WriteMarkersRequest", "timeout_ms"): COUNT,
 }
 
 _LONG_TEXTS: Final = frozenset({"value", "message"})

@@ -7,6 +7,7 @@ from kraftlite.model.messages import introspection as i
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages import replica as p
 from kraftlite.model.messages import security as s
+from kraftlite.model.messages import transactions as t
 from kraftlite.model.method import AnyMethod, Method
 
 VOTE = Method("Raft", "Vote", r.VoteRequest, r.VoteResponse)
@@ -47,6 +48,9 @@ UPDATE_FEATURES = Method("Controller", "UpdateFeatures", c.UpdateFeaturesRequest
 
 REPLICA_FETCH = Method("Replica", "Fetch", p.ReplicaFetchRequest, p.ReplicaFetchResponse, hot=True)
 REPLICA_OFFSETS = Method("Replica", "Offsets", p.ReplicaOffsetsRequest, p.ReplicaOffsetsResponse)
+
+WRITE_MARKERS = Method("Transactions", "WriteMarkers", t.WriteMarkersRequest, t.WriteMarkersResponse)
+ENROLL = Method("Transactions", "Enroll", t.EnrollRequest, t.EnrollResponse)
 
 NODE_STATUS = Method("Introspection", "NodeStatus", i.NodeStatusRequest, i.NodeStatusResponse)
 REPLICA_STATES = Method("Introspection", "ReplicaStates", i.ReplicaStatesRequest, i.ReplicaStatesResponse)

@@ -1,4 +1,5 @@
-"""Every request of a transactional producer in every state, with every relation of its epoch to the coordinator's: the answers as a table.
+"""Every request of a transactional producer in every state, with every relation of its epoch to the coordinator's: the answers
+as a table.
 
 A row: what is asked, at which transaction.version; the states, by the letter that stands over the column.
 `0` Empty, `O` Ongoing, `P` PrepareCommit, `p` PrepareAbort, `C` CompleteCommit, `c` CompleteAbort.
@@ -90,7 +91,9 @@ def cases(table: str) -> list[tuple[str, int, str, str, str]]:
     found = []
     for row in rows:
         request, version, epoch, *answers = row.split()
-        found += [(request, int(version.replace("-", "0")), epoch, letter, it) for letter, it in zip(letters, answers, strict=True)]
+        found += [
+            (request, int(version.replace("-", "0")), epoch, letter, it) for letter, it in zip(letters, answers, strict=True)
+        ]
     return found
 
 

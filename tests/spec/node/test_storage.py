@@ -12,7 +12,7 @@ import pytest
 
 from kraftlite.config.server import ServerConfig, load
 from kraftlite.metadata.codec import MetadataSerde
-from kraftlite.metadata.features import GROUP_VERSION, LATEST_METADATA_VERSION, METADATA_VERSION
+from kraftlite.metadata.features import GROUP_VERSION, LATEST_METADATA_VERSION, METADATA_VERSION, TRANSACTION_VERSION
 from kraftlite.metadata.records import FeatureLevelRecord
 from kraftlite.model.ids import random_uuid, uuid_from_str, uuid_to_str
 from kraftlite.node import storage
@@ -101,6 +101,7 @@ def test_to_02_formatting_survives_a_crash_right_after_it(tmp_path: Path) -> Non
     assert storage.verify(disk, server).bootstrap == (
         FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),
         FeatureLevelRecord(name=GROUP_VERSION, level=1),
+        FeatureLevelRecord(name=TRANSACTION_VERSION, level=2),
     )
 
 
@@ -255,6 +256,7 @@ def test_to_02_an_older_bootstrap_file_is_read_too(tmp_path: Path) -> None:
     assert storage.verify(disk, server).bootstrap == (
         FeatureLevelRecord(name=METADATA_VERSION, level=25),
         FeatureLevelRecord(name=GROUP_VERSION, level=1),
+        FeatureLevelRecord(name=TRANSACTION_VERSION, level=2),
     )
 
 
@@ -277,8 +279,23 @@ def test_kip_848_groups_of_the_new_protocol_since_4_0(tmp_path: Path) -> None:
     formatted(disk, server, release_version="3.9")
     assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=21),)
     disk, server = MemDisk(), config(tmp_path)
-    formatted(disk, server, features={"group.version": 0})
+    formatted(disk, server, features={"group.version": 0, "transaction.version": 0})
     assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),)
+
+
+@pytest.mark.parametrize(("release", "level"), [("4.0-IV1", None), ("4.0-IV2", 2), ("4.3", 2)])
+def test_an_epoch_for_each_transaction_since_4_0(tmp_path: Path, release: str, level: int | None) -> None:
+    """KIP-890: `transaction.version` 2 is where a new cluster begins, and `--feature` says otherwise."""
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server, release_version=release)
+    found = {it.name: it.level for it in storage.verify(disk, server).bootstrap or () if isinstance(it, FeatureLevelRecord)}
+    assert found.get(TRANSACTION_VERSION) == level
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server, release_version=release, features={"transaction.version": 1})
+    found = {it.name: it.level for it in storage.verify(disk, server).bootstrap or () if isinstance(it, FeatureLevelRecord)}
+    assert found[TRANSACTION_VERSION] == 1
+    with pytest.raises(StorageError, match=r"transaction\.version=3: allowed is a level from 0 to 2"):
+        formatted(MemDisk(), server, features={"transaction.version": 3})
 
 
 def test_to_02_a_torn_bootstrap_snapshot_is_refused(tmp_path: Path) -> None:
