@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.stored import StoredRecords
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
@@ -43,11 +44,13 @@ class Lease(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ProduceEntry:
-    """One batch for one partition. `records` must be writable: the leader stamps it in place. `topic_id` None: not checked."""
+    """One batch for one partition. `records` must be writable: the leader stamps it in place. `topic_id` None: not checked.
+    `terms`: of a batch in a transaction, or of a marker."""
 
     tp: TopicPartition
     topic_id: UUID | None
     records: memoryview | bytearray
+    terms: TransactionTerms | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,3 +133,19 @@ class OffsetResult:
     offset: int = -1
     timestamp: int = -1
     leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerEntry:
+    """The end of a producer's transaction in one partition, as its coordinator or an administrator tells it.
+
+    `version`: the transaction.version of the transaction (TP-22). `topic_id` None: not checked.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    version: int
+    tp: TopicPartition
+    topic_id: UUID | None = None

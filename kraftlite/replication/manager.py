@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
+from kraftlite.log.control import EndTxnMarker, control_batch
 from kraftlite.log.log import ActiveProducer, AppendOrigin, Log
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
@@ -27,6 +28,7 @@ from kraftlite.replication.api import (
     FetchResult,
     LeaderHint,
     Lease,
+    MarkerEntry,
     OffsetResult,
     ProduceEntry,
     ProduceResult,
@@ -34,6 +36,7 @@ from kraftlite.replication.api import (
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.consume import ConsumePath, FetchRoom, FetchWait
 from kraftlite.replication.delete_records import DeleteRecordsPath
+from kraftlite.replication.enrol_driver import Enroller
 from kraftlite.replication.fetcher_manager import FetcherManager
 from kraftlite.replication.follower_state import prepare_to_follow
 from kraftlite.replication.partition import Partition, PartitionEnv
@@ -96,6 +99,7 @@ class ReplicaManager:
             trace_hot=trace_hot,
         )
         hot_tracer = ports.tracer if trace_hot else None
+        self.enroller = Enroller()
         self._produce = ProducePath(
             table, ports.clock, ports.tasks, self._deadlines, hot_tracer, self.handle_io_error, ports.tuning
         )
@@ -300,6 +304,35 @@ class ReplicaManager:
         the latest after `timeout_ms` for acks -1; later when a client's batches take long to check. Other acks:
         INVALID_REQUIRED_ACKS."""
         self._produce.append(entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin, lease=lease)
+
+    def write_markers(
+        self, markers: Sequence[MarkerEntry], *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
+    ) -> None:
+        """Write the ends of transactions, acks=all; `on_done` is called exactly once with one code per marker, when the last has
+        its verdict."""
+        wall_ms = self._clock.wall_ms()
+        entries = [
+            ProduceEntry(
+                tp=it.tp,
+                topic_id=it.topic_id,
+                records=bytearray(
+                    control_batch(
+                        [EndTxnMarker(commit=it.commit, coordinator_epoch=it.coordinator_epoch)],
+                        timestamp_ms=wall_ms,
+                        producer_id=it.producer_id,
+                        producer_epoch=it.producer_epoch,
+                    )
+                ),
+            )
+            for it in markers
+        ]
+        self._produce.append(
+            entries,
+            acks=-1,
+            timeout_ms=timeout_ms,
+            on_done=lambda results: on_done([result.error for result in results]),
+            origin=AppendOrigin.COORDINATOR,
+        )
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
         """Read what there is, without waiting; in the order of `partitions`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from kraftlite.log.log import Log
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import Method, Req, Res
 from kraftlite.model.topic_partition import TopicPartition
 
@@ -45,4 +46,22 @@ class ControllerChannel(Protocol):
     async def call(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         """Raises ApiError; REQUEST_TIMED_OUT when no active controller answered in time (CP-57). Retries only NOT_CONTROLLER
         and connection failures, which means that an operation may be carried out twice: methods sent here tolerate that."""
+        ...
+
+
+class TransactionGate(Protocol):
+    """The way to the coordinators of transactions, which are on this broker or on others."""
+
+    async def ask(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Add the partitions to the producer's transaction, or find out whether they are in it. Answers with the coordinator's
+        codes, within `request.timeout.ms`; a coordinator that cannot be reached is NETWORK_EXCEPTION. An ApiError counts for all
+        partitions."""
         ...

@@ -6,6 +6,7 @@ import struct
 from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_TOPIC: Final = "__transaction_state"
 
 _INT32: Final = 1 << 32
 _MIN_INT32: Final = 1 << 31
