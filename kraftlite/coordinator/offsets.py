@@ -40,6 +40,8 @@ from kraftlite.runtime.trace.group import GroupDeleted, OffsetsExpired
 MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 
 _NONE: Final = ErrorCode.NONE
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
+"""The log's refusals of a producer's transaction, which no retry will change."""
 
 
 class Offsets:
@@ -89,7 +91,7 @@ class Offsets:
         def written(error: ErrorCode) -> None:
             self.pending.written(group_id, partitions, in_transaction=producer is not None)
             if error is not _NONE:
-                told = client_error(error, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+                told = error if error in _FENCED else client_error(error, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
                 self._effects.answer(request_id, tuple(told if result is _NONE else result for result in results))
                 return
             for tp, committed in accepted:

@@ -13,6 +13,7 @@ from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.log.batch import build_batch, parse_header
 from kraftlite.log.control import EndTxnMarker, encode_control
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.metadata.image import MetadataImage, TopicImage
 from kraftlite.metadata.registrations import PartitionRegistration
@@ -75,6 +76,7 @@ class OffsetsLogFake:
         self.automatic = automatic
         self.partitions: dict[TopicPartition, LedPartition] = {}
         self.origins: list[AppendOrigin] = []
+        self.terms: list[TransactionTerms | None] = []
         self._waits: dict[WaitFake, None] = {}
 
     def at(self, index: int) -> LedPartition:
@@ -95,6 +97,7 @@ class OffsetsLogFake:
         (entry,) = entries
         assert acks == -1
         self.origins.append(origin)
+        self.terms.append(entry.terms)
         found = self.partitions[entry.tp]
         if found.error is not None:
             on_done([ProduceResult(tp=entry.tp, error=found.error)])

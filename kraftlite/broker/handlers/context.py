@@ -11,7 +11,10 @@ from uuid import UUID
 from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.coordinator.coordinator import GroupCoordinator
+from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing
+from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.log.config import LogConfig
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.log import ActiveProducer, Log
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.errors import ErrorCode
@@ -26,11 +29,13 @@ from kraftlite.replication.api import (
     FetchParams,
     FetchResult,
     Lease,
+    MarkerEntry,
     OffsetResult,
     ProduceEntry,
     ProduceResult,
 )
 from kraftlite.replication.consume import FetchRoom
+from kraftlite.replication.enrol_driver import Identity
 from kraftlite.replication.ports import ControllerChannel
 from kraftlite.runtime.ports import Clock, DiskSpace, Ports
 from kraftlite.runtime.turns import Admission, OffLoop, Turns
@@ -49,8 +54,17 @@ class Waiting(Protocol):
     def cancel(self) -> None: ...
 
 
+class Enrols(Protocol):
+    """The part of `Enroller` that commits of offsets in transactions need."""
+
+    async def enrol(self, identity: Identity, tp: TopicPartition, /, *, version: int) -> TransactionTerms | None: ...
+
+
 class Replicas(Protocol):
     """The part of `ReplicaManager` that clients reach."""
+
+    @property
+    def enroller(self) -> Enrols: ...
 
     def append(
         self,
@@ -93,6 +107,37 @@ class Replicas(Protocol):
     def active_producers(self, tp: TopicPartition, /) -> tuple[ActiveProducer, ...]: ...
 
     def replica_states(self, topics: tuple[str, ...] | None, /) -> tuple[ReplicaState, ...]: ...
+
+
+class Transactions(Protocol):
+    """The part of `TransactionCoordinator` that clients reach. All raise ApiError. `version`: the `transaction.version` that the
+    request shows."""
+
+    async def init_producer_id(self, transactional_id: str, /, *, timeout_ms: int, expected: Producer | None) -> Producer: ...
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], /, *, version: int
+    ) -> None: ...
+
+    async def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], /
+    ) -> Mapping[TopicPartition, ErrorCode]: ...
+
+    async def end(self, transactional_id: str, producer: Producer, /, *, commit: bool, version: int) -> Producer: ...
+
+    def describe(self, transactional_id: str, /) -> TransactionDescription: ...
+
+    def listed(
+        self, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
+    ) -> TransactionListing: ...
+
+
+class WritesMarkers(Protocol):
+    """The part of `MarkerWriting` that clients reach."""
+
+    async def write_here(self, markers: Sequence[MarkerEntry], timeout_ms: int, /) -> Sequence[ErrorCode]:
+        """Write markers to partitions that this broker leads; one error for each, when all are below the high watermark."""
+        ...
 
 
 class LogDirsView(Protocol):
@@ -190,6 +235,10 @@ class BrokerContext:
     """None: DescribeLogDirs is not offered."""
     groups: GroupCoordinator | None = None
     """None: the APIs of consumer groups are not offered."""
+    transactions: Transactions | None = None
+    """None: the APIs of transactions are not offered."""
+    markers: WritesMarkers | None = None
+    """None: administrators cannot write markers."""
     settings: ApiSettings = field(init=False)
     fetch_sessions: FetchSessionCache = field(init=False)
     large_fetches: LargeFetches = field(init=False)
