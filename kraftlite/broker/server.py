@@ -87,7 +87,7 @@ class BrokerServer:
         transactions = TransactionConfig.from_values(config.values)
         patience_ms = transactions.request_timeout_ms
         peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, lambda: self.cache.image)
-        self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, patience_ms)  # type: ignore[arg-type]
+        self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, patience_ms)
         self.transactions = TransactionCoordinator(
             ports,
             config.node_id,
@@ -98,6 +98,7 @@ class BrokerServer:
             peers.image,
         )
         self.enrolling = Enrolling(ports, peers, self.transactions, patience_ms)
+        self.replicas.enroller.gate = self.enrolling
         self.publisher = BrokerMetadataPublisher(
             ports,
             config.node_id,

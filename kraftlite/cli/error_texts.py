@@ -20,6 +20,7 @@ TEXTS: Final = {
     ),
     ErrorCode.OFFSET_OUT_OF_RANGE: "The requested offset is not within the range of offsets maintained by the server.",
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
 }
 
 

@@ -131,6 +131,22 @@ _PIPELINE = LazyGroup(
         "demo": ("pipeline_demo", "demo_command", "All of it, while a broker and the controller are killed."),
     },
 )
+_TRANSACTIONS = LazyGroup(
+    "transactions",
+    "Transactions: who has one open, which hang, and how they are ended.",
+    {
+        "list": ("transactions", "list_command", "Transactional ids, their states and coordinators."),
+        "describe": ("transactions", "describe_command", "State, producer, age, partitions."),
+        "describe-producers": (
+            "transactions",
+            "producers_command",
+            "Who wrote to a partition, and has a transaction open there.",
+        ),
+        "find-hanging": ("transactions", "find_hanging_command", "Open transactions that no coordinator will end."),
+        "abort": ("transactions", "abort_command", "Abort a transaction in one partition."),
+        "fence": ("transactions", "fence_command", "Take a transactional id away from its producer."),
+    },
+)
 _REASSIGN = LazyGroup(
     "reassign",
     "Move partitions to other brokers.",
@@ -167,6 +183,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "offsets": ("offsets", "offsets", "First offset, HW and LEO of a topic's partitions."),
     "records": ("main", "_RECORDS", "Delete the oldest records of partitions."),
     "group": ("main", "_GROUP", "Consumer groups: describe, reset offsets, delete."),
+    "transactions": ("main", "_TRANSACTIONS", "Transactions: list, describe, find what hangs, abort, fence."),
     "config": ("main", "_CONFIG", "Describe and alter configurations."),
     "elect-leaders": ("clusters", "elect_leaders", "Elect preferred or unclean leaders."),
     "sim": ("sim", "sim", "Run one seed: a whole cluster and its faults on virtual time."),

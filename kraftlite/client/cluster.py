@@ -77,6 +77,8 @@ class ClusterClient(Routing):
         super().__init__(settings)
         self._nodes: dict[int, BrokerNode] | None = None
         self._coordinating: dict[str, BrokerNode] = {}
+        """Of groups."""
+        self._of_transactions: dict[str, BrokerNode] = {}
         self.cluster_id = ""
         self.controller_id = -1
 
@@ -196,8 +198,11 @@ class ClusterClient(Routing):
         groups: Iterable[str],
         ask: Callable[[Coordinator, list[str]], Mapping[str, T | ClientError]],
         again: Collection[ErrorCode] = (),
+        *,
+        transactions: bool = False,
     ) -> dict[str, T | ClientError]:
-        """Collect what `ask` finds about the groups of each coordinator, in the order of `groups`.
+        """Collect what `ask` finds about the groups of each coordinator, in the order of `groups`. With `transactions` they are
+        transactional ids.
 
         A finding that is a ClientError says why there is no other: the coordinator refused, cannot be found, or does not answer.
         Coordinators are found in one request for all groups (KIP-699). When one is gone, or the group has moved from it or is
@@ -206,19 +211,21 @@ class ClusterClient(Routing):
         """
         budget = self._budget("")
         wanted = list(dict.fromkeys(groups))
+        known = self._of_transactions if transactions else self._coordinating
         found: dict[str, T | ClientError] = {}
         left = wanted
         while left:
-            found.update(self._find_coordinators([group for group in left if group not in self._coordinating], budget))
+            unknown = [group for group in left if group not in known]
+            found.update(self._find_coordinators(unknown, known, budget, key_type=int(transactions)))
             by_node: dict[BrokerNode, list[str]] = {}
             for group in left:
-                if group in self._coordinating:
-                    by_node.setdefault(self._coordinating[group], []).append(group)
+                if group in known:
+                    by_node.setdefault(known[group], []).append(group)
             for node, theirs in by_node.items():
                 found.update(self._at_coordinator(node, theirs, ask, budget))
             left = [group for group in left if _is_to_be_asked_again(found[group], again)]
             for group in left:
-                self._coordinating.pop(group, None)
+                known.pop(group, None)
             try:
                 if left:
                     budget.pause("")
@@ -226,20 +233,22 @@ class ClusterClient(Routing):
                 break
         return {group: found[group] for group in wanted}
 
-    def _find_coordinators(self, groups: list[str], budget: RetryBudget) -> dict[str, ClientError]:
-        """Learn who coordinates these groups; return why nobody does, for the others."""
+    def _find_coordinators(
+        self, groups: list[str], known: dict[str, BrokerNode], budget: RetryBudget, *, key_type: int
+    ) -> dict[str, ClientError]:
+        """Learn who coordinates these groups, into `known`; return why nobody does, for the others."""
         if not groups:
             return {}
-        values = {"key_type": 0, "coordinator_keys": groups}
+        values = {"key_type": key_type, "coordinator_keys": groups}
         answer = self._ask_anyone(FIND_COORDINATOR, values, budget, version=4)
         problems: dict[str, ClientError] = {}
         for one in answer.coordinators:
             code = code_of(one)
             if code is ErrorCode.NONE:
-                self._coordinating[str(one.key)] = BrokerNode(int(one.node_id), str(one.host), int(one.port), None)
+                known[str(one.key)] = BrokerNode(int(one.node_id), str(one.host), int(one.port), None)
             else:
                 problems[str(one.key)] = RequestRefused(code, one.error_message)
-        unnamed = [group for group in groups if group not in self._coordinating and group not in problems]
+        unnamed = [group for group in groups if group not in known and group not in problems]
         return problems | dict.fromkeys(unnamed, ClientError("no broker named its coordinator"))
 
     def _at_coordinator(

@@ -8,10 +8,9 @@ Events into `GroupShard.step(event, now_ms, wall_ms)`:
 
 | event | meaning |
 |---|---|
-| `Asked` | a member or a client asks: join, sync, heartbeat, leave, commit, fetch, describe, delete (`api`) |
+| `Asked` | a member or a client asks: join, sync, heartbeat, leave, commit, delete; a transaction is to be ended (`api`) |
 | `Written` | the fate of an append: NONE when it is below the high watermark |
 | `MetadataChanged`, `TopicsDeleted` | topics were created, deleted or grown; configs of groups changed |
-| `TransactionEnded` | the marker of a producer's transaction is in the partition |
 | `Tick` | time has passed; every step looks at the deadlines |
 
 The output has `answers`, to be given at once, and `appends`, each with a token that comes back in `Written`, in the order of

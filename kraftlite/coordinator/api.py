@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import MarkerEntry
 
 
 class Protocol(NamedTuple):
@@ -122,8 +124,9 @@ class Producer(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
     """`generation` -1 and no member id: from outside of the group. `retention_ms` None: the broker's. `producer`: the offsets
-    count once its transaction is committed. `group_must_exist_error`: what a generation of an unknown group is answered with.
-    `generation` is a member epoch in a group of the new protocol; `knows_member_epochs`: the request is of a version for that."""
+    count once its transaction is committed. `terms`: under which its transaction may write here. `group_must_exist_error`: what a
+    generation of an unknown group is answered with. `generation` is a member epoch in a group of the new protocol;
+    `knows_member_epochs`: the request is of a version for that."""
 
     group_id: str
     generation: int
@@ -132,8 +135,16 @@ class CommitRequest:
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int | None = None
     producer: Producer | None = None
+    terms: TransactionTerms | None = None
     group_must_exist_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
     knows_member_epochs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRequest:
+    """The marker that ends a transaction in the partition of its shard (KIP-98)."""
+
+    marker: MarkerEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +187,7 @@ class ConsumerHeartbeatResult:
     assignment: tuple[tuple[UUID, tuple[int, ...]], ...] | None = None
 
 
-Request = (
+GroupRequest = (
     JoinRequest
     | SyncRequest
     | HeartbeatRequest
@@ -186,6 +197,7 @@ Request = (
     | DeleteOffsetsRequest
     | ConsumerHeartbeatRequest
 )
+Request = GroupRequest | EndRequest
 
 
 class FetchedOffset(NamedTuple):

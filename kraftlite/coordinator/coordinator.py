@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 from uuid import UUID
@@ -14,31 +15,34 @@ from kraftlite.coordinator.api import (
     ConsumerHeartbeatResult,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
+    EndRequest,
     FetchedOffset,
     GroupDescription,
     GroupOverview,
+    GroupRequest,
     HeartbeatRequest,
     JoinRequest,
     JoinResult,
     LeaveRequest,
     LeavingMember,
-    Request,
     SyncRequest,
     SyncResult,
 )
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.led_partitions import LedPartitions
-from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.coordinator.core.ports import CoordinatorLog
 from kraftlite.coordinator.core.shard_driver import ShardDriver
 from kraftlite.coordinator.core.shards import ShardSettings
-from kraftlite.coordinator.shard_core import GroupShard, MetadataChanged, TopicsDeleted, TransactionEnded
+from kraftlite.coordinator.shard_core import GroupShard, MetadataChanged, TopicsDeleted
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.topics_delta import TopicDelta, TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_STRING_BYTES
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import MarkerEntry
 from kraftlite.runtime.ports import Ports, Tracer
 from kraftlite.runtime.trace.group import GroupsLoaded, GroupsLoadFailed, GroupsLoading, GroupsUnloaded
 
@@ -47,6 +51,13 @@ MAX_NAME_BYTES: Final = MAX_STRING_BYTES - 37
 
 
 GroupDriver = ShardDriver[GroupShard]
+Enrol = Callable[[TopicPartition], Awaitable[TransactionTerms | None]]
+"""Asks whether a transaction may write to a partition, and under which terms. Raises ApiError."""
+
+_NOT_COORDINATING: Final = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+)
+"""Errors of groups that the senders of markers do not know."""
 
 
 class GroupCoordinator:
@@ -104,15 +115,9 @@ class GroupCoordinator:
         """Everybody who waits gets NOT_COORDINATOR."""
         self.led.close()
 
-    def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The marker of a transaction is committed in a partition of the topic that this broker leads (KIP-98)."""
-        found = self.led.get(partition)
-        if found is not None:
-            found.tell(TransactionEnded(producer_id=producer_id, committed=committed))
-
     # --- routing ------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, request: Request, *, nameless: bool = False) -> Any:
+    async def _ask(self, request: GroupRequest, *, nameless: bool = False) -> Any:
         """`nameless`: the empty group id is allowed, which old clients commit under."""
         if not request.group_id and not nameless:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -166,6 +171,35 @@ class GroupCoordinator:
         """One error per offset, in order."""
         result: tuple[ErrorCode, ...] = await self._ask(request, nameless=True)
         return result
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """The partition of the offsets topic that a group belongs to, wherever it is led, and also before the topic exists."""
+        topic = self.led.topic
+        count = self.config.topic_partitions if topic is None else len(topic.partitions)
+        return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, count))
+
+    async def commit_in_transaction(self, request: CommitRequest, enrol: Enrol) -> tuple[ErrorCode, ...]:
+        """Commit offsets that count when their transaction does. `enrol` finds out whether the transaction may write to a
+        partition that is led here, under which terms, and raises ApiError (TG-01). One error per offset, in order."""
+        if not request.group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        driver = self.led.of(request.group_id)
+        driver.shard  # noqa: B018 - raises unless it is loaded
+        terms = await enrol(driver.tp)
+        result: tuple[ErrorCode, ...] = await driver.ask(replace(request, terms=terms))
+        return result
+
+    async def complete_transaction(self, tp: TopicPartition, marker: MarkerEntry) -> ErrorCode:
+        """End a producer's transaction in a partition of the offsets topic: NONE once its marker is committed and its offsets
+        are visible. NOT_LEADER_OR_FOLLOWER where another broker leads, and while the partition is read (TG-10, TP-26)."""
+        driver = self.led.get(tp.partition) if tp.topic == OFFSETS_TOPIC else None
+        if driver is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            error: ErrorCode = await driver.ask(EndRequest(marker=marker))
+        except ApiError as refused:
+            error = refused.code
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error in _NOT_COORDINATING else error
 
     def fetch_offsets(
         self,

@@ -5,11 +5,17 @@ Source: CP-36 to CP-39; KIP-98 (transactional commits), KIP-211 (expiry), KIP-44
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from kraftlite.coordinator.api import CommitRequest, DeleteGroupRequest, DeleteOffsetsRequest, FetchedOffset, OffsetToCommit
+from kraftlite.coordinator.api import (
+    CommitRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    EndRequest,
+    FetchedOffset,
+    OffsetToCommit,
+)
 from kraftlite.coordinator.classic.group import Group, GroupState
 from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.config import GroupConfig
@@ -18,6 +24,7 @@ from kraftlite.coordinator.core.effects import Effects, Then
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.records import record_of
+from kraftlite.coordinator.pending_offsets import PendingOffset, PendingOffsets
 from kraftlite.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -33,14 +40,8 @@ from kraftlite.runtime.trace.group import GroupDeleted, OffsetsExpired
 MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 
 _NONE: Final = ErrorCode.NONE
-
-
-class _Pending(NamedTuple):
-    """An offset of an open transaction. `order`: of its record among those of the shard. `committed` None: a later record counts
-    already, whatever becomes of the transaction."""
-
-    order: int
-    committed: CommittedOffset | None
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
+"""The log's refusals of a producer's transaction, which no retry will change."""
 
 
 class Offsets:
@@ -57,21 +58,15 @@ class Offsets:
         self._consumers = consumers
         self._tracer = tracer
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        self._pending: dict[int, dict[str, dict[TopicPartition, _Pending]]] = {}
-        """Per producer id with an open transaction."""
+        self.pending = PendingOffsets()
         self._puts = 0
-        self._unwritten: Counter[str] = Counter()
-        """Per group the commits whose fate is not known yet."""
 
     def __len__(self) -> int:
         return sum(len(found) for found in self._committed.values())
 
     def group_ids(self) -> Iterable[str]:
         """Return the groups that have committed or pending offsets."""
-        found = dict.fromkeys(self._committed)
-        for by_group in self._pending.values():
-            found.update(dict.fromkeys(by_group))
-        return found
+        return dict.fromkeys(self._committed) | dict.fromkeys(self.pending.groups())
 
     # --- commit -------------------------------------------------------------------------------------------------------
 
@@ -90,12 +85,13 @@ class Offsets:
             self._effects.answer(request_id, tuple(results))
             return
         group_id, producer = request.group_id, request.producer
-        self._unwritten[group_id] += 1
+        partitions = [tp for tp, _committed in accepted]
+        self.pending.appended(group_id, partitions, in_transaction=producer is not None)
 
         def written(error: ErrorCode) -> None:
-            self._written(group_id)
+            self.pending.written(group_id, partitions, in_transaction=producer is not None)
             if error is not _NONE:
-                told = client_error(error, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+                told = error if error in _FENCED else client_error(error, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
                 self._effects.answer(request_id, tuple(told if result is _NONE else result for result in results))
                 return
             for tp, committed in accepted:
@@ -103,12 +99,7 @@ class Offsets:
             self._effects.answer(request_id, tuple(results))
 
         records = [offset_record(group_id, tp, committed) for tp, committed in accepted]
-        self._effects.append(records, written, producer)
-
-    def _written(self, group_id: str) -> None:
-        self._unwritten[group_id] -= 1
-        if not self._unwritten[group_id]:
-            del self._unwritten[group_id]
+        self._effects.append(records, written, producer, terms=request.terms)
 
     def _check_offset(self, offset: OffsetToCommit) -> ErrorCode:
         too_long = len(offset.metadata.encode("utf-8", "surrogatepass")) > self._config.offset_metadata_max_bytes
@@ -129,14 +120,14 @@ class Offsets:
             return
         if group.state is GroupState.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
+        if request.generation < 0 and group.state is GroupState.EMPTY:
+            return
         if request.generation < 0 and not request.member_id and request.instance_id is None:
-            if group.state is GroupState.EMPTY or request.producer is not None:
+            if request.producer is not None:
                 return
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: a commit must come from one of them"
             )
-        if request.generation < 0 and group.state is GroupState.EMPTY and request.producer is None:
-            return
         member = group.check_member(request.member_id, request.instance_id)
         if request.generation != group.generation:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.group_id} is in generation {group.generation}")
@@ -147,31 +138,38 @@ class Offsets:
         self._groups.touch(group, member)
 
     def _put(self, group_id: str, tp: TopicPartition, committed: CommittedOffset, producer_id: int | None = None) -> None:
-        """Called in the order of the records in the log."""
+        """Called in the order of the records in the log. `producer_id`: of the transaction that they are in."""
         self._puts += 1
         if producer_id is None:
             self._count(group_id, tp, committed, self._puts)
         else:
-            pending = _Pending(self._puts, committed)
-            self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[tp] = pending
+            self.pending.put(group_id, tp, PendingOffset(self._puts, committed), producer_id)
 
     def _count(self, group_id: str, tp: TopicPartition, committed: CommittedOffset, order: int) -> None:
         """It is the group's offset now, and what open transactions wrote before it never will be: the last record counts, not the
         last end of a transaction. Source: Kafka's OffsetMetadataManager, which compares the offsets of the records."""
         self._committed.setdefault(group_id, {})[tp] = committed
-        for by_group in self._pending.values():
-            found = by_group.get(group_id)
-            if found is not None and tp in found and found[tp].order < order:
-                found[tp] = _Pending(order, None)
+        self.pending.overtake(group_id, tp, order)
+
+    # --- the ends of transactions -------------------------------------------------------------------------------------
+
+    def end(self, request_id: int, request: EndRequest) -> None:
+        """Write the marker that ends a transaction, behind all that is queued. The answer is an `ErrorCode`, once the marker is
+        committed and the offsets are visible; a marker that could not be written has changed nothing (TG-10, TG-11)."""
+        marker = request.marker
+
+        def written(error: ErrorCode) -> None:
+            if error is _NONE:
+                self.end_transaction(marker.producer_id, committed=marker.commit)
+            self._effects.answer(request_id, error)
+
+        self._effects.mark(marker, written)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The transaction's marker is in the log: its offsets count now, or never did."""
-        by_group = self._pending.pop(producer_id, {})
-        if committed:
-            for group_id, found in by_group.items():
-                for tp, pending in found.items():
-                    if pending.committed is not None:
-                        self._count(group_id, tp, pending.committed, pending.order)
+        """The transaction's marker is committed: its offsets count now, or never did."""
+        for group_id, tp, pending in self.pending.end(producer_id):
+            if committed and pending.committed is not None:
+                self._count(group_id, tp, pending.committed, pending.order)
 
     # --- fetch --------------------------------------------------------------------------------------------------------
 
@@ -191,19 +189,13 @@ class Offsets:
         found = []
         for tp in wanted:
             offset = committed.get(tp)
-            if require_stable and self._is_pending(group_id, tp):
+            if require_stable and self.pending.is_pending(group_id, tp):
                 found.append(FetchedOffset(tp, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             elif offset is None:
                 found.append(FetchedOffset(tp, _NONE))
             else:
                 found.append(FetchedOffset(tp, _NONE, offset.offset, offset.leader_epoch, offset.metadata))
         return tuple(found)
-
-    def _is_pending(self, group_id: str, tp: TopicPartition) -> bool:
-        return any(tp in by_group.get(group_id, ()) for by_group in self._pending.values())
-
-    def _has_pending(self, group_id: str) -> bool:
-        return group_id in self._unwritten or any(group_id in by_group for by_group in self._pending.values())
 
     # --- deletion -----------------------------------------------------------------------------------------------------
 
@@ -244,15 +236,18 @@ class Offsets:
             if then is not None:
                 then(error)
 
-        records = [offset_tombstone(group_id, tp) for tp in self._committed.get(group_id, {})]
+        records = [offset_tombstone(group_id, tp) for tp in self._partitions_of(group_id)]
         if group.generation > 0 or group.protocol_type is not None:
             records.append(group_tombstone(group_id))
         self._append_all(records, gone)
 
+    def _partitions_of(self, group_id: str) -> dict[TopicPartition, None]:
+        """The partitions that a group has offsets of, whether they count already, or will, or may (TG-06)."""
+        return dict.fromkeys(self._committed.get(group_id, ())) | self.pending.partitions_of(group_id)
+
     def _drop_group(self, group_id: str) -> None:
         self._committed.pop(group_id, None)
-        for by_group in self._pending.values():
-            by_group.pop(group_id, None)
+        self.pending.drop_group(group_id)
 
     def _remove_consumers(self, group: ConsumerGroup, reason: str, then: Then | None = None) -> None:
         """Remove an empty group of the new protocol, as `_remove_group` removes a classic one."""
@@ -268,7 +263,7 @@ class Offsets:
             if then is not None:
                 then(error)
 
-        records = [offset_tombstone(group_id, tp) for tp in self._committed.get(group_id, {})]
+        records = [offset_tombstone(group_id, tp) for tp in self._partitions_of(group_id)]
         records += [record_of(key, None) for key in group.record_keys()]
         group.dead = True
         self._append_all(records, gone)
@@ -294,8 +289,8 @@ class Offsets:
         offsets of what it reads."""
         group_id, subscribed = request.group_id, self._subscribed(request.group_id)
         results = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else _NONE for tp in request.partitions]
-        committed = self._committed.get(group_id, {})
-        gone = [tp for tp, result in zip(request.partitions, results, strict=True) if result is _NONE and tp in committed]
+        known = self._partitions_of(group_id)
+        gone = [tp for tp, result in zip(request.partitions, results, strict=True) if result is _NONE and tp in known]
 
         def deleted(error: ErrorCode) -> None:
             told = client_error(error)
@@ -326,10 +321,8 @@ class Offsets:
 
     def _drop(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         """Drop the offsets of partitions; what open transactions wrote before the tombstone goes with them."""
-        for by_group in self._pending.values():
-            found = by_group.get(group_id, {})
-            for tp in partitions:
-                found.pop(tp, None)
+        for tp in partitions:
+            self.pending.drop(group_id, tp)
         committed = self._committed.get(group_id)
         if committed is None:
             return
@@ -339,15 +332,11 @@ class Offsets:
             del self._committed[group_id]
 
     def partitions_deleted(self, topics: frozenset[str]) -> None:
-        """Remove the offsets of topics that were deleted (CP-39)."""
-        for group_id, committed in list(self._committed.items()):
-            gone = [tp for tp in committed if tp.topic in topics]
+        """Remove the offsets of topics that were deleted, pending ones too (CP-39, TG-06)."""
+        for group_id in list(self.group_ids()):
+            gone = [tp for tp in self._partitions_of(group_id) if tp.topic in topics]
             if gone:
                 self._forget(group_id, gone)
-        for by_group in self._pending.values():
-            for found in by_group.values():
-                for tp in [tp for tp in found if tp.topic in topics]:
-                    del found[tp]
 
     # --- expiry -------------------------------------------------------------------------------------------------------
 
@@ -358,7 +347,7 @@ class Offsets:
                 continue
             committed = self._committed.get(group.group_id, {})
             expired = self._expired(group, committed)
-            idle = group.state is GroupState.EMPTY and not group.pending and not self._has_pending(group.group_id)
+            idle = group.state is GroupState.EMPTY and not group.pending and not self.pending.has_any(group.group_id)
             if idle and len(expired) == len(committed):
                 self._tell_expired(group.group_id, expired)
                 self._remove_group(group, "nothing left")
@@ -369,7 +358,7 @@ class Offsets:
                 continue
             committed = self._committed.get(consumers.group_id, {})
             expired = self._past_retention(consumers.group_id, committed, None, consumers.subscribed_topics())
-            idle = not consumers.members and not self._has_pending(consumers.group_id)
+            idle = not consumers.members and not self.pending.has_any(consumers.group_id)
             if idle and len(expired) == len(committed):
                 self._tell_expired(consumers.group_id, expired)
                 self._remove_consumers(consumers, "nothing left")
@@ -406,7 +395,7 @@ class Offsets:
         wall_ms, retention_ms = self._effects.wall_ms, self._config.offsets_retention_ms
         expired = []
         for tp, offset in committed.items():
-            if tp.topic in kept or self._is_pending(group_id, tp):
+            if tp.topic in kept or self.pending.is_pending(group_id, tp):
                 continue
             if offset.expire_ms is not None:
                 due = wall_ms >= offset.expire_ms

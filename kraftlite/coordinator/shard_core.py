@@ -13,6 +13,7 @@ from kraftlite.coordinator.api import (
     ConsumerHeartbeatRequest,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
+    EndRequest,
     FetchedOffset,
     GroupDescription,
     GroupOverview,
@@ -55,15 +56,7 @@ class MetadataChanged:
     created: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionEnded:
-    """The marker that ends a producer's transaction is in the partition."""
-
-    producer_id: int
-    committed: bool
-
-
-Event = Asked[Request] | Written | TopicsDeleted | MetadataChanged | TransactionEnded | Tick
+Event = Asked[Request] | Written | TopicsDeleted | MetadataChanged | Tick
 
 _EXPIRE: Final = (Timer.EXPIRE, "", "")
 
@@ -146,8 +139,6 @@ class GroupShard:
             self.offsets.partitions_deleted(event.topics)
         elif isinstance(event, MetadataChanged):
             self._metadata_changed(event)
-        elif isinstance(event, TransactionEnded):
-            self.offsets.end_transaction(event.producer_id, committed=event.committed)
         while (key := self.groups.deadlines.pop_due(now_ms)) is not None:
             if key == _EXPIRE:
                 self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
@@ -193,6 +184,8 @@ class GroupShard:
             self.offsets.delete_group(request_id, request)
         elif isinstance(request, DeleteOffsetsRequest):
             self.offsets.delete_offsets(request_id, request)
+        elif isinstance(request, EndRequest):
+            self.offsets.end(request_id, request)
         else:
             self._dispatch_classic(request_id, request)
 

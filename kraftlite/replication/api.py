@@ -78,22 +78,6 @@ class MarkerEntry:
     topic_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerEntry:
-    """The end of a producer's transaction in one partition, as its coordinator or an administrator tells it.
-
-    `version`: the transaction.version of the transaction (TP-22). `topic_id` None: not checked.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    commit: bool
-    version: int
-    tp: TopicPartition
-    topic_id: UUID | None = None
-
-
 @dataclass(slots=True, kw_only=True)
 class ProduceResult:
     """`base_offset` is meaningful when `error` is NONE; `append_time_ms` -1 means CreateTime."""

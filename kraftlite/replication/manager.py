@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
-from kraftlite.log.control import EndTxnMarker, control_batch
 from kraftlite.log.log import ActiveProducer, AppendOrigin, Log
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.registrations import BrokerRegistration, PartitionRegistration
@@ -317,35 +316,6 @@ class ReplicaManager:
         its verdict (TP-20 to TP-26). A partition that is not here, or is of another topic of that name by now, is
         UNKNOWN_TOPIC_OR_PARTITION or, when another broker has it, NOT_LEADER_OR_FOLLOWER."""
         write_markers(self._produce, markers, timeout_ms=timeout_ms, wall_ms=self._clock.wall_ms(), on_done=on_done)
-
-    def write_markers(
-        self, markers: Sequence[MarkerEntry], *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
-    ) -> None:
-        """Write the ends of transactions, acks=all; `on_done` is called exactly once with one code per marker, when the last has
-        its verdict."""
-        wall_ms = self._clock.wall_ms()
-        entries = [
-            ProduceEntry(
-                tp=it.tp,
-                topic_id=it.topic_id,
-                records=bytearray(
-                    control_batch(
-                        [EndTxnMarker(commit=it.commit, coordinator_epoch=it.coordinator_epoch)],
-                        timestamp_ms=wall_ms,
-                        producer_id=it.producer_id,
-                        producer_epoch=it.producer_epoch,
-                    )
-                ),
-            )
-            for it in markers
-        ]
-        self._produce.append(
-            entries,
-            acks=-1,
-            timeout_ms=timeout_ms,
-            on_done=lambda results: on_done([result.error for result in results]),
-            origin=AppendOrigin.COORDINATOR,
-        )
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry]) -> list[FetchResult]:
         """Read what there is, without waiting; in the order of `partitions`."""

@@ -12,6 +12,7 @@ from kraftlite.coordinator.api import (
     CommitRequest,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
+    EndRequest,
     HeartbeatRequest,
     JoinRequest,
     LeaveRequest,
@@ -25,9 +26,11 @@ from kraftlite.coordinator.api import (
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.effects import Append, Output
-from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, TopicsDeleted, TransactionEnded, Written
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, TopicsDeleted, Written
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import MarkerEntry
 from kraftlite.runtime.trace import ListTracer
 
 DEFAULTS = GroupConfig.from_values({})
@@ -103,6 +106,8 @@ class GroupWorld:
     def commit_held(self) -> None:
         while self.held:
             append = self.held.pop(0)
+            if append.marker is not None:
+                self.log.append((MARKER, b"" if append.marker.commit else None, append.marker.producer_id))
             producer_id = None if append.producer is None else append.producer.producer_id
             self.log.extend((record.key, record.value, producer_id) for record in append.records)
             self.step(Written(token=append.token, error=ErrorCode.NONE))
@@ -227,9 +232,16 @@ class GroupWorld:
     def delete_topics(self, *topics: str) -> None:
         self.step(TopicsDeleted(topics=frozenset(topics)))
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        self.log.append((MARKER, b"" if committed else None, producer_id))
-        self.step(TransactionEnded(producer_id=producer_id, committed=committed))
+    def end_transaction(self, producer_id: int, *, committed: bool, epoch: int = 0) -> int:
+        marker = MarkerEntry(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            coordinator_epoch=0,
+            commit=committed,
+            version=0,
+            tp=TopicPartition(OFFSETS_TOPIC, 0),
+        )
+        return self.ask(EndRequest(marker=marker))
 
     def unanswered(self) -> list[int]:
         return [request_id for request_id in range(1, self._last_id + 1) if request_id not in self.answers]

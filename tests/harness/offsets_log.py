@@ -11,14 +11,24 @@ from uuid import UUID
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
-from kraftlite.log.batch import parse_header
+from kraftlite.log.batch import build_batch, parse_header
+from kraftlite.log.control import EndTxnMarker, encode_control
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.metadata.image import MetadataImage, TopicImage
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.metadata.topics_delta import TopicDelta, TopicsDelta
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, OffsetResult, ProduceEntry, ProduceResult
+from kraftlite.replication.api import (
+    FetchEntry,
+    FetchParams,
+    FetchResult,
+    MarkerEntry,
+    OffsetResult,
+    ProduceEntry,
+    ProduceResult,
+)
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
 from tests.harness.wire_fakes import LISTENER, Harness, image, partition
@@ -66,6 +76,7 @@ class OffsetsLogFake:
         self.automatic = automatic
         self.partitions: dict[TopicPartition, LedPartition] = {}
         self.origins: list[AppendOrigin] = []
+        self.terms: list[TransactionTerms | None] = []
         self._waits: dict[WaitFake, None] = {}
 
     def at(self, index: int) -> LedPartition:
@@ -86,6 +97,7 @@ class OffsetsLogFake:
         (entry,) = entries
         assert acks == -1
         self.origins.append(origin)
+        self.terms.append(entry.terms)
         found = self.partitions[entry.tp]
         if found.error is not None:
             on_done([ProduceResult(tp=entry.tp, error=found.error)])
@@ -94,6 +106,28 @@ class OffsetsLogFake:
         found.parked.append((found.leo, lambda error: on_done([ProduceResult(tp=entry.tp, error=error)])))
         if self.automatic:
             self.advance(entry.tp.partition)
+
+    def write_markers(
+        self, markers: Sequence[MarkerEntry], *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
+    ) -> None:
+        (marker,) = markers
+        found = self.partitions[marker.tp]
+        if found.error is not None:
+            on_done([found.error])
+            return
+        control = encode_control(EndTxnMarker(commit=marker.commit, coordinator_epoch=marker.coordinator_epoch))
+        batch = build_batch(
+            [control],
+            timestamp_ms=1,
+            control=True,
+            transactional=True,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+        )
+        self.write(marker.tp.partition, batch)
+        found.parked.append((found.leo, lambda error: on_done([error])))
+        if self.automatic:
+            self.advance(marker.tp.partition)
 
     def write(self, index: int, batch: bytes | bytearray | memoryview) -> None:
         """Append a batch as another leader would have."""

@@ -60,6 +60,7 @@ from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
 from tests.harness.clock import FakeClock
 from tests.harness.disk import MemDisk
+from tests.harness.transaction_fakes import FakeEnroller, FakeMarkers, FakeTransactions
 
 CLUSTER_ID = "kraftlite-test-cluster"
 LISTENER = "PLAINTEXT"
@@ -183,6 +184,7 @@ class FakeReplicas:
         self.results: dict[TopicPartition, FetchResult] = {}
         self.producers: dict[TopicPartition, tuple[ActiveProducer, ...]] = {}
         self.deletions: list[tuple[dict[TopicPartition, int], int]] = []
+        self.enroller = FakeEnroller()
         self._waiters: list[asyncio.Future[None]] = []
 
     def append(
@@ -434,6 +436,8 @@ class Harness:
         self.controller = FakeController()
         self.producer_ids = FakeProducerIds()
         self.log_dirs = FakeLogDirs()
+        self.transactions = FakeTransactions()
+        self.markers = FakeMarkers()
         self.metadata = MetadataCache(CLUSTER_ID)
         self.brokers = [broker(1), broker(2), broker(3)] if brokers is None else list(brokers)
         self.topics = dict(topics if topics is not None else {"events": [partition([1, 2, 3])]})
@@ -460,6 +464,8 @@ class Harness:
             log_config_for=lambda topic: LogConfig(),
             ports=ports,
             log_dirs=self.log_dirs,
+            transactions=self.transactions,
+            markers=self.markers,
         )
         self.apis = KafkaApis(self.context, LISTENER)
         options = {"name": LISTENER, "host": "127.0.0.1", "port": 0, **(listener or {})}

@@ -14,6 +14,7 @@ from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing
 from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.log.config import LogConfig
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.log import ActiveProducer, Log
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.errors import ErrorCode
@@ -35,6 +36,7 @@ from kraftlite.replication.api import (
     ProduceTransaction,
 )
 from kraftlite.replication.consume import FetchRoom
+from kraftlite.replication.enrol_driver import Identity
 from kraftlite.replication.ports import ControllerChannel
 from kraftlite.runtime.ports import Clock, DiskSpace, Ports
 from kraftlite.runtime.turns import Admission, OffLoop, Turns
@@ -53,8 +55,17 @@ class Waiting(Protocol):
     def cancel(self) -> None: ...
 
 
+class Enrols(Protocol):
+    """The part of `Enroller` that commits of offsets in transactions need."""
+
+    async def enrol(self, identity: Identity, tp: TopicPartition, /, *, version: int) -> TransactionTerms | None: ...
+
+
 class Replicas(Protocol):
     """The part of `ReplicaManager` that clients reach."""
+
+    @property
+    def enroller(self) -> Enrols: ...
 
     def append(
         self,

@@ -1,6 +1,7 @@
-"""FindCoordinator: which broker leads the partition that a group belongs to; creates `__consumer_offsets` on first use.
+"""FindCoordinator: which broker leads the partition that a group or a transactional id belongs to; creates `__consumer_offsets`
+and `__transaction_state` on first use.
 
-Source: CP-25; KIP-699 (batches), KIP-890.
+Source: CP-25, TX-01, TX-02; KIP-98, KIP-699 (batches), KIP-890.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from kraftlite.coordinator.api import ConsumerHeartbeatRequest, ConsumerHeartbea
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
 from kraftlite.coordinator.coordinator import GroupCoordinator
-from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, partition_for
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for
 from kraftlite.coordinator.modern.validate import check_heartbeat
+from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.metadata.features import GROUP_VERSION
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.messages.controller import ConfigPair, CreatableTopic, CreateTopicsRequest
@@ -67,34 +69,61 @@ def find_coordinator(ctx: BrokerContext, listener: str, key_type: int, key: str)
 
 def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerEndpoint:
     if key_type == TRANSACTION:
-        # Transactions are not offered, and no code of this answer says so to every client: some would ask for ever. Any broker
-        # will do to say it with InitProducerId, where all clients end at once.
-        here = ctx.metadata.alive_broker(ctx.node_id, listener)
-        if here is None:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker is not known on {listener} yet")
-        return here
-    if key_type != GROUP:
+        if ctx.transactions is None:
+            return _here(ctx, listener)
+        name = TRANSACTION_TOPIC
+    elif key_type == GROUP:
+        name = OFFSETS_TOPIC
+    else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}: allowed are 0 (group) and 1 (transaction)")
-    topic = ctx.metadata.topic(OFFSETS_TOPIC)
+    topic = ctx.metadata.topic(name)
     if topic is None:
-        _create_offsets_topic(ctx, group_coordinator(ctx).config)
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is being created")
+        if name not in ctx.topics_being_created:
+            _begin_to_create(
+                ctx, transaction_topic(ctx) if key_type == TRANSACTION else offsets_topic(group_coordinator(ctx).config)
+            )
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is being created")
     index = partition_for(key, len(topic.partitions))
     registration = topic.partitions.get(index)
     leader = None if registration is None or registration.leader is None else registration.leader
     broker = None if leader is None else ctx.metadata.alive_broker(leader, listener)
     if broker is None:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} has no leader that {listener} reaches")
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name}-{index} has no leader that {listener} reaches")
     return broker
 
 
-def _create_offsets_topic(ctx: BrokerContext, config: GroupConfig) -> None:
+def _here(ctx: BrokerContext, listener: str) -> BrokerEndpoint:
+    """This broker offers no transactions, and no code of this answer says so to every client: some would ask for ever. Any broker
+    will do to say it with InitProducerId, where all clients end at once."""
+    here = ctx.metadata.alive_broker(ctx.node_id, listener)
+    if here is None:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker is not known on {listener} yet")
+    return here
+
+
+def _begin_to_create(ctx: BrokerContext, topic: CreatableTopic) -> None:
     """Create the topic in the background, once at a time; whoever asks comes again."""
-    if OFFSETS_TOPIC in ctx.topics_being_created:
-        return
-    ctx.topics_being_created.add(OFFSETS_TOPIC)
-    ctx.ports.tracer.emit(AutoTopicCreationRequested(topics=(OFFSETS_TOPIC,)))
-    ctx.ports.tasks.spawn(_create(ctx, config), name="create-offsets-topic")
+    ctx.topics_being_created.add(topic.name)
+    ctx.ports.tracer.emit(AutoTopicCreationRequested(topics=(topic.name,)))
+    ctx.ports.tasks.spawn(_create(ctx, topic), name=f"create-{topic.name}")
+
+
+def transaction_topic(ctx: BrokerContext) -> CreatableTopic:
+    """`__transaction_state` as this broker creates it (TX-02)."""
+    config = TransactionConfig.from_values(ctx.config.values)
+    return CreatableTopic(
+        name=TRANSACTION_TOPIC,
+        num_partitions=config.topic_partitions,
+        replication_factor=config.topic_replication_factor,
+        assignments=(),
+        configs=(
+            ConfigPair(name="cleanup.policy", value="compact"),
+            ConfigPair(name="compression.type", value="uncompressed"),
+            ConfigPair(name="unclean.leader.election.enable", value="false"),
+            ConfigPair(name="min.insync.replicas", value=str(config.topic_min_isr)),
+            ConfigPair(name="segment.bytes", value=str(config.topic_segment_bytes)),
+        ),
+    )
 
 
 def offsets_topic(config: GroupConfig) -> CreatableTopic:
@@ -112,9 +141,9 @@ def offsets_topic(config: GroupConfig) -> CreatableTopic:
     )
 
 
-async def _create(ctx: BrokerContext, config: GroupConfig) -> None:
+async def _create(ctx: BrokerContext, topic: CreatableTopic) -> None:
     timeout_ms = ctx.settings.request_timeout_ms
-    request = CreateTopicsRequest(topics=(offsets_topic(config),), validate_only=False, timeout_ms=timeout_ms)
+    request = CreateTopicsRequest(topics=(topic,), validate_only=False, timeout_ms=timeout_ms)
     try:
         response = await ctx.controller.call(CREATE_TOPICS, request, timeout_ms)
         failed = [(result.error, result.message) for result in response.topics]
@@ -125,7 +154,7 @@ async def _create(ctx: BrokerContext, config: GroupConfig) -> None:
     except Exception as error:  # noqa: BLE001 - a client asked for it: it costs the topic, see docs/adr/0005
         failed = [(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")]
     finally:
-        ctx.topics_being_created.discard(OFFSETS_TOPIC)
+        ctx.topics_being_created.discard(topic.name)
     for code, message in failed:
         if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            ctx.ports.tracer.emit(AutoTopicCreationFailed(topics=(OFFSETS_TOPIC,), error=code.name, reason=message))
+            ctx.ports.tracer.emit(AutoTopicCreationFailed(topics=(topic.name,), error=code.name, reason=message))

@@ -13,6 +13,7 @@ TOOLS: Final = {
     "kafka-configs": "configs",
     "kafka-consumer-groups": "consumer_groups",
     "kafka-groups": "groups",
+    "kafka-transactions": "transactions",
     "kafka-console-producer": "console_producer",
     "kafka-console-consumer": "console_consumer",
     "kafka-get-offsets": "get_offsets",

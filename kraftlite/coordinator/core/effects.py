@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from kraftlite.coordinator.api import Producer
 from kraftlite.coordinator.records import CoordinatorRecord
+from kraftlite.log.guards import TransactionTerms
 from kraftlite.model.errors import ErrorCode
+from kraftlite.replication.api import MarkerEntry
 
 Then = Callable[[ErrorCode], None]
 
@@ -22,13 +24,16 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """One batch to append; the core waits for `Written(token)`, which must follow in the order of the appends. `timeout_ms`: how
-    long it waits for the high watermark; None: as long as the driver's settings say."""
+    """One batch to append: records, or the marker of a transaction. The core waits for `Written(token)`, which must follow in the
+    order of the appends. `terms`: of records in a transaction. `timeout_ms`: how long it waits for the high watermark; None: as
+    long as the driver's settings say."""
 
     token: int
     records: tuple[CoordinatorRecord, ...]
     producer: Producer | None = None
     timeout_ms: int | None = None
+    terms: TransactionTerms | None = None
+    marker: MarkerEntry | None = None
 
 
 class Output(NamedTuple):
@@ -58,12 +63,22 @@ class Effects:
         then: Then,
         producer: Producer | None = None,
         timeout_ms: int | None = None,
+        terms: TransactionTerms | None = None,
     ) -> None:
         """Write `records`, which are not none, and call `then` with what became of it once it is known."""
         assert records, "nothing to write"
+        self._appends.append(
+            Append(token=self._token(then), records=tuple(records), producer=producer, terms=terms, timeout_ms=timeout_ms)
+        )
+
+    def mark(self, marker: MarkerEntry, then: Then) -> None:
+        """Write the marker of a transaction, and call `then` with what became of it once it is known."""
+        self._appends.append(Append(token=self._token(then), records=(), marker=marker))
+
+    def _token(self, then: Then) -> int:
         self._tokens += 1
         self._then[self._tokens] = then
-        self._appends.append(Append(token=self._tokens, records=tuple(records), producer=producer, timeout_ms=timeout_ms))
+        return self._tokens
 
     def written(self, token: int, error: ErrorCode) -> None:
         self._then.pop(token)(error)

@@ -7,8 +7,17 @@ from typing import Protocol
 from uuid import UUID
 
 from kraftlite.log.log import AppendOrigin
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, OffsetResult, ProduceEntry, ProduceResult
+from kraftlite.replication.api import (
+    FetchEntry,
+    FetchParams,
+    FetchResult,
+    MarkerEntry,
+    OffsetResult,
+    ProduceEntry,
+    ProduceResult,
+)
 
 
 class Led(Protocol):
@@ -39,6 +48,12 @@ class CoordinatorLog(Protocol):
         on_done: Callable[[list[ProduceResult]], None],
         origin: AppendOrigin,
     ) -> None: ...
+
+    def write_markers(
+        self, markers: Sequence[MarkerEntry], /, *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
+    ) -> None:
+        """Append the markers before returning; `on_done` once, with an error per marker, when their fates are known."""
+        ...
 
     def fetch_now(self, params: FetchParams, partitions: Sequence[FetchEntry], /) -> list[FetchResult]: ...
 

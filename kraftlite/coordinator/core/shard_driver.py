@@ -207,6 +207,13 @@ class ShardDriver(Generic[S]):
         if led is None or led.leader_epoch != self.leader_epoch:
             self._written(append.token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        if append.marker is not None:
+            self._log.write_markers(
+                [append.marker],
+                timeout_ms=self._settings.append_timeout_ms,
+                on_done=lambda errors: self._written(append.token, errors[0]),
+            )
+            return
         wall_ms = self._ports.clock.wall_ms()
         records = [Record(record.key, record.value) for record in append.records]
         producer = append.producer
@@ -220,10 +227,9 @@ class ShardDriver(Generic[S]):
                 transactional=True,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
-                base_sequence=0,
             )
         self._log.append(
-            [ProduceEntry(tp=self.tp, topic_id=self.topic_id, records=bytearray(batch))],
+            [ProduceEntry(tp=self.tp, topic_id=self.topic_id, records=bytearray(batch), terms=append.terms)],
             acks=-1,
             timeout_ms=self._settings.append_timeout_ms if append.timeout_ms is None else append.timeout_ms,
             on_done=lambda done: self._written(append.token, done[0].error),

@@ -35,7 +35,7 @@ from kraftlite.wire.apis.group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFS
 from kraftlite.wire.apis.groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kraftlite.wire.apis.log_dirs import DESCRIBE_LOG_DIRS
 from kraftlite.wire.apis.metadata import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, EncodedTopics, metadata_api
-from kraftlite.wire.apis.offsets import INIT_PRODUCER_ID, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kraftlite.wire.apis.offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kraftlite.wire.apis.produce import PRODUCE
 from kraftlite.wire.apis.producers import DESCRIBE_PRODUCERS
 from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
@@ -51,6 +51,14 @@ from kraftlite.wire.apis.security import (
     RENEW_DELEGATION_TOKEN,
 )
 from kraftlite.wire.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kraftlite.wire.apis.transaction_admin import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, WRITE_TXN_MARKERS
+from kraftlite.wire.apis.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
 from kraftlite.wire.frames import Connection
 
 API_VERSIONS_KEY: Final = 18
@@ -73,6 +81,10 @@ GROUP_APIS: Final = (
     CONSUMER_GROUP_DESCRIBE,
 )
 """Offered where there is a group coordinator."""
+TRANSACTION_APIS: Final = (ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS)
+"""Offered where there is a transaction coordinator."""
+TRANSACTION_OFFSET_APIS: Final = (ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
+"""Offered where there are both coordinators."""
 _HEADER = struct.Struct(">hhih")
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -138,6 +150,12 @@ class KafkaApis:
             self._table[DESCRIBE_LOG_DIRS.key] = DESCRIBE_LOG_DIRS
         if context.groups is not None:
             self._table.update((api.key, api) for api in GROUP_APIS)
+        if context.transactions is not None:
+            self._table.update((api.key, api) for api in TRANSACTION_APIS)
+        if context.transactions is not None and context.groups is not None:
+            self._table.update((api.key, api) for api in TRANSACTION_OFFSET_APIS)
+        if context.markers is not None:
+            self._table[WRITE_TXN_MARKERS.key] = WRITE_TXN_MARKERS
         self._ranges = tuple(
             ApiRange(key, self._table[key].min_version, self._table[key].max_version) for key in sorted(self._table)
         )

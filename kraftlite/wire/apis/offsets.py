@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch and InitProducerId on the wire."""
+"""ListOffsets and OffsetForLeaderEpoch on the wire."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any, Final
 
 from kraftlite.broker.handlers.fetch import DEBUG_CONSUMER
 from kraftlite.broker.handlers.list_offsets import OffsetQuery, list_offset, offset_for_leader_epoch
-from kraftlite.broker.handlers.producer_ids import init_producer_id
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.protocol.primitives import milliseconds
 from kraftlite.wire.apis.call import Api, Call, cold
 from kraftlite.wire.list_offsets_codec import (
     LIST_OFFSETS_FLEXIBLE,
@@ -103,25 +101,6 @@ async def _offset_for_leader_epoch(call: Call, request: Any) -> Mapping[str, obj
     return {"throttle_time": 0, "topics": topics}
 
 
-async def _init_producer_id(call: Call, request: Any) -> Mapping[str, object]:
-    try:
-        found = await init_producer_id(
-            call.ctx,
-            transactional_id=request.transactional_id,
-            transaction_timeout_ms=milliseconds(request.transaction_timeout),
-            producer_id=getattr(request, "producer_id", -1),
-            producer_epoch=getattr(request, "producer_epoch", -1),
-        )
-    except ApiError as error:
-        return {"throttle_time": 0, "error_code": error.code, "producer_id": -1, "producer_epoch": -1}
-    return {
-        "throttle_time": 0,
-        "error_code": ErrorCode.NONE,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-    }
-
-
 LIST_OFFSETS = Api(
     key=2,
     name="ListOffsets",
@@ -130,5 +109,4 @@ LIST_OFFSETS = Api(
     flexible_from=LIST_OFFSETS_FLEXIBLE,
     handle=_list_offsets,
 )
-INIT_PRODUCER_ID = cold(22, "InitProducerId", versions=(0, 5), flexible_from=2, adapt=_init_producer_id)
 OFFSET_FOR_LEADER_EPOCH = cold(23, "OffsetForLeaderEpoch", versions=(2, 4), flexible_from=4, adapt=_offset_for_leader_epoch)

@@ -15,10 +15,16 @@ from kraftlite.log.control import EndTxnMarker, encode_control
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import MarkerEntry
 from tests.harness.offsets_log import GroupHarness
 from tests.harness.wire_fakes import partition
 
 T0 = TopicPartition("t", 0)
+OFFSETS_0 = TopicPartition(OFFSETS_TOPIC, 0)
+
+
+def end_of(producer_id: int, *, epoch: int = 0, commit: bool = True) -> MarkerEntry:
+    return MarkerEntry(producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=0, commit=commit, version=0, tp=OFFSETS_0)
 
 
 def commit(offset: int, group_id: str = "g") -> CommitRequest:
@@ -165,7 +171,7 @@ async def test_transactions_are_replayed() -> None:
         assert [committed(h, group_id) for group_id in "abc"] == [1, -1, -1]
         (open_still,) = h.groups.fetch_offsets("c", [T0], require_stable=True)
         assert open_still.error is ErrorCode.UNSTABLE_OFFSET_COMMIT
-        h.groups.end_transaction(0, 7, committed=True)
+        assert await h.groups.complete_transaction(OFFSETS_0, end_of(7)) is ErrorCode.NONE
         assert committed(h, "c") == 3
 
 

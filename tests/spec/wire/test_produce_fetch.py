@@ -557,7 +557,7 @@ async def test_cp_43_init_producer_id(version: int) -> None:
         assert await init(transactional_id="") == (E.INVALID_REQUEST, -1, -1)
         for timeout in (0, 900_001):
             assert (await init(transactional_id="t", transaction_timeout=timeout))[0] == E.INVALID_TRANSACTION_TIMEOUT
-        assert (await init(transactional_id="t"))[0] == E.UNSUPPORTED_VERSION
+        assert (await init(transactional_id="t"))[0] == E.NOT_COORDINATOR, "there is no topic to coordinate by"
         h.producer_ids.error = ApiError(E.COORDINATOR_LOAD_IN_PROGRESS)
         assert await init() == (E.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
         if version >= 3:

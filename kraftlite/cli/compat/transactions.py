@@ -1,0 +1,286 @@
+"""kafka-transactions. Source: TA-04; KIP-664, KIP-994, KIP-1152; Kafka's TransactionsCommand."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kraftlite.cli.common import printable
+from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, java_exception
+from kraftlite.cli.transaction_view import (
+    DEFAULT_MAX_TIMEOUT_MIN,
+    MINUTE_MS,
+    NoSuchTransaction,
+    abort_at,
+    hanging,
+    open_transactions,
+    partitions_of,
+)
+from kraftlite.client.errors import ClientError, RequestRefused
+from kraftlite.client.transactions import (
+    NOT_SET,
+    Abort,
+    abort_transaction,
+    describe_producers,
+    describe_transactions,
+    fence_producer,
+    list_transactions,
+)
+from kraftlite.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftlite.client.cluster import ClusterClient
+
+_NONE: Final = "None"
+COMMANDS: Final = ("list", "describe", "describe-producers", "abort", "find-hanging", "forceTerminateTransaction")
+
+
+class Failed(Exception):
+    """The tool ends with this on standard error."""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "kafka-transactions",
+        "This tool is used to analyze the transactional state of producers in the cluster. It can be used to detect and recover "
+        "from hanging transactions.",
+    )
+    parser.connection()
+    actions = parser.add_subparsers(dest="command", metavar="COMMAND")
+    found = {name: actions.add_parser(name, tool=f"kafka-transactions {name}") for name in COMMANDS}
+    found["list"].add_argument("--duration-filter", type=int, help="only those that run for longer, in milliseconds")
+    found["list"].add_argument("--transactional-id-pattern", help="only ids that match as a whole")
+    found["describe"].add_argument("--transactional-id", required=True)
+    for name in ("describe-producers", "abort"):
+        found[name].add_argument("--topic", required=True)
+        found[name].add_argument("--partition", type=int, required=True)
+    for name in ("describe-producers", "find-hanging"):
+        found[name].add_argument("--broker-id", type=int)
+    found["abort"].add_argument("--start-offset", type=int)
+    for name in ("producer-id", "producer-epoch", "coordinator-epoch"):
+        found["abort"].add_argument(f"--{name}", type=int)
+    found["find-hanging"].add_argument("--max-transaction-timeout", type=int, default=DEFAULT_MAX_TIMEOUT_MIN, help="minutes")
+    found["find-hanging"].add_argument("--topic")
+    found["find-hanging"].add_argument("--partition", type=int)
+    found["forceTerminateTransaction"].add_argument("--transactionalId", required=True)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    options = _parser().read(arguments)
+    if options.command is None:
+        raise UsageError(f"too few arguments: one of {', '.join(COMMANDS)}")
+    try:
+        _ACTIONS[options.command](options, cluster_of(options))
+    except Failed as error:
+        click.echo(str(error), err=True)
+        return 1
+    return 0
+
+
+def _failed(what: str, why: str) -> Failed:
+    return Failed(f"{what}: {why}. Enable debug logging for additional detail.")
+
+
+def _unexpected(error: ClientError, why: str) -> str:
+    """Kafka's client keeps its own words for refusals, and does not pass on the broker's."""
+    return why if isinstance(error, RequestRefused) else str(error)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    texts = [list(header), *[[_NONE if cell is None else printable(str(cell)) for cell in row] for row in rows]]
+    widths = [max(len(row[at]) for row in texts) for at in range(len(header))]
+    for row in texts:
+        click.echo("".join(cell.ljust(width) + "\t" for cell, width in zip(row, widths, strict=True)))
+
+
+def _list(options: argparse.Namespace, cluster: ClusterClient) -> None:
+    duration = NOT_SET if options.duration_filter is None else options.duration_filter
+    try:
+        found = list_transactions(cluster, longer_than_ms=duration, pattern=options.transactional_id_pattern)
+    except ClientError as error:
+        why = f"ListTransactions request sent to broker {min(cluster.brokers())} failed with an unexpected exception"
+        raise _failed("Failed to list transactions", _unexpected(error, why)) from error
+    rows = [(it.transactional_id, it.coordinator, it.producer_id, it.state) for it in found]
+    _table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows)
+
+
+def _describe(options: argparse.Namespace, cluster: ClusterClient) -> None:
+    name = options.transactional_id
+    found = describe_transactions(cluster, [name])[name]
+    if isinstance(found, ClientError):
+        unknown = found.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        reason = "because the ID could not be found" if unknown else "due to unexpected error"
+        why = f"DescribeTransactions request for transactionalId `{name}` failed {reason}"
+        raise _failed(f"Failed to describe transaction state of transactional-id `{name}`", _unexpected(found, why))
+    header = (
+        "CoordinatorId",
+        "TransactionalId",
+        "ProducerId",
+        "ProducerEpoch",
+        "TransactionState",
+        "TransactionTimeoutMs",
+        "CurrentTransactionStartTimeMs",
+        "TransactionDurationMs",
+        "TopicPartitions",
+    )
+    row = (
+        found.coordinator,
+        name,
+        found.producer_id,
+        found.producer_epoch,
+        found.state,
+        found.timeout_ms,
+        found.start_ms,
+        None if found.start_ms is None else _now_ms() - found.start_ms,
+        ",".join(f"{topic}-{index}" for topic, index in found.partitions),
+    )
+    _table(header, [row])
+
+
+def _describe_producers(options: argparse.Namespace, cluster: ClusterClient) -> None:
+    partition = (options.topic, options.partition)
+    name, broker = f"{options.topic}-{options.partition}", options.broker_id
+    where = "leader" if broker is None else f"broker {broker}"
+    try:
+        found = describe_producers(cluster, [partition], broker=broker)[partition]
+    except ClientError as error:
+        raise _failed(f"Failed to describe producers for partition {name} on {where}", str(error)) from error
+    if isinstance(found, ClientError):
+        text = f"Failed to describe active producers for partition {name} "
+        text += "due to unexpected error" if broker is None else f"on brokerId {broker}"
+        raise _failed(f"Failed to describe producers for partition {name} on {where}", text)
+    header = (
+        "ProducerId",
+        "ProducerEpoch",
+        "LatestCoordinatorEpoch",
+        "LastSequence",
+        "LastTimestamp",
+        "CurrentTransactionStartOffset",
+    )
+    rows = [
+        (
+            it.producer_id,
+            it.producer_epoch,
+            NOT_SET if it.coordinator_epoch is None else it.coordinator_epoch,
+            it.last_sequence,
+            it.last_timestamp_ms,
+            it.start_offset,
+        )
+        for it in found
+    ]
+    _table(header, rows)
+
+
+def _abort(options: argparse.Namespace, cluster: ClusterClient) -> None:
+    abort = _abort_spec(options, cluster)
+    name = f"{abort.partition[0]}-{abort.partition[1]}"
+    spec = (
+        f"AbortTransactionSpec(topicPartition={name}, producerId={abort.producer_id}, producerEpoch={abort.producer_epoch}, "
+        f"coordinatorEpoch={abort.coordinator_epoch})"
+    )
+    try:
+        abort_transaction(cluster, abort)
+    except ClientError as error:
+        asked = f"WriteTxnMarkers request with {spec} failed"
+        if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            why = f"{asked} due an invalid producer epoch"
+        elif error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            epoch = abort.coordinator_epoch
+            why = f"{asked} since the provided coordinator epoch {epoch} has been fenced by the active coordinator"
+        elif error.code is None:
+            why = str(error)
+        else:
+            why = f"{asked} due to unexpected error: {java_exception(error.code).partition(': ')[2]}"
+        raise _failed(f"Failed to abort transaction {spec}", why) from error
+
+
+def _abort_spec(options: argparse.Namespace, cluster: ClusterClient) -> Abort:
+    partition = (options.topic, options.partition)
+    name = f"{options.topic}-{options.partition}"
+    if options.start_offset is not None:
+        try:
+            return abort_at(cluster, partition, options.start_offset)
+        except NoSuchTransaction:
+            text = f"Could not find any open transactions starting at offset {options.start_offset} on partition {name}"
+            raise Failed(text) from None
+        except ClientError as error:
+            why = f"Failed to describe active producers for partition {name} due to unexpected error"
+            raise _failed(f"Failed to validate producer state for partition {name}", _unexpected(error, why)) from error
+    if options.producer_id is None:
+        raise Failed(
+            "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or above) or with "
+            "--producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
+        )
+    for missing in ("producer_epoch", "coordinator_epoch"):
+        if getattr(options, missing) is None:
+            raise Failed(f"Missing required argument --{missing.replace('_', '-')}")
+    # A producer whose first transaction hangs has no coordinator epoch yet: 0 is not above that of any coordinator.
+    return Abort(partition, options.producer_id, options.producer_epoch, max(0, options.coordinator_epoch))
+
+
+def _find_hanging(options: argparse.Namespace, cluster: ClusterClient) -> None:
+    topic, partition, broker = options.topic, options.partition, options.broker_id
+    if topic is None and broker is None:
+        raise Failed("The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search")
+    if partition is not None and topic is None:
+        raise Failed("The --partition argument requires --topic to be provided")
+    wanted = partitions_of(cluster, topic, partition, broker)
+    try:
+        since_ms = _now_ms() - options.max_transaction_timeout * MINUTE_MS
+        candidates = open_transactions(cluster, wanted, broker=broker, since_ms=since_ms)
+        found = hanging(cluster, candidates)
+    except ClientError as error:
+        where = _NONE if broker is None else f"broker {broker}"
+        raise _failed(f"Failed to find hanging transactions in {len(wanted)} partitions on {where}", str(error)) from error
+    header = (
+        "Topic",
+        "Partition",
+        "ProducerId",
+        "ProducerEpoch",
+        "CoordinatorEpoch",
+        "StartOffset",
+        "LastTimestamp",
+        "Duration(min)",
+    )
+    now_ms = _now_ms()
+    rows = [
+        (
+            *one.partition,
+            one.producer.producer_id,
+            one.producer.producer_epoch,
+            NOT_SET if one.producer.coordinator_epoch is None else one.producer.coordinator_epoch,
+            one.producer.start_offset,
+            one.producer.last_timestamp_ms,
+            (now_ms - one.producer.last_timestamp_ms) // MINUTE_MS,
+        )
+        for one in found
+    ]
+    _table(header, rows)
+
+
+def _force_terminate(options: argparse.Namespace, cluster: ClusterClient) -> None:
+    name = options.transactionalId
+    try:
+        fence_producer(cluster, name)
+    except ClientError as error:
+        why = f"InitProducerId request for transactionalId `{name}` failed due to unexpected error"
+        raise _failed(f"Failed to force terminate transactionalId `{name}`", _unexpected(error, why)) from error
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+_ACTIONS: Final[dict[str, Callable[[argparse.Namespace, ClusterClient], None]]] = {
+    "list": _list,
+    "describe": _describe,
+    "describe-producers": _describe_producers,
+    "abort": _abort,
+    "find-hanging": _find_hanging,
+    "forceTerminateTransaction": _force_terminate,
+}

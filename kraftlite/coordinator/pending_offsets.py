@@ -1,0 +1,103 @@
+"""The offsets that open transactions have written.
+
+An offset of a transaction is *pending* from the moment its record is appended until the transaction's marker is committed. Which
+of two offsets counts is said by the order of their records in the log, and not by the order in which transactions end. Orders
+are those of a shard's own puts, which come in the order of the log. Source: KIP-98, KIP-447, KIP-890; TG-04 to TG-11.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from kraftlite.coordinator.records import CommittedOffset
+from kraftlite.model.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+
+class PendingOffset(NamedTuple):
+    """An offset of an open transaction. `order`: of its record among those of the shard. `committed` None: a later record counts
+    already, whatever becomes of the transaction."""
+
+    order: int
+    committed: CommittedOffset | None
+
+
+class PendingOffsets:
+    """The pending offsets of one shard, per producer id, group and partition, and the commits whose fate is not known yet."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, dict[str, dict[TopicPartition, PendingOffset]]] = {}
+        self._unwritten: dict[str, Counter[TopicPartition]] = {}
+        """Per group, of all commits whose fate is not known yet."""
+        self._unstable: Counter[tuple[str, TopicPartition]] = Counter()
+        """Those of them that are in transactions."""
+
+    def groups(self) -> Iterator[str]:
+        """The groups with pending offsets; one may come several times."""
+        for by_group in self._open.values():
+            yield from (group_id for group_id, found in by_group.items() if found)
+
+    # --- commits whose fate is not known yet
+
+    def appended(self, group_id: str, partitions: Sequence[TopicPartition], *, in_transaction: bool) -> None:
+        """A commit is appended; `written` follows when its fate is known."""
+        self._unwritten.setdefault(group_id, Counter()).update(partitions)
+        if in_transaction:
+            self._unstable.update((group_id, tp) for tp in partitions)
+
+    def written(self, group_id: str, partitions: Sequence[TopicPartition], *, in_transaction: bool) -> None:
+        _subtract(self._unwritten[group_id], partitions)
+        if not self._unwritten[group_id]:
+            del self._unwritten[group_id]
+        if in_transaction:
+            _subtract(self._unstable, [(group_id, tp) for tp in partitions])
+
+    # --- pending offsets
+
+    def put(self, group_id: str, tp: TopicPartition, pending: PendingOffset, producer_id: int) -> None:
+        self._open.setdefault(producer_id, {}).setdefault(group_id, {})[tp] = pending
+
+    def overtake(self, group_id: str, tp: TopicPartition, order: int) -> None:
+        """A record of this order counts: what open transactions wrote before it never will (TG-05)."""
+        for by_group in self._open.values():
+            found = by_group.get(group_id)
+            if found is not None and tp in found and found[tp].order < order:
+                found[tp] = PendingOffset(order, None)
+
+    def drop(self, group_id: str, tp: TopicPartition) -> None:
+        """A tombstone takes what open transactions wrote before it (TG-06)."""
+        for by_group in self._open.values():
+            by_group.get(group_id, {}).pop(tp, None)
+
+    def drop_group(self, group_id: str) -> None:
+        for by_group in self._open.values():
+            by_group.pop(group_id, None)
+
+    def end(self, producer_id: int) -> list[tuple[str, TopicPartition, PendingOffset]]:
+        """The producer's transaction is over: forget it, and return what it wrote."""
+        by_group = self._open.pop(producer_id, {})
+        return [(group_id, tp, pending) for group_id, found in by_group.items() for tp, pending in found.items()]
+
+    def is_pending(self, group_id: str, tp: TopicPartition) -> bool:
+        return (group_id, tp) in self._unstable or any(tp in by_group.get(group_id, ()) for by_group in self._open.values())
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether a group has pending offsets, or commits whose fate is not known yet."""
+        return group_id in self._unwritten or any(by_group.get(group_id) for by_group in self._open.values())
+
+    def partitions_of(self, group_id: str) -> dict[TopicPartition, None]:
+        """The partitions of a group whose offsets are pending, or of a fate that is not known yet: a tombstone must name them."""
+        found = dict.fromkeys(self._unwritten.get(group_id, ()))
+        for by_group in self._open.values():
+            found.update(dict.fromkeys(by_group.get(group_id, ())))
+        return found
+
+
+def _subtract(counts: Counter[T], keys: Iterable[T]) -> None:
+    for key in keys:
+        counts[key] -= 1
+        if not counts[key]:
+            del counts[key]
