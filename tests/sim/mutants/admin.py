@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
-from kraftlite.broker.handlers import broker_changes
+from kraftlite.broker.handlers import broker_changes, configs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.config_control import ConfigControl
@@ -248,6 +248,7 @@ def described_without_broker(patch: Patch) -> None:
         broker_changes,
         "effective_broker_values",
         ('for name in ("", str(ctx.node_id)):', 'for name in ("",):'),
+        also=(configs,),
     )
 
 
