@@ -170,12 +170,12 @@ class LogDirState:
         return points
 
     def write_log_starts(self, disk: Disk) -> None:
-        """Each is stated durably before it is written, since nothing else makes a start believe the checkpoint."""
+        """Write each log start that is stated durably by then: nothing else makes a start believe the checkpoint."""
         self.state_logs()
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.LOG_START_CHECKPOINT), self._log_starts())
 
     def _log_starts(self) -> dict[TopicPartition, int]:
-        """Only of logs whose start is not simply that of their first segment: the rest is known from the files."""
+        """List those of logs whose start is not simply that of their first segment: the rest is known from the files."""
         starts = {
             tp: log.log_start_offset
             for tp, log in self.logs.items()

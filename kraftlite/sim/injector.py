@@ -50,7 +50,7 @@ class Injector:
         self.rotten: dict[NodeId, dict[str, bytes]] = {}
         """The files of a node that were damaged while it was down, with what was in them, until it has started."""
         self.altered: dict[NodeId, str] = {}
-        """What was done to the files of a node while it was down, until it has started: a kind of fault."""
+        """The kind of fault that has changed the files of a node while it was down, until it has started."""
         self.stopping: dict[Incarnation, SimHost] = {}
         """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
         self.over = False
