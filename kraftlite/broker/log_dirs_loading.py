@@ -217,6 +217,7 @@ class LogLoader:
         if not failures:
             try:
                 state.begin_statements()
+                state.correct_checkpoints(self._ports.disk)
             except OSError as error:
                 failures.append(error)
         if failures:

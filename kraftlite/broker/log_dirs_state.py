@@ -153,22 +153,36 @@ class LogDirState:
                 keep[key] = stated
         self.statements.rewrite(keep)
 
+    def correct_checkpoints(self, disk: Disk) -> None:
+        """All logs are loaded and stated: write the checkpoints that say otherwise anew. A damaged one would count as soon as
+        the statements are lost, too."""
+        if self._recovery_points() != self.recovery_points:
+            self.write_recovery_points(disk)
+        if self._log_starts() != self.log_starts:
+            self.write_log_starts(disk)
+
     def write_recovery_points(self, disk: Disk) -> None:
+        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.RECOVERY_POINT_CHECKPOINT), self._recovery_points())
+
+    def _recovery_points(self) -> dict[TopicPartition, int]:
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
         points.update((tp, self.recovery_points[tp]) for tp in self.refused if tp in self.recovery_points)
-        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.RECOVERY_POINT_CHECKPOINT), points)
+        return points
 
     def write_log_starts(self, disk: Disk) -> None:
-        """Write the log starts, only of logs whose start is not simply that of their first segment: the rest is known from the
-        files. Each is stated durably before it is written, since nothing else makes a start believe the checkpoint."""
+        """Write each log start that is stated durably by then: nothing else makes a start believe the checkpoint."""
         self.state_logs()
+        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.LOG_START_CHECKPOINT), self._log_starts())
+
+    def _log_starts(self) -> dict[TopicPartition, int]:
+        """List those of logs whose start is not simply that of their first segment: the rest is known from the files."""
         starts = {
             tp: log.log_start_offset
             for tp, log in self.logs.items()
             if log.log_start_offset > next(iter(log.segment_base_offsets), 0)
         }
         starts.update((tp, self.log_starts[tp]) for tp in self.refused if tp in self.log_starts)
-        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.LOG_START_CHECKPOINT), starts)
+        return starts
 
     def write_clean_offsets(self, disk: Disk) -> None:
         """Write how far compaction has come in each log that it has been to (LG-43)."""

@@ -277,13 +277,13 @@ class TopicControl:
         for selector in request.topics:
             yield
             resolved.append(self._resolve(selector))
-        names = Counter(selector.name for selector in request.topics if selector.name is not None)
+        names = Counter(it.name for it in request.topics if it.topic_id is None)
         ids = Counter(found for found in resolved if isinstance(found, UUID))
         for selector, found in zip(request.topics, resolved, strict=True):
             yield
             if isinstance(found, ApiError):
                 error: ApiError | None = found
-                if selector.name is not None and names[selector.name] > 1:
+                if selector.name is not None and selector.topic_id is None and names[selector.name] > 1:
                     error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             elif ids[found] > 1:
                 error = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")

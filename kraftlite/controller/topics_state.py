@@ -82,7 +82,8 @@ class TopicsState:
 
     @property
     def imbalanced_count(self) -> int:
-        return len(self._imbalanced)
+        """The number of partitions that their preferred replica does not lead, those without a leader among them."""
+        return len(self._imbalanced) + len(self._leaderless)
 
     # --- replay
 

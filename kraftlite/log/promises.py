@@ -63,10 +63,11 @@ def bases_of(names: Sequence[str], suffix: str = LOG_SUFFIX) -> list[int]:
     return sorted(base for name in names if (base := base_of(name, suffix)) is not None)
 
 
-def check_names(promise: Promise, directory: str, names: Sequence[str], recovery_point: int) -> bool:
+def check_names(promise: Promise, directory: str, names: Sequence[str], recovery_point: int, deletes: bool) -> bool:
     """Check that the segments that must be there are, by their names alone. Raises LogDamaged.
 
-    True: those that are missing at the start wait under their `.deleted` names, which nobody has stated yet.
+    True: those that are missing at the start wait under their `.deleted` names, which nobody has stated yet. Without `deletes`
+    the log has no retention, and what waits there are the originals of compacted segments.
     """
     bases = bases_of(names) + bases_of(names, LOG_SUFFIX + SWAP_SUFFIX)
     stated = promise.stated
@@ -86,7 +87,7 @@ def check_names(promise: Promise, directory: str, names: Sequence[str], recovery
         return False
     first = min(bases)
     deleted = bases_of(names, LOG_SUFFIX + DELETED_SUFFIX)
-    deleting = first > stated.start and bool(deleted) and deleted[0] <= stated.start
+    deleting = deletes and first > stated.start and bool(deleted) and deleted[0] <= stated.start
     if first > stated.start and not deleting:
         raise LogDamaged(
             f"{directory} begins with {segment_path('', first)[1:]}, though the log begins at offset {stated.start}: "

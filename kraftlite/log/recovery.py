@@ -87,7 +87,7 @@ class Loader:
         stated, deleting = None, False
         if self.promise is not None:
             names = self.disk.listdir(self.directory)
-            deleting = check_names(self.promise, self.directory, names, recovery_point)
+            deleting = check_names(self.promise, self.directory, names, recovery_point, self.config.deletes)
             stated = self.promise.stated
             if stated is not None:
                 log_start_offset, recovery_point = stated.start, stated.end

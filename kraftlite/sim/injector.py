@@ -49,6 +49,8 @@ class Injector:
         """Nodes whose disk failed at some time: they may end themselves."""
         self.rotten: dict[NodeId, dict[str, bytes]] = {}
         """The files of a node that were damaged while it was down, with what was in them, until it has started."""
+        self.altered: dict[NodeId, str] = {}
+        """The kind of fault that has changed the files of a node while it was down, until it has started."""
         self.stopping: dict[Incarnation, SimHost] = {}
         """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
         self.over = False

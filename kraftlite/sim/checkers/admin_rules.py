@@ -250,7 +250,7 @@ def delete_topics(state: MetadataState, request: m.DeleteTopicsRequest) -> Outco
 
     resolved = [None if it.name is not None and it.topic_id is not None else meant(it) for it in request.topics]
     ids = Counter(it for it in resolved if it is not None)
-    names = Counter(it.name for it in request.topics if it.name is not None)
+    names = Counter(it.name for it in request.topics if it.topic_id is None and it.name is not None)
     entries = []
     for it, topic_id in zip(request.topics, resolved, strict=True):
         odd = (it.name is None) == (it.topic_id is None)

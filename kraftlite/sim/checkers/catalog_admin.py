@@ -1,4 +1,4 @@
-"""The checkers of what administrators ask for: invariants 50 to 54."""
+"""The checkers of what administrators ask for: invariants 50 to 54, and 60."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kraftlite.sim.checkers.i51_configs_in_force import ConfigsInForce
 from kraftlite.sim.checkers.i52_moves import Moves
 from kraftlite.sim.checkers.i53_descriptions import Descriptions
 from kraftlite.sim.checkers.i54_reborn_topics import RebornTopics
+from kraftlite.sim.checkers.i60_self_reports import SelfReports
 
 ADMINISTRATION: Final[tuple[CheckerFactory, ...]] = (
     MetadataWatch,
@@ -19,4 +20,5 @@ ADMINISTRATION: Final[tuple[CheckerFactory, ...]] = (
     ConfigsInForce,
     Descriptions,
     RebornTopics,
+    SelfReports,
 )

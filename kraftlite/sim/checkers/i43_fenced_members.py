@@ -14,7 +14,7 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
-from kraftlite.sim.services.groups import BEAT, COMMIT, HEARTBEAT, SYNC, CommitAsk, Told
+from kraftlite.sim.services.groups import BEAT, COMMIT, HEARTBEAT, JOIN, SYNC, CommitAsk, Told
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -81,6 +81,9 @@ class FencedMembers(GroupChecker):
             self._arrived.setdefault(exchange, (self.world.cluster.loop.now_us(), driver, _generation(driver, group_id)))
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
+        if exchange.method is JOIN:
+            self._on_joined(exchange, response)
+            return
         arrived = self._arrived.pop(exchange, None)
         if arrived is None:
             return
@@ -105,6 +108,14 @@ class FencedMembers(GroupChecker):
                     f"group {request.group_id}: {exchange.method} of {request.member_id} in generation {request.generation} is "
                     f"answered {response}; the group was in {was} when it came, and is in {now}"
                 )
+
+    def _on_joined(self, exchange: AnyExchange, response: object) -> None:
+        """A group of the consumer protocol takes a member of the classic one back under its old id: it does not remember to whom
+        it gave which."""
+        request = exchange.request
+        driver = self.groups.driver(self.world.nodes[exchange.target], request.group_id)
+        if driver is not None and _is_none(response) and _generation(driver, request.group_id) is None:
+            self._gone.get(driver, {}).pop((request.group_id, request.member_id), None)
 
     def _check_gone(self, exchange: AnyExchange, driver: GroupDriver, at_us: int, member_id: str, *, well: bool) -> None:
         group_id = _group(exchange.request)

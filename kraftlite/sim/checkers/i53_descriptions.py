@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.errors import ErrorCode as E
+from kraftlite.sim.checkers import description_rules
 from kraftlite.sim.checkers.admin_rules import bad_name
 from kraftlite.sim.checkers.history_checker import HistoryChecker
 from kraftlite.sim.checkers.i51_configs_in_force import LAYERS, in_force
@@ -184,4 +185,6 @@ _RULES: Final[Mapping[str, Callable[[Descriptions, Description, MetadataState], 
     "strict quotas": _quotas,
     "scram": _scram,
     "configs": _configs,
+    "metadata": lambda _by, it, state: description_rules.metadata(it, state),
+    "resources": lambda _by, it, state: description_rules.resources(it, state),
 }

@@ -14,7 +14,8 @@ from kraftlite.simhost.host import SimHost
 
 class LogStartsFounded(Checker):
     """A start may find less in its files than there was. It must not take that for the beginning: a log start that no running
-    replica had yet is a loss that looks like a deletion, to every other checker as well (ADR 7)."""
+    replica had yet is a loss that looks like a deletion, to every other checker as well (ADR 7). A damaged log that is compacted
+    and has a retention is not judged: what compaction replaced and what retention deleted wait under the same names."""
 
     numbers: ClassVar[tuple[int, ...]] = (30,)
 
@@ -33,8 +34,18 @@ class LogStartsFounded(Checker):
         elif kind is LogOpened:
             assert isinstance(event, LogOpened)
             highest = self._highest.get(event.tp, 0)
-            if event.log_start_offset > highest and event.tp.topic != METADATA_TOPIC:
+            if (
+                event.log_start_offset > highest
+                and event.tp.topic != METADATA_TOPIC
+                and not self._may_take_for_deleted(node, event.tp)
+            ):
                 self.fail(
                     f"{event.tp} on node {node.node_id} begins at offset {event.log_start_offset} after its start, "
                     f"nobody deleted more than what lies below {highest}"
                 )
+
+    def _may_take_for_deleted(self, node: SimHost, tp: TopicPartition) -> bool:
+        if (node.node_id, tp) not in self.world.losses.damaged or node.node is None or node.node.broker is None:
+            return False
+        config = node.node.broker.configs.log_config_for(tp.topic)
+        return config.compacted and config.deletes

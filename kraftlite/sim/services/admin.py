@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from kraftlite.broker.handlers import admin, configs, log_dirs, metadata, producers, quorum, quotas, reassignments, scram
+from kraftlite.broker.handlers import (
+    admin,
+    config_resources,
+    configs,
+    log_dirs,
+    metadata,
+    producers,
+    quorum,
+    quotas,
+    reassignments,
+    scram,
+)
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.fetch import CONSUMER, FetchCall, answer, plan
 from kraftlite.broker.handlers.fetch_sessions import FINAL_EPOCH, NO_SESSION, SessionKey, SessionPartition
@@ -107,11 +118,22 @@ def _features(ctx: BrokerContext, _nothing: None) -> dict[str, int]:
     return dict(ctx.metadata.image.features.finalized)
 
 
+def _metadata(ctx: BrokerContext, oldest: bool) -> list[Any]:
+    """Every topic as a Metadata request shows it; `oldest`: of version 0, which says of replicas that are down that they are."""
+    cache = ctx.metadata
+    return [
+        cache.topic_metadata(topic, LISTENER, listener_errors=not oldest, filter_unavailable=oldest)
+        for topic in cache.image.topics
+    ]
+
+
 DESCRIPTIONS: Final[Mapping[str, Callable[[BrokerContext, Any], Any]]] = {
     "configs": _configs,
     "cluster": _cluster,
     "topics": _topics,
     "features": _features,
+    "metadata": _metadata,
+    "resources": lambda ctx, types: config_resources.list_config_resources(ctx, LISTENER, types),
     "lookup": lambda ctx, queries: metadata.find_topics(ctx, queries, allow_auto_creation=True),
     "quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=False),
     "strict quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=True),

@@ -7,6 +7,7 @@ i54 know what may come of it. A third of the seeds have both, with random stream
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -16,8 +17,11 @@ from kraftlite.broker.handlers.metadata import TopicQuery
 from kraftlite.broker.handlers.quotas import QuotaFilter
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.controller import CreateTopicsResponse, UnregisterBrokerRequest
+from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaStatesRequest
+from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
+from kraftlite.model.method import Method, Req, Res
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import TransportError
 from kraftlite.sim.client import SimClient, records_of
@@ -87,6 +91,7 @@ class SimOperator(SimClient):
             await self._unregister()
         elif at == 18:
             await self._look()
+            await self._look_inside()
         else:
             await self._take_producer_ids()
 
@@ -135,6 +140,19 @@ class SimOperator(SimClient):
                 counts[tp.topic] = counts.get(tp.topic, 0) + 1
             mine = {*NAMES, *(it.name for it in self.sight.shape)}
             self.sight.counts = {name: count for name, count in counts.items() if name in mine}
+
+    async def _look_inside(self) -> None:
+        """Ask a node of either role what it is and holds, as tools do. Checker i60 sees the answer."""
+        node = self.rng.choice(list(self.cluster.nodes.values()))
+        port = 9192 if node.config.is_broker else 9093
+        topics = self.rng.choice((None, None, NAMES[:2]))
+        with contextlib.suppress(TransportError, ApiError):
+            await self.call_node(node.node_id, port, NODE_STATUS, NodeStatusRequest())
+            await self.call_node(node.node_id, port, REPLICA_STATES, ReplicaStatesRequest(topics=topics))
+
+    async def call_node(self, node: NodeId, port: int, method: Method[Req, Res], request: Req) -> Res:
+        """Raises TransportError or ApiError."""
+        return await self.transport.call(Endpoint(f"n{node}", port), method, request, 1_000)
 
     async def _unregister(self) -> None:
         """Take out a broker that is down; it registers again when it comes back. Or one that never was there."""
@@ -190,6 +208,8 @@ class SimOperator(SimClient):
             DescribeAsk("log dirs"),
             DescribeAsk("producers", TopicPartition(rng.choice((*names, "no/name")), 0)),
             DescribeAsk("quorum"),
+            DescribeAsk("metadata", rng.choice((False, False, True))),
+            DescribeAsk("resources", rng.choice(((), (TOPIC,), (METRICS, GROUP), (4, 8), (TOPIC, 1)))),
         )
         return asks[rng.randrange(len(asks))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
-from kraftlite.broker.handlers import broker_changes
+from kraftlite.broker.handlers import broker_changes, configs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.config_control import ConfigControl
@@ -248,6 +248,7 @@ def described_without_broker(patch: Patch) -> None:
         broker_changes,
         "effective_broker_values",
         ('for name in ("", str(ctx.node_id)):', 'for name in ("",):'),
+        also=(configs,),
     )
 
 
@@ -255,3 +256,9 @@ def described_without_broker(patch: Patch) -> None:
 def downgrade_without_permission(patch: Patch) -> None:
     """CM-53, KIP-584: a typing error takes a feature away from the cluster."""
     patch.edit(FeatureControl, "_check_update", ("if level < current and kind is FeatureUpgradeType.UPGRADE:", "if False:"))
+
+
+@mutant("led-by-anybody-counted", "a broker counts the partitions that anybody leads as its own", expects=("60",))
+def led_by_anybody_counted(patch: Patch) -> None:
+    """Nothing but the metrics page looks there, and who balances the cluster by it moves leaders for nothing."""
+    patch.edit(ReplicaManager, "leader_count", ("partition.leader is not None", "partition.leader_id is not None"))

@@ -121,7 +121,7 @@ def lost_start_believed(patch: Patch) -> None:
     patch.edit(
         recovery.Loader,
         "load",
-        ("deleting = check_names(self.promise, self.directory, names, recovery_point)", "deleting = False"),
+        ("deleting = check_names(self.promise, self.directory, names, recovery_point, self.config.deletes)", "deleting = False"),
         ("log_start_offset, recovery_point = stated.start, stated.end", "recovery_point = stated.end"),
     )
 

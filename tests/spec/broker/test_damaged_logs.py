@@ -355,6 +355,18 @@ async def test_lg_53_segments_that_were_deleted_and_not_stated_yet_are_unlinked_
     assert await logs.load_assigned(A0, A1, sole=True) == 2
 
 
+async def test_lg_53_the_originals_of_a_compacted_segment_do_not_prove_that_it_was_deleted() -> None:
+    """Compaction leaves them behind under the names that retention gives, and a compacted log has no retention."""
+    config = LogConfig(segment_bytes=600, index_interval_bytes=100, cleanup_policy=("compact",))
+    logs = await filled(clean=False, config=config)
+    disk, first = logs.bed.disk, f"{HERE}/{0:020d}.log"
+    put(disk, f"{first}.deleted", disk.read_file(first))
+    disk.unlink(first)
+    logs = again(logs, config)
+    assert await logs.load_assigned(A0, A1, sole=True) == 1
+    assert logs.bed.events("broker.log_refused")
+
+
 async def test_lg_53_truncations_and_a_new_start_are_stated() -> None:
     for offset in (0, 7, 20, 30):
         logs = await filled(clean=False)

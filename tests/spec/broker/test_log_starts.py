@@ -18,6 +18,7 @@ from tests.harness.log_support import values
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 COUNT = 24
 STARTS = f"/d1/{checkpoints.LOG_START_CHECKPOINT}"
+POINTS = f"/d1/{checkpoints.RECOVERY_POINT_CHECKPOINT}"
 
 
 async def filled() -> Logs:
@@ -96,6 +97,36 @@ async def test_lg_53_a_checkpointed_log_start_is_stated_already(act: Callable[[L
     assert checkpoints.read_offset_checkpoint(disk, STARTS) == {A0: 10}
     assert await logs.load_assigned(A0, A1, sole=True)
     assert opened(logs, A0).log_start_offset == 10
+
+
+async def test_lg_55_checkpoints_that_contradict_the_statements_are_written_anew_at_the_start() -> None:
+    """Else they would count as soon as the statements are lost, too. Those that are right are left alone."""
+    logs = await filled()
+    delete_below(opened(logs, A0), 10)
+    await stop(logs)
+    disk = logs.bed.disk
+    right = {path: disk.read_file(path) for path in (STARTS, POINTS)}
+    checkpoints.write_offset_checkpoint(disk, STARTS, {A0: 20, A1: 1})
+    checkpoints.write_offset_checkpoint(disk, POINTS, {A0: 1 << 40, A1: 1 << 40})
+    logs = logs.restart()
+    assert await logs.load_assigned(A0, A1, sole=True) == 2
+    assert {path: disk.read_file(path) for path in right} == right
+    await stop(logs)
+    written = count_writes(disk)
+    assert await logs.restart().load_assigned(A0, A1, sole=True) == 2
+    assert set(written).isdisjoint(right)
+
+
+def count_writes(disk: MemDisk) -> list[str]:
+    paths: list[str] = []
+    write = disk.write_file_atomically
+
+    def noted(path: str, data: bytes) -> None:
+        paths.append(path)
+        write(path, data)
+
+    disk.write_file_atomically = noted  # type: ignore[method-assign]
+    return paths
 
 
 @pytest.mark.parametrize("loading", [False, True])

@@ -308,3 +308,13 @@ def test_no_change_is_no_record() -> None:
     assert change(partition()) is None
     record = change(partition(isr=ids(1, 2)), isr=ids(1, 2, 3))
     assert (record.leader, record.replicas, record.recovering) == (UNCHANGED, UNCHANGED, UNCHANGED)
+
+
+def test_ce_30_a_partition_without_a_leader_is_not_led_by_its_preferred_replica() -> None:
+    world = World()
+    world.start_brokers(1, 2)
+    world.create("t", assignments=[[1, 2], [2, 1]])
+    world.fence(2)
+    world.fence(1)
+    metrics = world.active.core.metrics
+    assert (metrics.offline_partitions_count, metrics.preferred_replica_imbalance_count) == (2, 2)

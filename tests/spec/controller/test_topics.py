@@ -232,3 +232,12 @@ def test_cm_25_duplicates_fail_alone(world: World) -> None:
     assert delete(world, ("a", None), (None, topic_id), ("no", None), ("no", None)) == [bad] * 4
     assert delete(world, ("a", None), ("a", None), ("b", None)) == [bad, bad, ErrorCode.NONE]
     assert "a" in world.state.replication.topic_ids
+
+
+def test_cm_25_a_selector_of_both_kinds_makes_no_name_a_duplicate(world: World) -> None:
+    topic_id = world.create("a").topic_id
+    selectors = (m.TopicSelector(name="a", topic_id=topic_id), m.TopicSelector(name="a", topic_id=None))
+    request = m.DeleteTopicsRequest(topics=selectors, timeout_ms=1_000)
+    refused, deleted = world.submit("delete", lambda _now: world.state.topics.delete(request)).value.topics
+    assert (refused.error, refused.message) == (ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    assert deleted.error is ErrorCode.NONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,9 +17,10 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import security as s
-from kraftlite.model.messages.methods import CREATE_TOPICS
+from kraftlite.model.messages.introspection import NodeStatusRequest, ReplicaState, ReplicaStatesRequest, ReplicaStatesResponse
+from kraftlite.model.messages.methods import CREATE_TOPICS, NODE_STATUS, REPLICA_STATES
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.sim.checkers import admin_rules, admin_rules_configs
+from kraftlite.sim.checkers import admin_rules, admin_rules_configs, description_rules
 from kraftlite.sim.checkers.base import CheckerFactory
 from kraftlite.sim.checkers.catalog_admin import ADMINISTRATION
 from kraftlite.sim.checkers.facts import MetadataWatch
@@ -27,8 +29,11 @@ from kraftlite.sim.checkers.i51_configs_in_force import ConfigsInForce
 from kraftlite.sim.checkers.i52_moves import Moves
 from kraftlite.sim.checkers.i53_descriptions import Descriptions
 from kraftlite.sim.checkers.i54_reborn_topics import RebornTopics
+from kraftlite.sim.checkers.i60_self_reports import SelfReports
 from kraftlite.sim.checkers.model import MetadataState, apply
+from kraftlite.sim.cluster import CLIENT
 from kraftlite.sim.history import Description, Operation, TenantRead, TenantWrite
+from kraftlite.simhost.network import Exchange
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import WatchedCluster, watched
 
@@ -171,6 +176,33 @@ def a_record_of_the_former_topic(cluster: WatchedCluster) -> None:
     cluster.at_end()
 
 
+def reports(cluster: WatchedCluster) -> SelfReports:
+    return next(it for it in cluster.checkers if isinstance(it, SelfReports))
+
+
+@CASES.breaks(SelfReports, "the metrics of node .* have kafka_controller_kafkacontroller_activecontrollercount 0, where 1 is so")
+def a_gauge_that_stays_at_zero(cluster: WatchedCluster) -> None:
+    reports(cluster).look(cluster.node(cluster.leader_id()), defaultdict(float))
+
+
+@CASES.breaks(SelfReports, "node 4 says of itself raft epoch 99")
+def a_status_of_the_future(cluster: WatchedCluster) -> None:
+    node = cluster.node(BROKER)
+    assert node.node is not None
+    exchange = Exchange(CLIENT, BROKER, NODE_STATUS, NodeStatusRequest(), cluster.loop.create_future())
+    reports(cluster).on_served(exchange, replace(node.node.status(), raft_epoch=99))
+
+
+@CASES.breaks(SelfReports, "node 4 says that it has orders-7 of")
+def a_replica_that_is_not_there(cluster: WatchedCluster) -> None:
+    exchange = Exchange(CLIENT, BROKER, REPLICA_STATES, ReplicaStatesRequest(topics=None), cluster.loop.create_future())
+    it = ReplicaState(
+        topic="orders", topic_id=UUID(int=3), partition=7, is_leader=False, leader_epoch=0, partition_epoch=0, isr=(BROKER,),
+        log_start_offset=0, hw=0, leo=0, size_bytes=0,
+    )  # fmt: skip
+    reports(cluster).on_served(exchange, ReplicaStatesResponse(replicas=(it,)))
+
+
 @pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=CASES.ids)
 def test_a_violation_is_found(make: Make, checker: CheckerFactory, violate: Callable[[WatchedCluster], Any], words: str) -> None:
     assert_found(make(MetadataWatch, checker), checker, violate, words)
@@ -231,6 +263,47 @@ def test_a_topic_that_is_not_there_is_missed_by_name_and_by_id() -> None:
         {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
         {ErrorCode.UNKNOWN_TOPIC_ID},
     ]
+
+
+def test_a_selector_with_both_name_and_id_is_refused_and_hinders_no_other() -> None:
+    """As `ControllerApis` of Kafka, which looks for names that come twice among those without an id."""
+    before = state(r.TopicRecord(name="z1", topic_id=UUID(int=7)))
+    selectors = (m.TopicSelector(name="z1", topic_id=None), m.TopicSelector(name="z1", topic_id=UUID(int=7)))
+    outcome = admin_rules.delete_topics(before, m.DeleteTopicsRequest(topics=selectors, timeout_ms=1))
+    assert [entry.faults for entry in outcome.entries] == [set(), {ErrorCode.INVALID_REQUEST}]
+
+
+def description(kind: str, request: Any, found: Any) -> Description:
+    return Description(kind=kind, request=request, broker=BROKER, invoked_us=0, returned_us=1, offset=0, found=found)
+
+
+def test_the_resources_with_configs_are_topics_live_brokers_and_what_was_configured() -> None:
+    before = state(
+        r.TopicRecord(name="z1", topic_id=UUID(int=7)),
+        r.ConfigRecord(resource_type=32, resource_name="g", name="consumer.session.timeout.ms", value="45000"),
+    )
+    found, wanted = description_rules.resources(description("resources", (), [(2, "z1"), (32, "g"), (32, "g")]), before)
+    assert wanted == {(2, "z1"): 1, (32, "g"): 1} and found != wanted
+    found, wanted = description_rules.resources(description("resources", (16,), []), before)
+    assert found == wanted == {}
+
+
+def test_the_oldest_metadata_leaves_out_replicas_that_are_down_and_says_so() -> None:
+    partition = r.PartitionRecord(
+        partition=0,
+        topic_id=UUID(int=7),
+        replicas=(BROKER, NodeId(5)),
+        isr=(BROKER,),
+        leader=NodeId(5),
+        leader_epoch=1,
+        partition_epoch=1,
+    )
+    before = state(r.TopicRecord(name="z1", topic_id=UUID(int=7)), partition)
+    _, newest = description_rules.metadata(description("metadata", False, []), before)
+    _, oldest = description_rules.metadata(description("metadata", True, []), before)
+    lacking, down = ErrorCode.LEADER_NOT_AVAILABLE, (BROKER, NodeId(5))
+    assert newest["z1", 0] == (lacking, None, 1, down, (BROKER,), down)
+    assert oldest["z1", 0] == (lacking, None, 1, (), (), down)
 
 
 def test_a_credential_that_is_not_there_cannot_be_removed() -> None:

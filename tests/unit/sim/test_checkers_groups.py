@@ -284,14 +284,17 @@ def a_target_ahead_of_its_group(topic: Topic) -> None:
     topic.write(record_of(TargetEpochKey("g"), TargetEpochValue(6)))
 
 
+def joining(member_id: str) -> JoinRequest:
+    return JoinRequest(
+        group_id="g", member_id=member_id, instance_id=None, client_id="c", client_host="h", session_timeout_ms=1,
+        rebalance_timeout_ms=1, protocol_type="consumer", protocols=(), require_known_member_id=False, can_skip_assignment=False,
+    )  # fmt: skip
+
+
 @breaks(EpochsGrow, "a joins generation 2 at node 2, when it came 3 was stored")
 def a_join_of_the_past(topic: Topic) -> None:
     topic.classic(3, "a")
-    request = JoinRequest(
-        group_id="g", member_id="a", instance_id=None, client_id="c", client_host="h", session_timeout_ms=1,
-        rebalance_timeout_ms=1, protocol_type="consumer", protocols=(), require_known_member_id=False, can_skip_assignment=False,
-    )  # fmt: skip
-    topic.serve(JOIN, request, JoinResult(error=ErrorCode.NONE, member_id="a", generation=2))
+    topic.serve(JOIN, joining("a"), JoinResult(error=ErrorCode.NONE, member_id="a", generation=2))
 
 
 # --- 42
@@ -461,3 +464,13 @@ def test_what_is_right_passes(sound: Topic) -> None:
     sound.beat("a", 0)
     sound.commit(3, "b|4|1")
     fetched(sound, 1) if isinstance(sound.checker, LoadedGroups) else None
+
+
+def test_a_removed_classic_member_may_join_a_group_of_the_consumer_protocol_under_its_old_id() -> None:
+    topic = Topic(FencedMembers)
+    node = topic.cluster.nodes[BROKER]
+    topic.checker.on_event(0, node, GroupMemberRemoved(group="g", member="a", instance=None, reason="session expired"))
+    topic.loop._now_us = 5_000
+    topic.serve(JOIN, joining("a"), JoinResult(error=ErrorCode.NONE, member_id="a", generation=4))
+    topic.serve(HEARTBEAT, heartbeat(4), Told(ErrorCode.NONE))
+    topic.loop.close()

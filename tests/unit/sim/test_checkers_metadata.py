@@ -407,16 +407,6 @@ def a_session_that_is_forgotten(cluster: WatchedCluster) -> None:
     cluster.go(10_000)
 
 
-@CASES.breaks(FencingLiveness, "ends the session of broker 4, whose heartbeat it has taken .* ms ago")
-def a_session_that_no_heartbeat_renews(cluster: WatchedCluster) -> None:
-    tracker = cluster.controller().state.cluster.tracker
-    assert tracker is not None
-    contact_ms = tracker._contact_ms
-    tracker.touch = lambda broker_id, epoch, now_ms: contact_ms.setdefault((broker_id, epoch), now_ms)  # type: ignore[method-assign,assign]
-    cluster.kill(5)
-    cluster.go(20_000)
-
-
 @CASES.breaks(Fencing, "broker 5 says that it is at offset .* and wants work, but of orders-0 it has no such replica")
 def a_broker_that_says_what_it_has_not_applied(cluster: WatchedCluster) -> None:
     cluster.create_topic()

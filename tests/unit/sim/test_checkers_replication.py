@@ -9,7 +9,6 @@ import pytest
 
 from kraftlite.log.batch import parse_header, stamp
 from kraftlite.log.segment import Appended
-from kraftlite.log.validation import AppendOrigin
 from kraftlite.metadata.records import ConfigRecord, PartitionChangeRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
@@ -24,7 +23,6 @@ from kraftlite.runtime.trace.partition import Diverged, HwAdvanced, ProduceCompl
 from kraftlite.sim.checkers.base import CheckerFactory, LivenessViolation, Violation
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
 from kraftlite.sim.checkers.controlled_shutdown import ControlledShutdown
-from kraftlite.sim.checkers.fetch_answers import FetchAnswers
 from kraftlite.sim.checkers.i24_leader_completeness import LeaderCompleteness
 from kraftlite.sim.checkers.i25_candidate_completeness import CandidateCompleteness
 from kraftlite.sim.checkers.i26_replication_quorum import ReplicationQuorum
@@ -315,13 +313,6 @@ def a_leader_that_goes_on_fetching(cluster: Orders) -> None:
         node.node.broker.replicas._fetchers.forget = lambda partition: None  # type: ignore[method-assign]
     cluster.kill_leader()
     cluster.go(1_000)
-
-
-@CASES.breaks(FetchAnswers, "without records, which fetches orders-0 from 3 and could have it up to 4")
-def an_append_that_no_session_hears_of(cluster: Orders) -> None:
-    log, epoch, wall_ms = cluster.log(cluster.leader), cluster.partition(cluster.leader).leader_epoch, cluster.cluster.wall_ms()
-    log.append_as_leader(bytearray(cluster.batch()), leader_epoch=epoch, wall_ms=wall_ms, origin=AppendOrigin.CLIENT)
-    cluster.go(3_000)
 
 
 def answered(cluster: Orders, asked_epoch: int, target: SimHost) -> None:

@@ -70,3 +70,15 @@ def test_a_failed_directory_comes_back_with_a_restart() -> None:
     result = run(RunPlan(seed=2, shape=SHAPE, faults=(parse("700 dir-read-only 4 for 800 amount 1"),), duration_ms=3_000))
     assert result.outcome is Outcome.OK, result.story
     assert any(f"[Errno {errno.EROFS}]" in text or "Read-only file system" in text for _, text in result.injected)
+
+
+@pytest.mark.parametrize("later", ["old-files", "rot", "stale"])
+def test_files_of_a_node_that_is_down_take_one_kind_of_damage(later: str) -> None:
+    """A raised log start is known by the statements alone: no promise covers the loss of both between two starts."""
+    begins = ("5500", "10500")
+    faults = tuple(map(parse, ("1500 damage 3 for 3000", *(f"{at} {later} 3 for 100 amount 200" for at in begins))))
+    result = run(RunPlan(seed=1, shape=NAMED["1+3"], faults=faults, duration_ms=13_000))
+    assert result.outcome is Outcome.OK, result.story
+    told = [text for _, text in result.injected]
+    assert any(text.startswith("damage 3 orders-") for text in told), told
+    assert told.count(f"no {later} of node 3, whose files wait with damage") == 1, told

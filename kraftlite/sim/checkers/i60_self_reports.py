@@ -1,0 +1,152 @@
+"""Invariant 60: a node says of itself what is so, at any time of its life: metrics page and introspection (CE-30)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from kraftlite.controller.core import ControllerCore
+from kraftlite.metadata.records import MetadataRecord, RegisterBrokerRecord
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaStatesResponse
+from kraftlite.model.messages.methods import NODE_STATUS, REPLICA_STATES
+from kraftlite.node.build import Node
+from kraftlite.node.metrics import register_gauges
+from kraftlite.obs.metrics import Metrics
+from kraftlite.raft.states import Leader
+from kraftlite.replication.partition import Partition
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.checkers.views import Entry, NodeView
+from kraftlite.sim.themes import ADMIN
+from kraftlite.simhost.host import SimHost
+from kraftlite.simhost.network import AnyExchange
+
+LOOK_US: Final = 700_000
+"""The time between two looks at the metrics of a node. The first one comes before it has started, as a scraper's may."""
+_CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+_REPLICAS: Final = "kafka_server_replicamanager_"
+
+
+class SelfReports(MetadataChecker):
+    """The gauges of a controller are those of the log up to where it has replayed, those of a broker those of its partitions,
+    and what introspection answers is possible: no broker epoch that no registration gave, no offset beyond the
+    log. Metrics are looked at in runs of administrators only."""
+
+    numbers: ClassVar[tuple[int, ...]] = (60,)
+    only_events = ()
+    only_methods = (NODE_STATUS, REPLICA_STATES)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._looks = world.cluster.theme == ADMIN
+        self._pages: dict[NodeId, tuple[object, Metrics]] = {}
+        self._looked_us: dict[NodeId, int] = {}
+        self._epochs: dict[NodeId, set[int]] = {}
+        """The broker epochs that a broker was ever given."""
+
+    def on_record(self, entry: Entry, offset: int, record: MetadataRecord, before: MetadataState, after: MetadataState) -> None:
+        if isinstance(record, RegisterBrokerRecord):
+            self._epochs.setdefault(record.broker_id, set()).add(record.broker_epoch)
+
+    # --- metrics
+
+    def on_step(self, node: SimHost) -> None:
+        if not self._looks or node.node is None:
+            return
+        now_us = self.world.cluster.loop.now_us()
+        known = self._pages.get(node.node_id)
+        if known is None or known[0] is not node.now:
+            known = self._pages[node.node_id] = (node.now, Metrics())
+            register_gauges(known[1], node.node)
+        elif now_us - self._looked_us[node.node_id] < LOOK_US:
+            return
+        self._looked_us[node.node_id] = now_us
+        self.look(node, {it.name: it.samples[0].value for it in known[1].collect() if it.samples})
+
+    def look(self, node: SimHost, gauges: Mapping[str, float]) -> None:
+        assert node.node is not None
+        view = self.facts.view(node)
+        if view.controller is not None:
+            self._look_at_controller(view, view.controller, gauges)
+        if node.node.broker is not None:
+            partitions = node.node.broker.replicas.partitions()
+            for name, wanted in _of_partitions(partitions).items():
+                self._compare(node, _REPLICAS + name, gauges, wanted)
+
+    def _look_at_controller(self, view: NodeView, core: ControllerCore, gauges: Mapping[str, float]) -> None:
+        self._compare(view.node, f"{_CONTROLLER}activecontrollercount", gauges, int(core.active and core.claim_epoch is not None))
+        offset = core.offsets.committed_offset
+        ahead = core.active and core.offsets.write_offset != offset + 1
+        if ahead or core.queue.has_begun or not 0 <= offset < self.facts.committed_end:
+            return  # with records that are not committed, or with a part of a batch
+        for name, wanted in _of_metadata(self.facts.history.applied(offset)).items():
+            self._compare(view.node, _CONTROLLER + name, gauges, wanted)
+
+    def _compare(self, node: SimHost, name: str, gauges: Mapping[str, float], wanted: int) -> None:
+        if gauges[name] != wanted:
+            self.fail(f"the metrics of node {node.node_id} have {name} {gauges[name]:g}, where {wanted} is so")
+
+    # --- introspection
+
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
+        node = self.world.nodes[exchange.target]
+        if node.node is None:
+            return
+        if isinstance(response, NodeStatusResponse):
+            self._check_status(node, response)
+        elif isinstance(response, ReplicaStatesResponse):
+            self._check_replicas(node, node.node, response)
+
+    def _check_status(self, node: SimHost, it: NodeStatusResponse) -> None:
+        leads = isinstance(self.facts.view(node).raft.state, Leader)
+        for wrong, what in (
+            (it.node_id != node.node_id or it.roles != node.config.roles, f"to be node {it.node_id} with the roles {it.roles}"),
+            (it.raft_epoch != self.facts.view(node).raft.epoch, f"raft epoch {it.raft_epoch}"),
+            ((it.raft_state == "leader") != leads, f"the raft state {it.raft_state}"),
+            ((it.raft_high_watermark or 0) > it.raft_leo, f"the high watermark {it.raft_high_watermark} of {it.raft_leo}"),
+            (it.metadata_offset >= it.raft_leo, f"metadata up to {it.metadata_offset} with a log that ends at {it.raft_leo}"),
+            (
+                it.broker_epoch is not None and it.broker_epoch not in self._epochs.get(node.node_id, set()),
+                f"the broker epoch {it.broker_epoch}",
+            ),
+        ):
+            if wrong:
+                self.fail(f"node {node.node_id} says of itself {what}")
+
+    def _check_replicas(self, node: SimHost, built: Node, response: ReplicaStatesResponse) -> None:
+        online = () if built.broker is None else built.broker.replicas.partitions()
+        has = {it.tp: it for it in online if it.log is not None}
+        for it in response.replicas:
+            partition = next((found for tp, found in has.items() if (tp.topic, tp.partition) == (it.topic, it.partition)), None)
+            if partition is None or partition.topic_id != it.topic_id:
+                self.fail(f"node {node.node_id} says that it has {it.topic}-{it.partition} of {it.topic_id}")
+            if not it.log_start_offset <= it.hw <= it.leo:
+                self.fail(f"node {node.node_id} says that {it.topic}-{it.partition} is {it}")
+            if it.is_leader and node.node_id not in it.isr:
+                self.fail(f"node {node.node_id} says that it leads {it.topic}-{it.partition} with the ISR {it.isr}")
+
+
+def _of_metadata(state: MetadataState) -> dict[str, int]:
+    """The gauges of a controller, counted in the checkers' own replay of the log."""
+    partitions = [one for topic in state.topics.values() for one in topic.partitions.values()]
+    return {
+        "fencedbrokercount": sum(it.fenced for it in state.brokers.values()),
+        "activebrokercount": sum(not it.fenced for it in state.brokers.values()),
+        "globaltopiccount": len(state.topics),
+        "globalpartitioncount": len(partitions),
+        "offlinepartitionscount": sum(it.leader is None for it in partitions),
+        "preferredreplicaimbalancecount": sum(it.leader != it.replicas[0] for it in partitions),
+    }
+
+
+def _of_partitions(partitions: tuple[Partition, ...]) -> dict[str, int]:
+    led = [it for it in partitions if it.leader is not None]
+    return {
+        "partitioncount": len(partitions),
+        "leadercount": len(led),
+        "underreplicatedpartitions": sum(len(set(it.replicas) - set(it.committed_isr)) > 0 for it in led),
+        "underminisrpartitioncount": sum(len(it.committed_isr) < it.min_isr for it in led),
+        "offlinereplicacount": sum(it.log is None for it in partitions),
+    }
