@@ -242,5 +242,9 @@ def test_tp_25_tp_30_tp_38_transactions_are_what_the_batches_say(seed: int, leng
     steps = [world.transactional] * 6 + [world.idempotent, world.plain] + [world.mark] * 5 + [world.fetch] * 5
     steps += [world.cut, world.restart, world.power_cut, world.hw_back, world.roll, world.advance_start]
     for _ in range(length):
+        log = world.leader.log
+        hw, stable, leo = log.hw, log.last_stable_offset, log.leo
         rng.choice(steps)()
+        if log is world.leader.log and log.hw >= hw and log.leo >= leo:
+            assert log.last_stable_offset >= stable, "it never goes back in one leadership"
         world.check()
