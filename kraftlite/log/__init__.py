@@ -7,6 +7,7 @@ loop. Every method but `flush` is synchronous and works on the page cache.
 |---|---|
 | `appends`, `validation`, `scan`, `codecs` | appends as leader or as follower; checks of clients' batches |
 | `producers`, `producer_snapshots`, `producer_reload` | resends, gaps, fenced epochs, open transactions |
+| `guards` | transactional batches about which a coordinator is being asked |
 | `epochs`, `epoch_file`, `truncation` | where each leader epoch starts; cutting the log where it diverged |
 | `rolling`, `segment`, `segments`, `indexes` | segment files and their indexes |
 | `reads`, `stored` | reads by offset and by time; records that stay in their file until a socket takes them |
@@ -33,5 +34,5 @@ is durable. `Log.check()` asserts it.
 Errors: ApiError is a refusal. OSError is the disk's, and after one from a write the owner must take the directory offline.
 `LogDamaged` says that the files contradict a promise. A log never moves its own high watermark, never knows leaders or
 replicas, and never unpacks a batch of a follower or of recovery beyond its header and CRC. The behaviours are LG of
-docs/spec/log.md; docs/ON-DISK.md describes the files.
+docs/spec/log.md and TP of docs/spec/transactions-partitions.md; docs/ON-DISK.md describes the files.
 """

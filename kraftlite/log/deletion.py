@@ -123,7 +123,7 @@ class Deletion:
             self._roller.prune_snapshots(ctx.leo)
             first = ctx.segments.first.base_offset
             if first > ctx.log_start_offset:
-                ctx.set_hw(max(ctx.hw, first))
+                ctx.hw = max(ctx.hw, first)
                 self.increment_log_start(first, reason)
         return count
 

@@ -44,6 +44,8 @@ CHECK_IN_PLACE: Final = MIB
 WORK_PER_BATCH: Final = 2 * KIB
 WORK_PER_CHUNK: Final = 8 * KIB
 """The work that the smallest compressed chunk counts: the libraries take some µs to begin."""
+MARKER_BYTES: Final = 78
+"""The size of a transaction marker: a batch of one record. Were it refused, the transaction would never end."""
 _PLAIN_DISCOUNT: Final = 8
 _RECOMPRESSION: Final = 32
 _WORK_PER_RECORD: Final = 512 if scan.IMPLEMENTATION == "python" else 0
@@ -199,8 +201,8 @@ def check_leader_batch(batch: Batch, config: LogConfig, origin: AppendOrigin) ->
 
 
 def check_size(size: int, config: LogConfig, origin: AppendOrigin) -> None:
-    """Check that a batch of this size may be in the log."""
-    if size > config.max_message_bytes and origin is not _RAFT_LEADER:
+    """Check that a batch of this size may be in the log. A topic that takes no message of a marker's size takes markers."""
+    if size > config.max_message_bytes and origin is not _RAFT_LEADER and (origin is _CLIENT or size > MARKER_BYTES):
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, max.message.bytes allows {config.max_message_bytes}")
     if size > config.segment_bytes:
         raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes, segment.bytes is {config.segment_bytes}")

@@ -85,6 +85,11 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         replicas.under_min_isr_count,
     )
     gauge(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "Partitions led here with a transaction that is open for longer than transaction.max.timeout.ms and 5 minutes.",
+        replicas.late_transaction_count,
+    )
+    gauge(
         "kafka_server_replicamanager_offlinereplicacount",
         "Replicas of this broker in directories that have failed.",
         replicas.offline_count,

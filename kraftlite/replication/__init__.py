@@ -12,6 +12,7 @@ handlers append and read through it, and other brokers fetch from it (`service`)
 | `sessions.FetchServer`, `service.ReplicaService` | core, driver | what a follower has not been sent yet; its long poll |
 | `alter_partition` | core and driver | asks the controller for ISR changes, one request at a time per broker |
 | `produce`, `consume`, `delete_records` | core | the paths of client requests |
+| `enrol_driver`, `markers` | driver, core | who begins a transaction in a partition, and how it ends there |
 | `purgatory`, `waiting` | | requests that wait for the HW or for data, with deadlines |
 
 A replicated append, in ten lines:
@@ -32,6 +33,7 @@ and as a response, in any order; the partition epoch says which is newer.
 
 The package never talks to the controller but through the `ControllerChannel` port, never reads metadata but as images and
 deltas, and never acknowledges a record below `min.insync.replicas`. Cores never wait. An exception in an append or in a
-follower's progress is a Fault (docs/adr/0005). The behaviours are RP-01 to RP-43 of docs/spec/replication.md;
+follower's progress is a Fault (docs/adr/0005). The behaviours are RP-01 to RP-43 of docs/spec/replication.md
+and TP of docs/spec/transactions-partitions.md;
 `Partition.check()` asserts the invariants of one replica.
 """

@@ -140,11 +140,7 @@ class Enroller:
             try:
                 return await self.gate.ask(transactional_id, producer_id, producer_epoch, partitions, add=adds)
             finally:
-                self._asking.discard(transactional_id)
-                following = self._waiting.pop(transactional_id, None)
-                if following is not None and not following[1].done():
-                    self._asking.add(transactional_id)  # nobody may come between
-                    following[1].set_result(None)
+                self._pass_turn(transactional_id)
         except ApiError as error:
             return dict.fromkeys(partitions, error.code)
 
@@ -161,9 +157,19 @@ class Enroller:
         self._waiting[transactional_id] = producer_epoch, turn
         try:
             await turn
-        finally:
-            if self._waiting.get(transactional_id) == (producer_epoch, turn):
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:  # its turn had come
+                self._pass_turn(transactional_id)
+            elif self._waiting.get(transactional_id) == (producer_epoch, turn):
                 del self._waiting[transactional_id]
+            raise
+
+    def _pass_turn(self, transactional_id: str) -> None:
+        self._asking.discard(transactional_id)
+        following = self._waiting.pop(transactional_id, None)
+        if following is not None and not following[1].done():
+            self._asking.add(transactional_id)  # nobody may come between
+            following[1].set_result(None)
 
 
 class Enrolment:

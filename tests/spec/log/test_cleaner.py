@@ -78,7 +78,7 @@ def test_lg_42_nothing_at_or_beyond_the_high_watermark_is_touched() -> None:
     assert [row[0] for row in keyed(log)] == [4, 5, 6, 7, 8, 9]
 
 
-def test_lg_42_nothing_beyond_the_first_open_transaction_is_touched() -> None:
+def test_lg_42_tp_40_nothing_beyond_the_first_open_transaction_is_touched() -> None:
     disk, log = fresh()
     for number in range(4):
         put(log, "k", f"v{number}")
@@ -345,7 +345,7 @@ def transaction(log: Log, pid: int, *rows: tuple[str, str], commit: bool, seq: i
     end_txn(log, pid, commit=commit)
 
 
-def test_lg_45_records_of_aborted_transactions_go_and_do_not_hide_older_ones() -> None:
+def test_lg_45_tp_40_records_of_aborted_transactions_go_and_do_not_hide_older_ones() -> None:
     disk, log = fresh()
     put(log, "k", "good")
     transaction(log, 5, ("k", "bad"), ("j", "bad"), commit=False)
@@ -360,7 +360,7 @@ def test_lg_45_records_of_aborted_transactions_go_and_do_not_hide_older_ones() -
     assert again.aborted_transactions(0, again.leo) == ((5, 1),)
 
 
-def test_lg_44_markers_go_when_their_transaction_is_gone_and_their_time_is_over() -> None:
+def test_lg_44_tp_40_markers_go_when_their_transaction_is_gone_and_their_time_is_over() -> None:
     config = LogConfig(cleanup_policy=("compact",), delete_retention_ms=DAY, producer_id_expiration_ms=1)
     disk, log = fresh(config)
     transaction(log, 5, ("k", "bad"), commit=False)

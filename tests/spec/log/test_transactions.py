@@ -12,6 +12,7 @@ from kraftlite.log.config import LogConfig
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.indexes import AbortedTransaction
 from kraftlite.log.log import AppendOrigin, Log
+from kraftlite.log.validation import MARKER_BYTES
 from kraftlite.model.errors import ApiError, ErrorCode
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import DIR, NOW, append, batch, end_txn, everything, open_log
@@ -50,6 +51,13 @@ def test_tp_20_a_marker_is_a_batch_of_its_own_and_takes_one_offset() -> None:
     assert header.is_control and header.is_transactional and (header.base_offset, header.count, log.leo) == (1, 1, 2)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1, 4, -1)
     assert record.key == bytes.fromhex("0000 0001") and record.value == bytes.fromhex("0000 00000009")
+
+
+def test_tp_20_a_topic_for_small_messages_takes_markers() -> None:
+    log = open_log(config=LogConfig(max_message_bytes=70))
+    refused(ErrorCode.MESSAGE_TOO_LARGE, append, log, "x" * 9)
+    end_txn(log, 1, commit=False)
+    assert log.leo == 1 and log.size_bytes == MARKER_BYTES
 
 
 def test_tp_21_an_older_coordinator_is_fenced_and_a_follower_never_refuses() -> None:

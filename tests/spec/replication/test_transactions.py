@@ -196,6 +196,22 @@ async def test_tp_09_an_older_epoch_waits_for_no_turn_of_another_partition() -> 
         assert errors(older) == [E.INVALID_PRODUCER_EPOCH] and not newer
 
 
+async def test_tp_09_who_goes_away_while_it_waits_leaves_the_turn_to_others() -> None:
+    async with GatedCluster(code=None) as c:
+        enroller = c[1].manager.enroller
+        asked = [asyncio.ensure_future(enroller.ask(Identity("a", 1, 0), (TP,), adds=False)) for _ in range(2)]
+        await c.settle()
+        asked[1].cancel()
+        await c.settle()
+        asked.append(asyncio.ensure_future(enroller.ask(Identity("a", 1, 0), (TP,), adds=False)))
+        await c.settle()
+        c.gate.questions[0].answer()
+        asyncio.get_running_loop().call_soon(asked[2].cancel)  # between being told of its turn and taking it
+        await c.settle()
+        c.gate.code = E.NONE
+        assert await asyncio.wait_for(enroller.ask(Identity("a", 1, 0), (TP,), adds=False), 5) == {TP: E.NONE}
+
+
 async def test_tp_10_a_higher_sequence_is_not_taken_while_the_lower_one_must_come_again() -> None:
     """KAFKA-14920: the first batch could not be verified, the second one can."""
     async with GatedCluster(code=E.NOT_COORDINATOR) as c:
