@@ -71,6 +71,7 @@ class TransactionWorld:
         self.log: list[Logged] = []
         self.hw = 0
         self.refuse: ErrorCode | None = None
+        self.refuse_once = True
         self.leader_epoch = 0
         self.ids = FIRST_ID
         self.no_ids = False
@@ -144,7 +145,8 @@ class TransactionWorld:
             self.answers[request_id] = result
         for append in output.appends:
             if self.refuse is not None:
-                self.step(Written(token=append.token, error=self.refuse))
+                refused, self.refuse = self.refuse, None if self.refuse_once else self.refuse
+                self.step(Written(token=append.token, error=refused))
             else:
                 self.log.append(Logged(append.records, append.token))
 
