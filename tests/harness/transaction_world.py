@@ -268,7 +268,7 @@ class TransactionWorld:
 
 
 def obeys_the_order(states: Sequence[Transaction | None]) -> None:
-    """TX-05, TI-02: the order of the states of one id in the log. A state may be written again as it is, when it was not sure to
+    """TX-05: the order of the states of one id in the log. A state may be written again as it is, when it was not sure to
     be in the log; within a producer id the epoch never decreases; another producer id begins with epoch 0."""
     before: Transaction | None = None
     for state in states:

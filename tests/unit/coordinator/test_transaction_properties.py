@@ -153,8 +153,9 @@ class Ids(RuleBasedStateMachine):
         mark = sent.mark
         if sent.shard is not self.world.shard or sent.left:
             return
-        told = {"transactional_id": mark.transactional_id, "attempt": mark.attempt}
-        self.world.step(Fenced(**told) if fenced else Marked(**told, partitions=frozenset(mark.partitions)))
+        name, attempt, tps = mark.transactional_id, mark.attempt, frozenset(mark.partitions)
+        late = Marked(transactional_id=name, attempt=attempt, partitions=tps)
+        self.world.step(Fenced(transactional_id=name, attempt=attempt) if fenced else late)
 
     @rule(ms=st.sampled_from((50, 500, 10_000, 40_000, 400_000)))
     def pass_time(self, ms: int) -> None:
@@ -229,7 +230,7 @@ class Ids(RuleBasedStateMachine):
         raise AssertionError(f"markers of {producer} without an outcome in the log")
 
     def _look_at_ends(self) -> None:
-        """TI-10: Complete is written only behind the markers of all partitions."""
+        """TX-50: Complete is written only behind the markers of all partitions."""
         for name in NAMES:
             states = self.world.states(name)
             for before, after in pairwise(states):
