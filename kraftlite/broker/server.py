@@ -84,19 +84,12 @@ class BrokerServer:
         )
         self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
         self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
+        peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, lambda: self.cache.image)
         transactions = TransactionConfig.from_values(config.values)
         patience_ms = transactions.request_timeout_ms
-        peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, lambda: self.cache.image)
         self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, patience_ms)
-        self.transactions = TransactionCoordinator(
-            ports,
-            config.node_id,
-            transactions,
-            self.replicas,
-            self.producer_ids,
-            MarkerSender(ports, self.marker_writing, peers.image),
-            peers.image,
-        )
+        sender = MarkerSender(ports, self.marker_writing, peers.image)
+        self.transactions = TransactionCoordinator(ports, transactions, self.replicas, self.producer_ids, sender, peers.image)
         self.enrolling = Enrolling(ports, peers, self.transactions, patience_ms)
         self.replicas.enroller.gate = self.enrolling
         self.publisher = BrokerMetadataPublisher(

@@ -72,6 +72,18 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         "1 starting, 2 catching up, 3 running, 6 in controlled shutdown, 7 shutting down.",
         lambda: broker.lifecycle.state.value,
     )
+    transactions = broker.transactions
+    gauge("kraftlite_transactional_ids", "Transactional ids that this broker coordinates.", transactions.id_count)
+    gauge(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "Markers that wait for a leader, or to be sent again.",
+        lambda: transactions.markers.waiting,
+    )
+    gauge(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
+        "States of transactional ids that wait to be written again.",
+        transactions.write_again_count,
+    )
     gauge("kafka_server_replicamanager_partitioncount", "Partitions with a replica on this broker.", replicas.partition_count)
     gauge("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.", replicas.leader_count)
     gauge(

@@ -71,6 +71,7 @@ class TransactionWorld:
         self.log: list[Logged] = []
         self.hw = 0
         self.refuse: ErrorCode | None = None
+        self.refuse_once = True
         self.leader_epoch = 0
         self.ids = FIRST_ID
         self.no_ids = False
@@ -144,7 +145,8 @@ class TransactionWorld:
             self.answers[request_id] = result
         for append in output.appends:
             if self.refuse is not None:
-                self.step(Written(token=append.token, error=self.refuse))
+                refused, self.refuse = self.refuse, None if self.refuse_once else self.refuse
+                self.step(Written(token=append.token, error=refused))
             else:
                 self.log.append(Logged(append.records, append.token))
 
@@ -266,7 +268,7 @@ class TransactionWorld:
 
 
 def obeys_the_order(states: Sequence[Transaction | None]) -> None:
-    """TX-05, TI-02: the order of the states of one id in the log. A state may be written again as it is, when it was not sure to
+    """TX-05: the order of the states of one id in the log. A state may be written again as it is, when it was not sure to
     be in the log; within a producer id the epoch never decreases; another producer id begins with epoch 0."""
     before: Transaction | None = None
     for state in states:

@@ -24,7 +24,6 @@ from kraftlite.metadata.features import TRANSACTION_VERSION
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.topics_delta import TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_STRING_BYTES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports, Tracer
@@ -64,7 +63,6 @@ class TransactionCoordinator:
     def __init__(
         self,
         ports: Ports,
-        node_id: NodeId,
         config: TransactionConfig,
         log: CoordinatorLog,
         ids: FreshIds,
@@ -84,7 +82,7 @@ class TransactionCoordinator:
             append_timeout_ms=config.request_timeout_ms,
         )
         self.led: LedPartitions[TransactionShard] = LedPartitions(
-            TRANSACTION_TOPIC, "transactional id", node_id, self._begin, resizable=False
+            TRANSACTION_TOPIC, "transactional id", ports.node_id, self._begin, resizable=False
         )
 
     def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> ShardDriver[TransactionShard]:

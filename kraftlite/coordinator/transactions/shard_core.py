@@ -91,6 +91,8 @@ class TransactionShard:
         self._attempts = 0
         self._marking: dict[str, _Marking] = {}
         self._write_again: dict[str, Callable[[], None]] = {}
+        self._open: dict[str, None] = {}
+        """The ids in state Ongoing: few of all, and looked at every ten seconds."""
         self.by_id: dict[str, Entry] = {}
 
     # --- loading ------------------------------------------------------------------------------------------------------
@@ -118,6 +120,8 @@ class TransactionShard:
         for transactional_id, entry in self.by_id.items():
             if entry.current.state in PREPARED:
                 self._mark(transactional_id, entry)
+            elif entry.current.state is _S.ONGOING:
+                self._open[transactional_id] = None
         self._deadlines.set(_TIMEOUTS, now_ms + self._config.timeouts_interval_ms)
         self._deadlines.set(_EXPIRY, now_ms + self._config.expiry_interval_ms)
         self.check()
@@ -127,6 +131,9 @@ class TransactionShard:
         """Raise AssertionError when an invariant does not hold between two steps."""
         for transactional_id, entry in self.by_id.items():
             current, pending = entry.current, entry.pending
+            assert (current.state is _S.ONGOING) == (transactional_id in self._open), (
+                f"{transactional_id} is {current.state.title}"
+            )
             assert current.state in LOGGED, f"{transactional_id} is {current.state.title}, which no record says"
             if pending is not None:
                 followed = f"{transactional_id}: {pending.state.title} after {current.state.title}"
@@ -263,7 +270,7 @@ class TransactionShard:
         if error is ErrorCode.NONE:
             before, entry.current = entry.current, transaction
             entry.pending, entry.fence_failed = None, False
-            self._tell_change(transactional_id, before, transaction)
+            self._became(transactional_id, before, transaction)
             answer(told)
             if transaction.state in PREPARED:
                 self._mark(transactional_id, entry)
@@ -301,7 +308,11 @@ class TransactionShard:
         aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms)
         self._write(transactional_id, entry, aborting, aborted)
 
-    def _tell_change(self, transactional_id: str, before: Transaction, now: Transaction) -> None:
+    def _became(self, transactional_id: str, before: Transaction, now: Transaction) -> None:
+        if now.state is _S.ONGOING:
+            self._open[transactional_id] = None
+        else:
+            self._open.pop(transactional_id, None)
         self._tracer.emit(
             TransactionStateChanged(
                 transactional_id=transactional_id,
@@ -361,7 +372,8 @@ class TransactionShard:
             self._write_again.pop(due[1])()
 
     def _abort_those_that_timed_out(self) -> None:
-        for transactional_id, entry in self.by_id.items():
+        for transactional_id in self._open:
+            entry = self.by_id[transactional_id]
             if rules.has_timed_out(entry, self._effects.wall_ms):
                 self._abort(transactional_id, entry, rules.fence(entry), "timed out", _nobody)
 

@@ -3,7 +3,7 @@ brokers. Source: TX-13 to TX-65; TP-03."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from kraftlite.log.batch import Record, build_batch, iter_batches
 from kraftlite.log.control import EndTxnMarker
 from kraftlite.log.validation import marker_of
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import DeleteTopicsRequest, TopicSelector
 from kraftlite.model.messages.methods import DELETE_TOPICS
+from kraftlite.model.method import Method, Req, Res
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import MarkerEntry
 from kraftlite.replication.manager import FetchEntry, FetchParams, ProduceEntry
-from kraftlite.runtime.ports import TransportError
+from kraftlite.runtime.ports import Transport, TransportError
 from tests.harness.node_cluster import MemCluster, MemNode
 
 S = TransactionState
@@ -34,8 +34,8 @@ MINUTE_MS = 60_000
 class TransactionCluster(MemCluster):
     """Three combined nodes, a topic of three partitions whose leaders differ, and the state topic in one partition."""
 
-    def __init__(self, directory: Path, **config: str) -> None:
-        super().__init__(directory, combined=3, **config)
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, combined=3, transaction_abort_timed_out_transaction_cleanup_interval_ms="1000")
 
     async def begin(self) -> None:
         await self.up()
@@ -128,9 +128,22 @@ class TransactionCluster(MemCluster):
         return found
 
 
+class LosesMarkers:
+    """A transport on which calls to one host are lost."""
+
+    def __init__(self, transport: Transport, host: str) -> None:
+        self._transport = transport
+        self._host = host
+
+    async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
+        if peer.host == self._host:
+            raise TransportError("lost on the way")
+        return await self._transport.call(peer, method, request, timeout_ms)
+
+
 @pytest.fixture
 async def cluster(tmp_path: Path) -> TransactionCluster:
-    found = TransactionCluster(tmp_path, transaction_abort_timed_out_transaction_cleanup_interval_ms="1000")
+    found = TransactionCluster(tmp_path)
     await found.begin()
     return found
 
@@ -156,7 +169,7 @@ async def test_tx_50_markers_reach_the_leader_of_every_partition(cluster: Transa
 
 
 async def test_tx_60_the_next_coordinator_carries_out_what_was_decided(
-    cluster: TransactionCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: TransactionCluster,
 ) -> None:
     """R3 (b): the coordinator dies behind Prepare, and before one of the partitions has its marker."""
     producer = await cluster.init()
@@ -168,14 +181,7 @@ async def test_tx_60_the_next_coordinator_carries_out_what_was_decided(
     other = next(n for n in (cluster.leader(TOPIC, i) for i in range(3)) if n is not None and n is not state_leader)
     index = next(i for i in range(3) if cluster.leader(TOPIC, i) is other)
     writing = cluster.broker_of(state_leader).marker_writing
-    write = writing.write
-
-    async def lost(node: NodeId, markers: Sequence[MarkerEntry]) -> Sequence[ErrorCode]:
-        if node == other.node_id:
-            raise TransportError("lost on the way")
-        return await write(node, markers)
-
-    monkeypatch.setattr(writing, "write", lost)
+    writing._transport = LosesMarkers(writing._transport, f"n{other.node_id}")  # type: ignore[assignment]
     await cluster.end(producer, commit=True)
     left = frozenset({TopicPartition(TOPIC, index)})
     coordinator = cluster.broker_of(state_leader).transactions

@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from kraftlite.coordinator.transactions.events import Fenced, Marked
 from kraftlite.coordinator.transactions.records import encode_value
 from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import LAST_EPOCH, PREPARED, Transaction, TransactionState
@@ -56,7 +57,7 @@ class Ids(RuleBasedStateMachine):
             expiry_interval_ms=100_000,
         )
         if used_up:
-            near = Producer(7, LAST_EPOCH - 3)
+            near = Producer(7, LAST_EPOCH - 1)
             state = Transaction(
                 producer_id=near.producer_id,
                 producer_epoch=near.producer_epoch,
@@ -97,15 +98,32 @@ class Ids(RuleBasedStateMachine):
         given = self.given[name]
         return given[-1] if which % 4 else given[(which // 4) % len(given)]
 
+    @rule(name=names, tps=partitions, which=some)
+    def produce(self, name: str, tps: set[TopicPartition], which: int) -> None:
+        """What producers do most: all that is needed for an open transaction, or for its end."""
+        if not self.given[name] or not which % 5:
+            self.init(name)
+            self.world.commit()
+            self._look_at_answers()
+        if self.given[name]:
+            producer = self.given[name][-1]
+            self.adds[self.world.add(producer, *tps, name=name)] = (name, producer)
+            self.world.commit()
+            if which % 3:
+                self.ends[self.world.end(producer, commit=bool(which % 2), name=name)] = (name, producer, bool(which % 2))
+            if which % 7 > 1:
+                self.world.commit()
+
     # --- the log and its leaders
 
     @rule(count=st.integers(1, 4))
     def commit(self, count: int) -> None:
         self.world.commit(count)
 
-    @rule(error=st.sampled_from((None, None, *REFUSALS, *IN_DOUBT)))
-    def refuse(self, error: ErrorCode | None) -> None:
-        """`IN_DOUBT` without the batch in the log: the leader's log was cut."""
+    @rule(error=st.sampled_from((None, *REFUSALS, *IN_DOUBT)), once=st.sampled_from((True, True, True, False)))
+    def refuse(self, error: ErrorCode | None, once: bool) -> None:
+        """`IN_DOUBT` without the batch in the log: the leader's log was cut. Of one append, or of all until it is over."""
+        self.world.refuse_once = once
         self.world.refuse = error
 
     @precondition(lambda self: self.world.waiting)
@@ -126,6 +144,18 @@ class Ids(RuleBasedStateMachine):
         """Late ones of older coordinators, too; what is not answered is sent again."""
         found = self.world.under_way()
         self.world.deliver(*found[which % len(found)], answered=answered)
+
+    @precondition(lambda self: self.world.sent)
+    @rule(which=some, fenced=st.booleans())
+    def answer_again(self, which: int, fenced: bool) -> None:
+        """An answer comes late: its transaction has gone on without it."""
+        sent = self.world.sent[-1 - which % len(self.world.sent)]
+        mark = sent.mark
+        if sent.shard is not self.world.shard or sent.left:
+            return
+        name, attempt, tps = mark.transactional_id, mark.attempt, frozenset(mark.partitions)
+        late = Marked(transactional_id=name, attempt=attempt, partitions=tps)
+        self.world.step(Fenced(transactional_id=name, attempt=attempt) if fenced else late)
 
     @rule(ms=st.sampled_from((50, 500, 10_000, 40_000, 400_000)))
     def pass_time(self, ms: int) -> None:
@@ -200,7 +230,7 @@ class Ids(RuleBasedStateMachine):
         raise AssertionError(f"markers of {producer} without an outcome in the log")
 
     def _look_at_ends(self) -> None:
-        """TI-10: Complete is written only behind the markers of all partitions."""
+        """TX-50: Complete is written only behind the markers of all partitions."""
         for name in NAMES:
             states = self.world.states(name)
             for before, after in pairwise(states):
@@ -247,5 +277,6 @@ def test_tx_47_whatever_happens_an_outcome_never_changes() -> None:
         suppress_health_check=[HealthCheck.too_slow],
         derandomize=True,
         database=None,
+        phases=(Phase.explicit, Phase.generate),
     )
     run_state_machine_as_test(Ids, settings=enough)
