@@ -211,6 +211,7 @@ def fill(cluster: Cluster, topic: str, *values: str) -> None:
 
 
 def test_tg_08_offsets_are_committed_with_their_transaction(cluster: Cluster, topic: str) -> None:
+    """TG-12: after an abort the next consumer begins at what is committed, and the broker knows no other position."""
     target = f"{topic}-out"
     cluster.create_topic(target, partitions=2)
     fill(cluster, topic, "a", "b", "c", "d")
