@@ -81,7 +81,7 @@ def hanging(cluster: ClusterClient, candidates: Sequence[OpenTransaction]) -> li
 
 
 def abort_at(cluster: ClusterClient, partition: Partition, start_offset: int) -> Abort:
-    """What is to be aborted where a transaction begins. Raises NoSuchTransaction; ClientError."""
+    """Return what is to be aborted where a transaction begins. Raises NoSuchTransaction; ClientError."""
     producers = describe_producers(cluster, [partition])[partition]
     if isinstance(producers, ClientError):
         raise producers

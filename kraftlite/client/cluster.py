@@ -77,7 +77,7 @@ class ClusterClient(Routing):
         super().__init__(settings)
         self._nodes: dict[int, BrokerNode] | None = None
         self._coordinating: dict[str, BrokerNode] = {}
-        """Of groups."""
+        """The known coordinators of groups."""
         self._of_transactions: dict[str, BrokerNode] = {}
         self.cluster_id = ""
         self.controller_id = -1

@@ -52,8 +52,8 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a replica knows of a producer. `coordinator_epoch` None: no marker was ever written. `start_offset` None: it has no
-    open transaction."""
+    """The facts that a replica knows of a producer. `coordinator_epoch` None: no marker was ever written. `start_offset` None: it
+    has no open transaction."""
 
     producer_id: int
     producer_epoch: int

@@ -85,7 +85,7 @@ class PendingOffsets:
         return (group_id, tp) in self._unstable or any(tp in by_group.get(group_id, ()) for by_group in self._open.values())
 
     def has_any(self, group_id: str) -> bool:
-        """Whether a group has pending offsets, or commits whose fate is not known yet."""
+        """Return whether a group has pending offsets, or commits whose fate is not known yet."""
         return group_id in self._unwritten or any(by_group.get(group_id) for by_group in self._open.values())
 
     def partitions_of(self, group_id: str) -> dict[TopicPartition, None]:

@@ -13,7 +13,6 @@ _FEATURES: Final = "eligible.leader.replicas|share|streams|transaction"
 KNOWN: Final[Mapping[str, Sequence[str]]] = {
     "APIs that are not offered": (
         r"^ApiVersions\.apis\.[^:]+: .* \| \(not there\)$",
-        r"^quorum and features: transactions list",
         r"^quorum and features: metadata-quorum remove-controller",
         r"^AdminClient: (alterReplicaLogDirs|describeShareGroups): .*\| .*UnsupportedVersionException",
     ),

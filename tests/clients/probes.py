@@ -254,6 +254,7 @@ def main() -> None:
     from tests.clients import orders
     from tests.clients.java.apache import ApacheKafka, apache_kafka
     from tests.clients.java.tools import kafka_version
+    from tests.clients.orders_transactions import STORIES_OF_TRANSACTIONS
     from tests.harness.local import wait_for
 
     def fresh(kafka: ApacheKafka) -> str:
@@ -269,7 +270,8 @@ def main() -> None:
         answers = asked(address, offered(address))
     with apache_kafka(nodes=1) as kafka:
         address = fresh(kafka)
-        stories = {story.__name__: orders.told(address, story) for story in orders.STORIES}
+        told = (*orders.STORIES, *STORIES_OF_TRANSACTIONS)
+        stories = {story.__name__: orders.told(address, story) for story in told}
     golden = {"kafka": kafka_version(), "answers": packed(answers), "stories": stories}
     GOLDEN.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n")
     print(f"{GOLDEN}: {sum(len(of) for kinds in answers.values() for of in kinds.values())} answers", file=sys.stderr)

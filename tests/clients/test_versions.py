@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.clients import orders, probes
+from tests.clients.orders_transactions import STORIES_OF_TRANSACTIONS
 from tests.clients.raw import Closed, Connection
 from tests.harness.embedded import embedded
 from tests.harness.local import Cluster
@@ -31,6 +32,7 @@ DEPARTS = {
     ("update_features", "twice"): "a feature that is named twice is refused for that first",
     **{(f"{what}_acls", kind): UNKNOWN_ELEMENTS for what in ("describe", "create", "delete") for kind in probes.KINDS[1:-1]},
     ("describe_acls", "empty"): UNKNOWN_ELEMENTS,
+    ("add_partitions_to_txn", "empty"): "a request of no transactions is answered; Kafka never answers",
 }
 """By API and kind of body: why the answer is not Kafka's."""
 
@@ -120,7 +122,7 @@ def test_cp_02_versions_that_are_not_offered_close(single: Cluster) -> None:
                     connection.receive()
 
 
-@pytest.mark.parametrize("story", orders.STORIES, ids=lambda it: str(it.__name__))
+@pytest.mark.parametrize("story", (*orders.STORIES, *STORIES_OF_TRANSACTIONS), ids=lambda it: str(it.__name__))
 def test_odd_orders_are_answered_as_by_kafka(fresh: Cluster, story: Callable[[orders.Story], None]) -> None:
     told, expected = orders.told(fresh.bootstrap, story), KAFKA["stories"][story.__name__]
     assert len(told) == len(expected)

@@ -55,6 +55,14 @@ kafka-consumer-groups --delete --group nobody
 kafka-consumer-groups --reset-offsets --group g --topic one --to-earliest --dry-run
 kafka-consumer-groups --reset-offsets --group g --topic one --shift-by -1 --dry-run --export
 kafka-groups --list
+kafka-transactions list
+kafka-transactions list --duration-filter 1 --transactional-id-pattern x.*
+kafka-transactions describe --transactional-id nobody
+kafka-transactions describe-producers --topic one --partition 0
+kafka-transactions describe-producers --topic one --partition 0 --broker-id 2
+kafka-transactions find-hanging --topic two --max-transaction-timeout 0
+kafka-transactions find-hanging
+kafka-transactions abort --topic one --partition 0 --start-offset 7
 kafka-leader-election --election-type PREFERRED --topic two --partition 0
 kafka-leader-election --election-type PREFERRED --topic nope --partition 0
 kafka-reassign-partitions --list

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing, TransactionOverview
 from kraftlite.coordinator.transactions.rules import Producer
@@ -13,6 +13,23 @@ from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.replication.enrol_driver import Identity
+
+TRANSACTION_BODIES: Final[Mapping[int, dict[str, Any]]] = {
+    22: {"transactional_id": None, "transaction_timeout": 0},
+    24: {
+        "transactions": [],
+        "v3_and_below_transactional_id": "",
+        "v3_and_below_producer_id": 1,
+        "v3_and_below_producer_epoch": 0,
+        "v3_and_below_topics": [],
+    },
+    26: {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0, "committed": True},
+    27: {"markers": []},
+    65: {"transactional_ids": []},
+    66: {},
+    61: {"topics": []},
+}
+"""The least that the requests of producers and transactions can say."""
 
 
 class FakeTransactions:
@@ -104,3 +121,15 @@ class FakeEnroller:
         if self.error is not None:
             raise ApiError(self.error, "as the test says")
         return self.terms
+
+
+class FakeProducerIds:
+    def __init__(self) -> None:
+        self.following = 4000
+        self.error: ApiError | None = None
+
+    async def next_id(self) -> int:
+        if self.error is not None:
+            raise self.error
+        self.following += 1
+        return self.following - 1

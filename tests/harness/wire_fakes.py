@@ -60,7 +60,7 @@ from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
 from tests.harness.clock import FakeClock
 from tests.harness.disk import MemDisk
-from tests.harness.transaction_fakes import FakeEnroller, FakeMarkers, FakeTransactions
+from tests.harness.transaction_fakes import FakeEnroller, FakeMarkers, FakeProducerIds, FakeTransactions
 
 CLUSTER_ID = "kraftlite-test-cluster"
 LISTENER = "PLAINTEXT"
@@ -319,18 +319,6 @@ class FakeController:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "no active controller answered")
         answer = found(request)
         return await answer if inspect.isawaitable(answer) else answer
-
-
-class FakeProducerIds:
-    def __init__(self) -> None:
-        self.following = 4000
-        self.error: ApiError | None = None
-
-    async def next_id(self) -> int:
-        if self.error is not None:
-            raise self.error
-        self.following += 1
-        return self.following - 1
 
 
 class LoopTasks:

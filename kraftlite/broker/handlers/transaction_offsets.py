@@ -24,7 +24,7 @@ _TOLD: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-"""What clients are told of the answer of the transaction's coordinator: codes that they know, and try again behind."""
+"""The codes that clients are told for answers of the transaction's coordinator: those that they know, and try again behind."""
 
 
 class TransactionOfOffsets(NamedTuple):

@@ -43,39 +43,44 @@ class Failed(Exception):
     """The tool ends with this on standard error."""
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def parser() -> Parser:
+    found = Parser(
         "kafka-transactions",
         "This tool is used to analyze the transactional state of producers in the cluster. It can be used to detect and recover "
         "from hanging transactions.",
     )
-    parser.connection()
-    actions = parser.add_subparsers(dest="command", metavar="COMMAND")
-    found = {name: actions.add_parser(name, tool=f"kafka-transactions {name}") for name in COMMANDS}
-    found["list"].add_argument("--duration-filter", type=int, help="only those that run for longer, in milliseconds")
-    found["list"].add_argument("--transactional-id-pattern", help="only ids that match as a whole")
-    found["describe"].add_argument("--transactional-id", required=True)
+    found.connection()
+    actions = found.add_subparsers(dest="command", metavar="COMMAND")
+    command = {name: actions.add_parser(name, tool=f"kafka-transactions {name}") for name in COMMANDS}
+    command["list"].add_argument("--duration-filter", type=int, help="only those that run for longer, in milliseconds")
+    command["list"].add_argument("--transactional-id-pattern", help="only ids that match as a whole")
+    command["describe"].add_argument("--transactional-id", required=True)
     for name in ("describe-producers", "abort"):
-        found[name].add_argument("--topic", required=True)
-        found[name].add_argument("--partition", type=int, required=True)
+        command[name].add_argument("--topic", required=True)
+        command[name].add_argument("--partition", type=int, required=True)
     for name in ("describe-producers", "find-hanging"):
-        found[name].add_argument("--broker-id", type=int)
-    found["abort"].add_argument("--start-offset", type=int)
+        command[name].add_argument("--broker-id", type=int)
+    command["abort"].add_argument("--start-offset", type=int)
     for name in ("producer-id", "producer-epoch", "coordinator-epoch"):
-        found["abort"].add_argument(f"--{name}", type=int)
-    found["find-hanging"].add_argument("--max-transaction-timeout", type=int, default=DEFAULT_MAX_TIMEOUT_MIN, help="minutes")
-    found["find-hanging"].add_argument("--topic")
-    found["find-hanging"].add_argument("--partition", type=int)
-    found["forceTerminateTransaction"].add_argument("--transactionalId", required=True)
-    return parser
+        command["abort"].add_argument(f"--{name}", type=int)
+    command["find-hanging"].add_argument("--max-transaction-timeout", type=int, default=DEFAULT_MAX_TIMEOUT_MIN, help="minutes")
+    command["find-hanging"].add_argument("--topic")
+    command["find-hanging"].add_argument("--partition", type=int)
+    command["forceTerminateTransaction"].add_argument("--transactionalId", required=True)
+    return found
 
 
 def run(arguments: Sequence[str]) -> int:
-    options = _parser().read(arguments)
+    options = parser().read(arguments)
     if options.command is None:
         raise UsageError(f"too few arguments: one of {', '.join(COMMANDS)}")
+    return carry_out(options, cluster_of(options))
+
+
+def carry_out(options: argparse.Namespace, cluster: ClusterClient) -> int:
+    """Print what the tool prints, and return its exit status."""
     try:
-        _ACTIONS[options.command](options, cluster_of(options))
+        _ACTIONS[options.command](options, cluster)
     except Failed as error:
         click.echo(str(error), err=True)
         return 1

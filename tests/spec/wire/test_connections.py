@@ -14,6 +14,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
+from tests.harness.transaction_fakes import TRANSACTION_BODIES
 from tests.harness.wire_fakes import Harness, RawClient, batch, decode_response, partition, request_bytes, until
 
 METADATA_ALL: dict[str, Any] = {
@@ -251,18 +252,7 @@ MINIMAL: dict[int, dict[str, Any]] = {
     19: {"topics": []},
     20: {"topics": [], "topic_names": [], "timeout": 0},
     21: {"topics": [], "timeout": 0},
-    22: {"transactional_id": None, "transaction_timeout": 0},
-    24: {
-        "transactions": [],
-        "v3_and_below_transactional_id": "",
-        "v3_and_below_producer_id": 1,
-        "v3_and_below_producer_epoch": 0,
-        "v3_and_below_topics": [],
-    },
-    26: {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0, "committed": True},
-    27: {"markers": []},
-    65: {"transactional_ids": []},
-    66: {},
+    **TRANSACTION_BODIES,
     23: {"replica_id": -1, "topics": []},
     32: {"resources": []},
     33: {"resources": [], "validate_only": False},
@@ -273,7 +263,6 @@ MINIMAL: dict[int, dict[str, Any]] = {
     55: {"topics": []},
     57: {"feature_updates": []},
     60: {"include_cluster_authorized_operations": False, "include_fenced_brokers": False},
-    61: {"topics": []},
     64: {"broker_id": 9},
     75: {"topics": []},
     45: {"topics": []},

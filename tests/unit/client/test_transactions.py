@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraftlite.cli.compat import transactions as tool
-from kraftlite.cli.compat.tool import finish
 from kraftlite.cli.main import cli
 from kraftlite.cli.target import Target
 from kraftlite.client import transactions
@@ -244,12 +243,11 @@ def test_ta_06_fencing_goes_on_until_the_transaction_is_aborted() -> None:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, list[str], str]]:
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, list[str], str]]:
     """Run the tool against a cluster: its status, the lines that it printed, and its errors."""
 
     def call(cluster: Brokers, *arguments: str) -> tuple[int, list[str], str]:
-        monkeypatch.setattr(tool, "cluster_of", lambda _options: cluster)
-        status = finish("kafka-transactions", tool.run, arguments)
+        status = tool.carry_out(tool.parser().read(arguments), cluster)
         said = capsys.readouterr()
         return status, said.out.splitlines(), said.err
 
