@@ -178,7 +178,6 @@ class Instance:
             version=self.version,
             began_us=self.client.now_us(),
         )
-        self.client.history.transactions.tried.append(tried)
         self._added.clear()
         commit = self.rng.randrange(4) > 0
         try:
@@ -194,8 +193,13 @@ class Instance:
         if self._unsure and self.version < 2:
             await self.init(self.producer)
 
+    def begin(self, tried: Tried) -> None:
+        """It is about to send."""
+        self.client.history.transactions.tried.append(tried)
+
     async def fill(self, tried: Tried) -> bool:
         """Send what the transaction consists of; False when there is nothing to do."""
+        self.begin(tried)
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             chosen = self.rng.sample(list(self.targets), self.rng.randint(1, len(self.targets)))
             await self.add(chosen)
@@ -285,6 +289,7 @@ class CopyingInstance(Instance):
             return False
         end, records = found
         tried.moved[tp] = (begin, end)
+        self.begin(tried)
         for offset, _ in records:
             target = self.targets[self.rng.randrange(len(self.targets))]
             await self.add((target,))
