@@ -12,6 +12,7 @@ from uuid import UUID
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.workloads.logs_history import LogsHistory
+from kraftlite.sim.workloads.transactions_history import TransactionsHistory
 
 
 class Verdict(Enum):
@@ -182,5 +183,6 @@ class History:
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(API, error code) of every answer to a client: see `sim.answers`."""
     logs: LogsHistory = field(default_factory=LogsHistory)
+    transactions: TransactionsHistory = field(default_factory=TransactionsHistory)
     final_logs: dict[TopicPartition, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     """All (offset, value) of every partition, read from its leader after everything had healed."""

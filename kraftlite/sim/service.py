@@ -43,6 +43,7 @@ class FetchAsk:
     leader_epoch: int | None
     max_wait_ms: int
     max_bytes: int
+    read_committed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +145,8 @@ class _Service:
             max_wait_ms=ask.max_wait_ms,
             min_bytes=1,
             max_bytes=ask.max_bytes,
-            isolation_level=0,
-            read_committed=False,
+            isolation_level=int(ask.read_committed),
+            read_committed=ask.read_committed,
             session_id=NO_SESSION,
             session_epoch=FINAL_EPOCH,
             uses_topic_ids=False,

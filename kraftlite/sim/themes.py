@@ -14,6 +14,7 @@ LOGS: Final = "logs"
 ADMIN: Final = "admin"
 KNOBS: Final = "knobs"
 TROUBLES: Final = "troubles"
+TRANSACTIONS: Final = "transactions"
 
 THEMES: Final = {
     PLAIN: "nothing more",
@@ -21,6 +22,7 @@ THEMES: Final = {
     LOGS: "topics that are compacted, cut and configured while they are used",
     ADMIN: "an administrator who uses the whole admin API, and a tenant whose topics come and go",
     KNOBS: "odd values of every period, limit and size that is a configuration",
+    TRANSACTIONS: "transactional producers, copiers and readers of what is committed",
     TROUBLES: "disks, clocks and event loops that fail, and small internal sizes",
 }
 SETTLED: Final = (PLAIN,)

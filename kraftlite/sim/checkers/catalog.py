@@ -9,8 +9,9 @@ from kraftlite.sim.checkers.catalog_admin import ADMINISTRATION
 from kraftlite.sim.checkers.catalog_groups import GROUPS
 from kraftlite.sim.checkers.catalog_metadata import RAFT_AND_METADATA
 from kraftlite.sim.checkers.catalog_replication import REPLICATION_AND_HISTORY
+from kraftlite.sim.checkers.catalog_transactions import TRANSACTIONS
 
-_PARTS: Final = (REPLICATION_AND_HISTORY, RAFT_AND_METADATA, ADMINISTRATION, GROUPS)
+_PARTS: Final = (REPLICATION_AND_HISTORY, RAFT_AND_METADATA, ADMINISTRATION, GROUPS, TRANSACTIONS)
 
 ALL: Final[tuple[CheckerFactory, ...]] = tuple(dict.fromkeys(checker for part in _PARTS for checker in part))
 """Each once: all parts begin with the watch of the metadata log."""

@@ -33,6 +33,7 @@ from kraftlite.coordinator.records import (
     decode_offset,
 )
 from kraftlite.log.batch import iter_batches, iter_records
+from kraftlite.log.control import EndTxnMarker, decode_control
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.base import Checker, World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker, ReplicaFacts, replica_facts
@@ -77,7 +78,8 @@ class ConsumersInLog:
 
 
 class GroupLog:
-    """One partition of the topic, replayed up to `end`. `offsets` has all versions of each offset, oldest first."""
+    """One partition of the topic, replayed up to `end`. `offsets` has all versions of each offset, oldest first. An offset of a
+    transaction is a version from its commit marker on, unless there is a later record by then (TG-05, TG-06)."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -86,13 +88,28 @@ class GroupLog:
         self.offsets: dict[str, dict[TopicPartition, list[Version]]] = {}
         self.classic: dict[str, GroupValue] = {}
         self.consumers: dict[str, ConsumersInLog] = {}
+        self.pending: dict[int, list[tuple[int, OffsetKey, CommittedOffset]]] = {}
+        """Producer id → what its open transaction has written, with the offsets of the records."""
 
-    def apply(self, offset: int, key_bytes: bytes, value_bytes: bytes | None) -> Change | None:
-        """Replay a record. None for one that is no concern of the checkers."""
+    def end_transaction(self, producer_id: int, *, commit: bool) -> list[Change]:
+        """Replay a marker."""
+        changes = []
+        for offset, key, value in self.pending.pop(producer_id, ()):
+            versions = self.offsets.setdefault(key.group_id, {}).setdefault(key.tp, [])
+            if commit and (not versions or versions[-1].at < offset):
+                changes.append(Change(offset, key, versions[-1].value if versions else None, value))
+                versions.append(Version(offset, value))
+        return changes
+
+    def apply(self, offset: int, key_bytes: bytes, value_bytes: bytes | None, producer_id: int | None = None) -> Change | None:
+        """Replay a record; `producer_id`: it is in a transaction. None for one that is no concern of the checkers."""
         key = modern.decode_key(key_bytes)
         if key is not None:
             return self._consumer(offset, key, None if value_bytes is None else modern.decode_value(key, value_bytes))
         plain = decode_key(key_bytes)
+        if isinstance(plain, OffsetKey) and producer_id is not None and value_bytes is not None:
+            self.pending.setdefault(producer_id, []).append((offset, plain, decode_offset(value_bytes)))
+            return None
         if isinstance(plain, OffsetKey):
             versions = self.offsets.setdefault(plain.group_id, {}).setdefault(plain.tp, [])
             old = versions[-1].value if versions else None
@@ -262,9 +279,15 @@ class GroupWatch(ReplicaChecker):
                 if header.next_offset > hw or header.base_offset < log.end:
                     break
                 changes: list[Change] = []
+                producer_id = header.producer_id if header.is_transactional else None
                 for record in iter_records(raw):
-                    if record.key is not None and not header.is_control:
-                        change = log.apply(header.base_offset + record.offset_delta, bytes(record.key), record.value)
+                    if header.is_control:
+                        marker = decode_control(record)
+                        if isinstance(marker, EndTxnMarker):
+                            changes += log.end_transaction(header.producer_id, commit=marker.commit)
+                    elif record.key is not None:
+                        offset = header.base_offset + record.offset_delta
+                        change = log.apply(offset, bytes(record.key), record.value, producer_id)
                         if change is not None:
                             changes.append(change)
                 log.end = header.next_offset

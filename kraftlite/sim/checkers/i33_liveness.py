@@ -26,8 +26,9 @@ class ReplicationLiveness(ReplicaChecker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._parked: dict[tuple[int, int], dict[str, None]] = {}
-        """(node, boot) → produces that wait for the HW."""
+        self._parked: dict[tuple[int, int], dict[str, int]] = {}
+        """(node, boot) → produces that wait for the HW, with how many batches: a request may have several markers for one
+        partition."""
 
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         kind = type(event)
@@ -37,9 +38,11 @@ class ReplicationLiveness(ReplicaChecker):
         waiting = self._parked.setdefault((node.node_id, node.boots), {})
         name = f"{event.tp} {event.id}"
         if kind is ProduceParked:
-            waiting[name] = None
+            waiting[name] = waiting.get(name, 0) + 1
         elif name in waiting:
-            del waiting[name]
+            waiting[name] -= 1
+            if not waiting[name]:
+                del waiting[name]
         else:
             self.fail(f"node {node.node_id}: the produce {name} got a verdict and was not waiting")
 

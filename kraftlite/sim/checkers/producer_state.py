@@ -49,9 +49,13 @@ class ProducerStateKept(ReplicaChecker):
             self._compare(view)
 
     def _follow(self, view: ReplicaView, batch: Batch, forgets: bool) -> None:
-        if batch.producer_id < 0 or batch.is_control:
+        if batch.producer_id < 0:
             return
         last = view.producers.get(batch.producer_id)
+        if batch.is_control:
+            if last is None or batch.producer_epoch > last.producer_epoch:
+                view.producers[batch.producer_id] = batch  # the sequences begin anew (TP-23)
+            return
         view.producers[batch.producer_id] = batch
         if last is None or forgets:
             return
@@ -60,7 +64,7 @@ class ProducerStateKept(ReplicaChecker):
         if view.sparse_below > last.base_offset or last.next_offset <= self.facts.truth(view.key, view.tp).start:
             return  # what came between may be compacted away; or its leader began behind it, and did not know the producer
         expected = (last.last_sequence + 1) & MAX_SEQUENCE if batch.producer_epoch == last.producer_epoch else 0
-        if batch.first_sequence != expected:
+        if batch.first_sequence >= 0 and batch.first_sequence != expected:
             self.fail(f"{view.text} has {batch} behind {last}, the next sequence is {expected}")
 
     def _compare(self, view: ReplicaView) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
-from kraftlite.sim.themes import ADMIN, GROUPS, LOGS
-from kraftlite.sim.workloads import admin, groups, logs, stranger
+from kraftlite.sim.themes import ADMIN, GROUPS, LOGS, TRANSACTIONS
+from kraftlite.sim.workloads import admin, groups, logs, stranger, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -23,7 +23,7 @@ Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[Vis
 
 IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit,)
 """In every theme; the seed decides whether it comes."""
-THEMED: Final[Mapping[str, Visit]] = {GROUPS: groups.visit, ADMIN: admin.visit, LOGS: logs.visit}
+THEMED: Final[Mapping[str, Visit]] = {GROUPS: groups.visit, ADMIN: admin.visit, LOGS: logs.visit, TRANSACTIONS: transactions.visit}
 """By theme: what the runs of that theme have, and no others."""
 
 

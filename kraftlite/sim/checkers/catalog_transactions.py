@@ -1,0 +1,21 @@
+"""The checkers of transactions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.h_transactions import TransactionsSeen
+from kraftlite.sim.checkers.i65_transaction_states import TransactionStates
+from kraftlite.sim.checkers.i66_transaction_outcomes import TransactionOutcomes
+from kraftlite.sim.checkers.i67_stable_offsets import StableOffsets
+from kraftlite.sim.checkers.transaction_log import TransactionWatch
+
+TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
+    TransactionWatch,
+    TransactionStates,
+    TransactionOutcomes,
+    StableOffsets,
+    TransactionsSeen,
+)
+"""The watch drives the others, and is driven by the keeper of the losses."""

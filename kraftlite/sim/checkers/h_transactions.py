@@ -1,0 +1,132 @@
+"""Transactions as their clients see them: all or nothing, once, and never again for who was replaced (TI-12, TI-20 to TI-24)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from kraftlite.coordinator.transactions.rules import Producer
+from kraftlite.log.batch import iter_batches, iter_records
+from kraftlite.log.control import EndTxnMarker, decode_control
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.history_checker import HistoryChecker
+from kraftlite.sim.checkers.replica_facts import replica_facts
+from kraftlite.sim.checkers.transaction_log import transaction_facts
+from kraftlite.sim.workloads.transactions_history import Outcome, Tried
+
+Committed = dict[TopicPartition, list[tuple[int, str]]]
+
+
+class TransactionsSeen(HistoryChecker):
+    """No two instances were given one producer, and no two transactional ids one producer id. Whatever a read_committed reader was
+    given is in a transaction that its client asked to commit, and what it was given below its position is all that is committed
+    there, in order. Of a transaction whose commit was acknowledged each record is there, once; of one that was not committed,
+    none; of one whose fate its client does not know, all or none. A copier's output has each record of its input up to the
+    group's offset once, and no other."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.seen = world.history.transactions
+
+    def at_end(self) -> None:
+        if transaction_facts(self.world).unjudged:
+            return
+        self._check_given()
+        if not self.seen.topics:
+            return
+        committed = {tp: list(records) for tp, records in self._final()}
+        self._check_readings(committed)
+        self._check_outcomes(committed)
+
+    # --- identities
+
+    def _check_given(self) -> None:
+        owners: dict[Producer, tuple[str, int]] = {}
+        ids: dict[int, str] = {}
+        for it in self.seen.given:
+            owner = owners.setdefault(it.producer, (it.transactional_id, it.instance))
+            if owner != (it.transactional_id, it.instance):
+                self.fail(
+                    f"instance {it.instance} of {it.transactional_id} was given {tuple(it.producer)} by {it.by} at "
+                    f"{it.at_us // 1000} ms, which instance {owner[1]} of {owner[0]} has"
+                )
+            other = ids.setdefault(it.producer.producer_id, it.transactional_id)
+            if other != it.transactional_id:
+                self.fail(f"{it.transactional_id} was given producer id {it.producer.producer_id} of {other}")
+
+    # --- records
+
+    def _final(self) -> Iterator[tuple[TopicPartition, list[tuple[int, str]]]]:
+        """What is committed in the log of each leader, by its markers alone."""
+        facts = replica_facts(self.world)
+        for topic_id, topic in facts.metadata.history.latest.topics.items():
+            for index, registration in topic.partitions.items():
+                tp = TopicPartition(topic.name, index)
+                view = None if registration.leader is None else facts.view(registration.leader, tp)
+                if tp.topic not in self.seen.topics or view is None or view.log is None:
+                    continue
+                if self.is_excused(tp, str(topic_id)):
+                    continue
+                yield tp, self._committed_in(bytes(view.log.read(0, 1 << 30, up_to=view.log.hw)))
+
+    def _committed_in(self, data: bytes) -> list[tuple[int, str]]:
+        open_: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        found: list[tuple[int, str]] = []
+        for header, raw in iter_batches(data):
+            for record in iter_records(raw):
+                if header.is_control:
+                    marker = decode_control(record)
+                    ended = open_.pop(header.producer_id, [])
+                    if isinstance(marker, EndTxnMarker) and marker.commit:
+                        found += ended
+                else:
+                    offset = header.base_offset + record.offset_delta
+                    open_[header.producer_id].append((offset, (record.value or b"").decode()))
+        return sorted(found)
+
+    def _check_readings(self, committed: Committed) -> None:
+        made: dict[str, Tried] = {sent.value: tried for tried in self.seen.tried for sent in tried.sends}
+        for reading in self.seen.readings:
+            where = f"{reading.tp}: {reading.client}, which has read up to {reading.end},"
+            for offset, value in reading.records:
+                tried = made.get(value)
+                if tried is None:
+                    self.fail(f"{where} was given {value} at offset {offset}, which nobody has sent")
+                elif tried.outcome is Outcome.NOT_COMMITTED:
+                    self.fail(f"{where} was given {value} at offset {offset} of a transaction that was not committed: {tried.name}")
+            wanted = committed.get(reading.tp)
+            if wanted is None:
+                continue
+            below = [it for it in wanted if it[0] < reading.end]
+            if reading.records != below:
+                missing = [it for it in below if it not in reading.records]
+                more = [it for it in reading.records if it not in below]
+                self.fail(f"{where} was not given {missing[:5]} and was given {more[:5]}, which is not what is committed there")
+
+    def _check_outcomes(self, committed: Committed) -> None:
+        count: dict[tuple[TopicPartition, str], int] = defaultdict(int)
+        for tp, records in committed.items():
+            for _, value in records:
+                count[(tp, value)] += 1
+        positions: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+        for tried in self.seen.tried:
+            here = [sent for sent in tried.sends if sent.tp in committed]
+            there = [sent for sent in here if count[(sent.tp, sent.value)]]
+            for sent in there:
+                if count[(sent.tp, sent.value)] > 1 and not tried.moved:
+                    self.fail(f"{sent.tp}: {sent.value} is committed {count[(sent.tp, sent.value)]} times")
+            if tried.outcome is Outcome.COMMITTED and len(there) != len(here):
+                lost = next(sent for sent in here if sent not in there)
+                self.fail(f"{lost.tp}: {lost.value} is not there; its commit was acknowledged: {tried.name}")
+            if tried.moved:
+                continue  # an aborted copy is made again, with the same values
+            if tried.outcome is Outcome.NOT_COMMITTED and there:
+                self.fail(f"{there[0].tp}: {there[0].value} is committed by a transaction that was not: {tried.name}, {tried.error}")
+            if there and len(there) != len(here):
+                lost = next(sent for sent in here if sent not in there)
+                self.fail(f"{there[0].tp}: {there[0].value} is committed and {lost.value} of {lost.tp} is not: {tried.name}")
+        for (tp, value), times in count.items():
+            if times > 1:
+                self.fail(f"{tp}: {value} is committed {times} times")
+        del positions

@@ -1,0 +1,95 @@
+"""Invariant 66: a transaction has one outcome, in every partition (TX-47, TX-50, TP-22 to TP-24; KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kraftlite.coordinator.transactions.states import TransactionState
+from kraftlite.model.topic_partition import TopicIdPartition
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.transaction_log import Deal, InLog, StateRecord, TransactionChecker
+
+
+class TransactionOutcomes(TransactionChecker):
+    """No marker comes into any log before its outcome is committed in `__transaction_state`, and none of another outcome ever. A
+    batch that comes into a log belongs to a transaction that has its partition, is not over, and has no marker there yet. In the
+    committed log of a partition a marker ends the batches of its own transaction, and of no other. A transaction is complete
+    when its marker is committed in all of its partitions that are still there. At rest none is open."""
+
+    numbers: ClassVar[tuple[int, ...]] = (66,)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._open: dict[TopicIdPartition, dict[int, list[InLog]]] = {}
+        """Per partition and producer id, the batches of its committed log without a marker behind them."""
+
+    def on_appended(self, it: InLog) -> None:
+        if it.marker is None:
+            self._check_batch(it)
+        elif self._deal_of_marker(it) is None:
+            known = self.transactions.decided.get((it.batch.producer_id, it.batch.producer_epoch), [])
+            said = "commits" if it.marker.commit else "aborts"
+            self.fail(
+                f"{it.tp}: the marker {it.batch} {said} producer {it.batch.producer_id} in epoch {it.batch.producer_epoch}; "
+                f"decided is {[deal.name for deal in known] or 'nothing'}"
+            )
+
+    def _check_batch(self, it: InLog) -> None:
+        deal, batch = it.deal, it.batch
+        where = f"{it.tp}: {batch} of epoch {batch.producer_epoch}"
+        if deal is None:
+            self.fail(f"{where} is in no transaction that is committed in the log of its coordinator")
+            return
+        if batch.producer_id != deal.producer_id or batch.producer_epoch != deal.epoch or deal.complete:
+            self.fail(f"{where} came behind {deal.name}{' and complete' if deal.complete else ''}")
+        if it.tp not in deal.partitions:
+            self.fail(f"{where} is no part of {deal.name}, which has {sorted(deal.partitions)}")
+
+    def _deal_of_marker(self, it: InLog) -> Deal | None:
+        """The last transaction that was decided so, in which the partition is."""
+        assert it.marker is not None
+        for deal in reversed(self.transactions.decided.get((it.batch.producer_id, it.batch.producer_epoch), [])):
+            if it.tp in deal.partitions and deal.commit == it.marker.commit:
+                return deal
+        return None
+
+    def on_committed(self, it: InLog) -> None:
+        by_producer = self._open.setdefault(it.key, {})
+        if it.marker is None:
+            by_producer.setdefault(it.batch.producer_id, []).append(it)
+            return
+        deal = self._deal_of_marker(it)
+        if deal is not None:
+            deal.marked[it.key] = None
+        for batch in by_producer.pop(it.batch.producer_id, ()):
+            if batch.deal is not None and batch.deal is not deal:
+                self.fail(
+                    f"{it.tp}: the marker {it.batch} of {'nothing' if deal is None else deal.name} ends {batch.batch} of "
+                    f"{batch.deal.name}"
+                )
+
+    def on_state(self, record: StateRecord) -> None:
+        new, deal = record.new, record.deal
+        if new is None or deal is None or new.state not in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+            return
+        if deal.commit != (new.state is TransactionState.COMPLETE_COMMIT):
+            self.fail(f"{record.tp}: the record at offset {record.offset} says {new.state.title} of {deal.name}")
+        for tp in sorted(deal.partitions):
+            key = self.transactions.key_of(tp)
+            if key is None or key in deal.marked or self.transactions.may_have_lost(key):
+                continue
+            if any(old.partition == tp.partition and old in deal.marked for old in deal.marked):
+                continue
+            self.fail(f"{record.tp}: the record at offset {record.offset} says {new.state.title}; {tp} has no marker of {deal.name}")
+
+    def unsettled(self) -> str | None:
+        if self.transactions.unjudged:
+            return None
+        for deal in self.transactions.current.values():
+            if deal is not None and not deal.complete:
+                return deal.name
+        for key, by_producer in self._open.items():
+            for producer_id, batches in by_producer.items():
+                if self.transactions.exists(key) and not self.transactions.may_have_lost(key):
+                    return f"{batches[0].tp}: no marker ends {batches[0].batch} of producer {producer_id}"
+        return None

@@ -1,0 +1,252 @@
+"""The committed content of `__transaction_state`, and the transactions in every other log: what was decided, and who was told.
+
+`TransactionWatch` reads each batch once. It tells the checkers of transactions of every state that is committed, of every
+transactional batch and every marker that appears in any log, and of every one that is committed there. What it says of
+transactions it takes from the bytes alone. Where a partition lost something that it was allowed to lose, nobody is judged by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
+from kraftlite.coordinator.transactions.records import decode_key, decode_value
+from kraftlite.coordinator.transactions.states import PREPARED, Transaction, TransactionState
+from kraftlite.log.batch import iter_records, parse_header
+from kraftlite.log.control import EndTxnMarker, decode_control
+from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
+from kraftlite.sim.checkers.base import Checker, World
+from kraftlite.sim.checkers.replica_facts import ReplicaChecker, ReplicaFacts, replica_facts
+from kraftlite.sim.checkers.replica_views import Batch, Truth
+from kraftlite.simhost.host import SimHost
+
+NOTE: Final = "transaction facts"
+_S: Final = TransactionState
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Deal:
+    """One transaction as `__transaction_state` tells it, from Ongoing (or an abort of nothing) on. `epochs`: of its batches.
+    `marker`: producer id and epoch of its markers, None until it is decided; `commit` likewise."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: frozenset[TopicPartition]
+    commit: bool | None = None
+    marker_epoch: int | None = None
+    complete: bool = False
+    marked: dict[TopicIdPartition, None] = field(default_factory=dict)
+    """The partitions in whose committed log its marker is."""
+
+    @property
+    def name(self) -> str:
+        end = {None: "open", True: "committed", False: "aborted"}[self.commit]
+        return f"the transaction of {self.transactional_id} with producer {self.producer_id}, epoch {self.epoch}, which is {end}"
+
+
+class StateRecord(NamedTuple):
+    """One record of `__transaction_state`, with the state before it; None: there is none. `deal`: the transaction that it is
+    about, as of now."""
+
+    tp: TopicPartition
+    offset: int
+    transactional_id: str
+    old: Transaction | None
+    new: Transaction | None
+    deal: Deal | None
+
+
+class InLog(NamedTuple):
+    """A transactional batch, or a marker, in a log. `deal`: of a batch, the transaction that its producer was in when it came
+    there."""
+
+    key: TopicIdPartition
+    tp: TopicPartition
+    batch: Batch
+    marker: EndTxnMarker | None
+    deal: Deal | None
+
+
+class TransactionFacts:
+    """Shared by all checkers of transactions of a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.checkers: list[TransactionChecker] = []
+        self.states: dict[str, Transaction] = {}
+        self.current: dict[str, Deal | None] = {}
+        """The transaction of each id that is open or being carried out; the last one behind that."""
+        self.by_producer: dict[int, str] = {}
+        """Producer id → transactional id."""
+        self.decided: dict[tuple[int, int], list[Deal]] = {}
+        """(producer id, epoch of the markers) → transactions in the order of their decisions."""
+        self.in_log: dict[TopicIdPartition, dict[Batch, InLog]] = {}
+        self.unjudged = False
+        """`__transaction_state` may have lost something: nothing is known of transactions any more."""
+
+    @property
+    def replicas(self) -> ReplicaFacts:
+        return replica_facts(self.world)
+
+    def may_have_lost(self, key: TopicIdPartition) -> bool:
+        return key in self.replicas.excuses
+
+    def deal_of(self, producer_id: int) -> Deal | None:
+        found = self.by_producer.get(producer_id)
+        return None if found is None else self.current.get(found)
+
+    def exists(self, key: TopicIdPartition) -> bool:
+        return self.replicas.registration(key) is not None
+
+    def key_of(self, tp: TopicPartition) -> TopicIdPartition | None:
+        """The partition that has this name now; None: there is none."""
+        found = self.replicas.metadata.history.latest.topic_named(tp.topic)
+        if found is None or tp.partition not in found[1].partitions:
+            return None
+        return TopicIdPartition(found[0], tp.partition)
+
+
+def transaction_facts(world: World) -> TransactionFacts:
+    found = world.notes.get(NOTE)
+    if found is None:
+        found = world.notes[NOTE] = TransactionFacts(world)
+    assert isinstance(found, TransactionFacts)
+    return found
+
+
+class TransactionChecker(Checker):
+    """A checker on top of `TransactionFacts`. Needs a `TransactionWatch` before it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.transactions = transaction_facts(world)
+        self.transactions.checkers.append(self)
+
+    def on_state(self, record: StateRecord) -> None:
+        """A state is committed."""
+
+    def on_appended(self, it: InLog) -> None:
+        """A transactional batch or a marker is in a log that no log had before."""
+
+    def on_committed(self, it: InLog) -> None:
+        """It is committed there. Of each partition in the order of its log."""
+
+
+class TransactionWatch(ReplicaChecker):
+    """Reads `__transaction_state`, and the transactions in all other logs. Comes before all checkers of transactions."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.transactions = transaction_facts(world)
+        self._records: dict[TopicIdPartition, dict[Batch, list[tuple[int, str, Transaction | None]]]] = {}
+        self._ends: dict[TopicIdPartition, int] = {}
+        self._appended: list[InLog] = []
+        self._grown: dict[TopicIdPartition, Truth] = {}
+        """What came in the callback that is looked at: a coordinator on the same broker may have said in it what allows it."""
+
+    def on_batch(self, truth: Truth, batch: Batch, raw: memoryview) -> None:
+        if truth.tp.topic == TRANSACTION_TOPIC:
+            self._records.setdefault(truth.key, {})[batch] = list(_states(batch, raw))
+        elif batch.producer_id >= 0 and parse_header(raw).is_transactional:
+            marker = None
+            if batch.is_control:
+                found = decode_control(next(iter(iter_records(raw))))
+                if not isinstance(found, EndTxnMarker):
+                    return
+                marker = found
+            it = InLog(truth.key, truth.tp, batch, marker, None)
+            self.transactions.in_log.setdefault(truth.key, {})[batch] = it
+            self._appended.append(it)
+
+    def on_step(self, node: SimHost) -> None:
+        if self._appended:
+            appended, self._appended = self._appended, []
+            for it in appended:
+                deal = None if it.marker is not None else self.transactions.deal_of(it.batch.producer_id)
+                known = self.transactions.in_log[it.key][it.batch] = it._replace(deal=deal)
+                if not self._is_unjudged():
+                    for checker in self.transactions.checkers:
+                        checker.on_appended(known)
+        if self._grown:
+            grown, self._grown = self._grown, {}
+            for truth in grown.values():
+                self._extend(truth)
+
+    def _is_unjudged(self) -> bool:
+        facts = self.transactions
+        if not facts.unjudged and any(tp.topic == TRANSACTION_TOPIC for tp in self.world.losses.excused):
+            facts.unjudged = True
+        return facts.unjudged
+
+    def on_truth(self, truth: Truth) -> None:
+        if truth.tp.topic == TRANSACTION_TOPIC:
+            self._extend(truth)
+        elif truth.key in self.transactions.in_log:
+            self._grown[truth.key] = truth
+
+    def _extend(self, truth: Truth) -> None:
+        if self._is_unjudged():
+            return
+        end = self._ends.get(truth.key, 0)
+        while (batch := truth.by_base.get(end)) is not None:
+            if truth.tp.topic == TRANSACTION_TOPIC:
+                self._replay(truth, batch)
+            else:
+                self._tell_committed(truth, batch)
+            end = batch.next_offset
+        self._ends[truth.key] = end
+
+    def _tell_committed(self, truth: Truth, batch: Batch) -> None:
+        it = self.transactions.in_log[truth.key].get(batch)
+        if it is not None and not self.transactions.may_have_lost(truth.key):
+            for checker in self.transactions.checkers:
+                checker.on_committed(it)
+
+    def _replay(self, truth: Truth, batch: Batch) -> None:
+        facts = self.transactions
+        for offset, transactional_id, new in self._records.get(truth.key, {}).get(batch, ()):
+            old = facts.states.get(transactional_id)
+            if new is None:
+                facts.states.pop(transactional_id, None)
+                facts.current.pop(transactional_id, None)
+            else:
+                facts.states[transactional_id] = new
+                facts.by_producer[new.producer_id] = transactional_id
+                self._follow(transactional_id, old, new)
+            record = StateRecord(truth.tp, offset, transactional_id, old, new, facts.current.get(transactional_id))
+            for checker in facts.checkers:
+                checker.on_state(record)
+
+    def _follow(self, transactional_id: str, old: Transaction | None, new: Transaction) -> None:
+        facts = self.transactions
+        deal = facts.current.get(transactional_id)
+        begins = deal is None or deal.commit is not None
+        if new.state is _S.ONGOING or (new.state in PREPARED and (begins and (old is None or old.state not in PREPARED))):
+            if deal is None or begins:
+                deal = facts.current[transactional_id] = Deal(
+                    transactional_id=transactional_id,
+                    producer_id=new.producer_id,
+                    epoch=new.producer_epoch,
+                    partitions=new.partitions,
+                )
+            deal.partitions = new.partitions
+        if deal is None:
+            return
+        if new.state in PREPARED and deal.commit is None:
+            deal.commit = new.state is _S.PREPARE_COMMIT
+            deal.marker_epoch = new.producer_epoch
+            facts.decided.setdefault((new.producer_id, new.producer_epoch), []).append(deal)
+        elif new.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
+            deal.complete = True
+
+
+def _states(batch: Batch, raw: memoryview) -> list[tuple[int, str, Transaction | None]]:
+    found = []
+    for record in iter_records(raw):
+        transactional_id = None if record.key is None else decode_key(bytes(record.key))
+        if transactional_id is not None:
+            value = None if record.value is None else decode_value(bytes(record.value))
+            found.append((batch.base_offset + record.offset_delta, transactional_id, value))
+    return found

@@ -1,0 +1,365 @@
+"""One instance of a transactional id: begins, sends, commits or aborts, and goes on until it is told that it was replaced.
+
+It retries what Kafka's clients retry, aborts after what they abort after, and ends at what is fatal to them (KIP-98, KIP-360,
+KIP-890, KIP-1050).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kraftlite.coordinator.transactions.rules import Producer
+from kraftlite.log.batch import Record, build_batch
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import TransportError
+from kraftlite.sim.client import REQUEST_TIMEOUT_MS
+from kraftlite.sim.services import groups
+from kraftlite.sim.services.groups import OFFSET_FETCH, OffsetFetchAsk
+from kraftlite.sim.services.transactions import (
+    ADD,
+    ADD_OFFSETS,
+    COMMIT,
+    END,
+    INIT,
+    PRODUCE,
+    AddAsk,
+    AddOffsetsAsk,
+    EndAsk,
+    InitAsk,
+    TransactionalBatch,
+    TransactionalCommitAsk,
+    TransactionalProduceAsk,
+)
+from kraftlite.sim.workloads.transactions_history import Given, Outcome, Sent, Tried
+
+if TYPE_CHECKING:
+    from kraftlite.sim.workloads.transactions import Succession
+
+DELIVERY_US: Final = 8_000_000
+"""The time after which a client gives a batch up, and its transaction with it."""
+FATAL: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+"""The words of a coordinator after which an instance ends."""
+ABORTABLE: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""The words of a partition after which a transaction is aborted."""
+WITHOUT_EFFECT: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""Refusals of an EndTxn behind which nothing can have been written; the others may have failed behind the append."""
+
+
+class Ended(Exception):
+    """The instance may not go on."""
+
+
+class Aborting(Exception):
+    """The transaction cannot be committed any more."""
+
+
+class Instance:
+    def __init__(
+        self, client: Succession, number: int, version: int, targets: Sequence[TopicPartition], gap_us: int
+    ) -> None:
+        self.client = client
+        self.rng = client.rng
+        self.number = number
+        self.version = version
+        self.targets = targets
+        self.producer = Producer(-1, -1)
+        self._gap_us = gap_us
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: dict[TopicPartition, None] = {}
+        self._made = 0
+        self._unsure = False
+        """A batch of this epoch has no verdict: the next transaction needs another epoch."""
+
+    @property
+    def name(self) -> str:
+        return self.client.name
+
+    async def run(self) -> None:
+        try:
+            await self.init(None)
+            while not self.client.stopping:
+                await self.client.pause(self.rng.randint(1, 2 * self._gap_us))
+                await self._transaction()
+        except Ended:
+            return
+
+    # --- the coordinator
+
+    async def init(self, expected: Producer | None) -> None:
+        ask = InitAsk(transactional_id=self.name, timeout_ms=self.client.timeout_ms, expected=expected)
+        while True:
+            told = await self.client.ask_coordinator(self.name, INIT, ask)
+            if told is not None and told.error is ErrorCode.NONE:
+                self._go_on_with(told.result, "InitProducerId")
+                return
+            if told is not None and told.error in FATAL:
+                raise Ended
+            await self.client.backoff()
+
+    def _go_on_with(self, producer: Producer, by: str) -> None:
+        if producer != self.producer:
+            self.client.history.transactions.given.append(
+                Given(
+                    transactional_id=self.name,
+                    instance=self.number,
+                    producer=producer,
+                    by=by,
+                    at_us=self.client.now_us(),
+                )
+            )
+            self._sequences.clear()
+            self._unsure = False
+        self.producer = producer
+
+    async def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """AddPartitionsToTxn, which instances of transaction.version 2 leave to the leaders."""
+        new = tuple(it for it in partitions if it not in self._added)
+        if self.version >= 2 or not new:
+            return
+        self._added |= dict.fromkeys(new)
+        end_us = self.client.now_us() + DELIVERY_US
+        while True:
+            told = await self.client.ask_coordinator(self.name, ADD, AddAsk(self.name, self.producer, new))
+            codes = [] if told is None or told.error is not ErrorCode.NONE else [code for _, code in told.result]
+            if codes and all(code is ErrorCode.NONE for code in codes):
+                return
+            if any(code in FATAL for code in codes):
+                raise Ended
+            if self.client.now_us() >= end_us:
+                raise Aborting
+            await self.client.backoff()
+
+    async def end(self, tried: Tried, commit: bool) -> None:
+        """EndTxn, until it has an answer."""
+        tried.commit = commit
+        unsure = False
+        while True:
+            if commit:
+                tried.outcome = Outcome.UNKNOWN
+            told = await self.client.ask_coordinator(self.name, END, EndAsk(self.name, self.producer, commit, self.version))
+            if told is not None:
+                tried.error = told.error.name
+                if told.error is ErrorCode.NONE:
+                    tried.outcome = Outcome.COMMITTED if commit else Outcome.NOT_COMMITTED
+                    tried.ended_us = self.client.now_us()
+                    self._go_on_with(told.result, "EndTxn")
+                    return
+                if told.error in FATAL:
+                    tried.outcome = Outcome.UNKNOWN if commit and unsure else Outcome.NOT_COMMITTED
+                    tried.ended_us = self.client.now_us()
+                    raise Ended
+            unsure = unsure or told is None or told.error not in WITHOUT_EFFECT
+            await self.client.backoff()
+
+    # --- a transaction
+
+    async def _transaction(self) -> None:
+        tried = Tried(
+            transactional_id=self.name,
+            instance=self.number,
+            producer=self.producer,
+            version=self.version,
+            began_us=self.client.now_us(),
+        )
+        self._added.clear()
+        commit = self.rng.randrange(4) > 0
+        try:
+            if not await self.fill(tried):
+                return
+            if self.rng.randrange(12) == 0:
+                await self.client.pause(self.rng.randint(1, 2_000 * self.client.timeout_ms))
+        except Aborting:
+            commit = False
+        if self.version < 2 and not self._added:
+            return
+        await self.end(tried, commit)
+        if self._unsure and self.version < 2:
+            await self.init(self.producer)
+
+    def begin(self, tried: Tried) -> None:
+        """It is about to send."""
+        self.client.history.transactions.tried.append(tried)
+
+    async def fill(self, tried: Tried) -> bool:
+        """Send what the transaction consists of; False when there is nothing to do."""
+        self.begin(tried)
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            chosen = self.rng.sample(list(self.targets), self.rng.randint(1, len(self.targets)))
+            await self.add(chosen)
+            for tp in chosen:
+                await self.send(tried, tp, [self._value() for _ in range(self.rng.choice((1, 1, 2)))])
+        return True
+
+    def _value(self) -> str:
+        self._made += 1
+        return f"{self.name}/{self.number}/{self._made}"
+
+    async def send(self, tried: Tried, tp: TopicPartition, values: Sequence[str]) -> None:
+        """One batch, again and again until it is acknowledged."""
+        sent = [Sent(tp=tp, value=value) for value in values]
+        tried.sends += sent
+        sequence = self._sequences.get(tp, 0)
+        self._sequences[tp] = sequence + len(values)
+        batch = bytes(
+            build_batch(
+                [Record(key=None, value=value.encode()) for value in values],
+                timestamp_ms=self.client.cluster.wall_ms(),
+                transactional=True,
+                producer_id=self.producer.producer_id,
+                producer_epoch=self.producer.producer_epoch,
+                base_sequence=sequence,
+            )
+        )
+        end_us = self.client.now_us() + DELIVERY_US
+        self._unsure = True
+        while True:
+            code, offset = await self._attempt(tp, batch)
+            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                break
+            if code in ABORTABLE or self.client.now_us() >= end_us:
+                raise Aborting
+            if code in FATAL:
+                raise Ended
+            await self.client.backoff()
+            await self.client.refresh()
+        self._unsure = False
+        if code is ErrorCode.NONE:
+            for index, it in enumerate(sent):
+                it.offset = offset + index
+
+    async def _attempt(self, tp: TopicPartition, batch: bytes) -> tuple[ErrorCode, int]:
+        leader = await self.client.leader(tp)
+        if leader is None:
+            return ErrorCode.LEADER_NOT_AVAILABLE, -1
+        ask = TransactionalProduceAsk(self.name, self.version, (TransactionalBatch(tp, batch),), REQUEST_TIMEOUT_MS // 2)
+        try:
+            told = await self.client.call(leader, PRODUCE, ask)
+        except (TransportError, ApiError):
+            return ErrorCode.NETWORK_EXCEPTION, -1
+        (result,) = told.result
+        return ErrorCode(result.error), result.base_offset
+
+
+class CopyingInstance(Instance):
+    """Reads committed records, writes each once, and commits the offsets with them (KIP-98, KIP-447)."""
+
+    def __init__(
+        self,
+        client: Succession,
+        number: int,
+        version: int,
+        targets: Sequence[TopicPartition],
+        gap_us: int,
+        inputs: Sequence[TopicPartition],
+    ) -> None:
+        super().__init__(client, number, version, targets, gap_us)
+        self._inputs = inputs
+        self._positions: dict[TopicPartition, int] | None = None
+
+    @property
+    def group(self) -> str:
+        return f"{self.name}-group"
+
+    async def fill(self, tried: Tried) -> bool:
+        if self._positions is None:
+            self._positions = await self._committed()
+        positions, self._positions = self._positions, None
+        tp = self._inputs[self.rng.randrange(len(self._inputs))]
+        begin = positions.get(tp, 0)
+        found = await self.client.fetch_committed(tp, begin)
+        if found is None or found[0] == begin:
+            self._positions = positions
+            return False
+        end, records = found
+        tried.moved[tp] = (begin, end)
+        self.begin(tried)
+        for offset, _ in records:
+            target = self.targets[self.rng.randrange(len(self.targets))]
+            await self.add((target,))
+            await self.send(tried, target, [f"{self.name}:{tp.topic}-{tp.partition}@{offset}"])
+        await self._commit_offsets(tp, end)
+        return True
+
+    async def _group_coordinator(self) -> NodeId | None:
+        brokers = [node.node_id for node in self.client.cluster.brokers]
+        try:
+            broker = brokers[self.rng.randrange(len(brokers))]
+            found = await self.client.call(broker, groups.FIND, groups.FindAsk(self.group), 1_000)
+        except (TransportError, ApiError):
+            return None
+        broker_id: NodeId | None = found.result.broker_id if found.error is ErrorCode.NONE else None
+        return broker_id
+
+    async def _committed(self) -> dict[TopicPartition, int]:
+        """The offsets of the group, when no transaction is open that moves them."""
+        while True:
+            broker = await self._group_coordinator()
+            if broker is not None:
+                ask = OffsetFetchAsk(group_id=self.group, partitions=tuple(self._inputs), require_stable=True)
+                try:
+                    told = await self.client.call(broker, OFFSET_FETCH, ask, 1_000)
+                except (TransportError, ApiError):
+                    told = None
+                if (
+                    told is not None
+                    and told.error is ErrorCode.NONE
+                    and all(it.error is ErrorCode.NONE for it in told.result)
+                ):
+                    return {it.tp: max(0, it.offset) for it in told.result}
+            await self.client.backoff()
+
+    async def _commit_offsets(self, tp: TopicPartition, offset: int) -> None:
+        end_us = self.client.now_us() + DELIVERY_US
+        if self.version < 2:
+            self._added[tp] = None
+            while True:
+                ask = AddOffsetsAsk(self.name, self.producer, self.group)
+                told = await self.client.ask_coordinator(self.name, ADD_OFFSETS, ask)
+                if told is not None and told.error is ErrorCode.NONE:
+                    break
+                self._check(None if told is None else told.error, end_us)
+                await self.client.backoff()
+        commit = TransactionalCommitAsk(
+            transactional_id=self.name,
+            producer=self.producer,
+            version=self.version,
+            group_id=self.group,
+            offsets=((tp, offset),),
+        )
+        while True:
+            broker = await self._group_coordinator()
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if broker is not None:
+                try:
+                    answer = await self.client.call(broker, COMMIT, commit, 1_500)
+                    code = answer.error if answer.error is not ErrorCode.NONE else answer.result[0]
+                except (TransportError, ApiError):
+                    code = ErrorCode.NETWORK_EXCEPTION
+            if code is ErrorCode.NONE:
+                return
+            self._check(code, end_us)
+            await self.client.backoff()
+
+    def _check(self, code: ErrorCode | None, end_us: int) -> None:
+        """Raises Ended or Aborting for what is not tried again."""
+        if code in ABORTABLE or self.client.now_us() >= end_us:
+            raise Aborting
+        if code in FATAL:
+            raise Ended

@@ -1,0 +1,143 @@
+"""Transactions: producers under a few transactional ids, copiers that commit offsets with what they write, and readers of what is
+committed.
+
+A transactional id has one instance after another. One dies in the middle of a transaction; or it lives on beside the next, which
+fences it, and goes on to send late. Instances are of transaction.version 0, which add partitions themselves, or of 2. The workload
+has topics of its own, in which nobody else writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.client import SimAdmin, SimClient
+from kraftlite.sim.history import History, Verdict
+from kraftlite.sim.shape import TopicPlan
+from kraftlite.sim.workloads.creation import create
+from kraftlite.sim.workloads.transaction_client import TransactionClient
+from kraftlite.sim.workloads.transaction_instance import CopyingInstance, Instance
+from kraftlite.sim.workloads.transactions_history import Reading
+
+if TYPE_CHECKING:
+    from kraftlite.sim.cluster import SimCluster
+
+NUMBER: Final = 300
+"""The first client of this workload, behind those of all others."""
+INPUT: Final = "tx-in"
+OUTPUT: Final = "tx-out"
+
+
+def visit(
+    cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
+) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
+    rng = random.Random(f"transactions/visit/{cluster.seed}")
+    most = min(3, len(cluster.brokers))
+    replication = rng.choice((most, most, 1))
+    config = {"min.insync.replicas": str(rng.choice((1, min(2, replication))))}
+    topics = [
+        TopicPlan(name=name, partitions=rng.choice((1, 2, 3)), replication=replication, config=config)
+        for name in (INPUT, OUTPUT)
+    ]
+    inputs = [TopicPartition(INPUT, index) for index in range(topics[0].partitions)]
+    outputs = [TopicPartition(OUTPUT, index) for index in range(topics[1].partitions)]
+    admin = TopicMaker(cluster, NUMBER, "transactions-admin", history)
+    yield admin, admin.run(topics)
+    for index in range(rng.choice((1, 2, 3))):
+        producer = Succession(cluster, NUMBER + 1 + index, f"x{index}", history)
+        yield producer, producer.run(inputs, outputs if rng.randrange(3) == 0 else inputs, copies=False)
+    for index in range(rng.choice((0, 1, 1))):
+        copier = Succession(cluster, NUMBER + 10 + index, f"copier-{index}", history)
+        yield copier, copier.run(inputs, outputs, copies=True)
+    for index in range(rng.choice((1, 2))):
+        reader = CommittedReader(cluster, NUMBER + 20 + index, f"committed-{index}", history)
+        yield reader, reader.run((*inputs, *outputs))
+
+
+def is_ready(history: History, *topics: str) -> bool:
+    return all(topic in history.transactions.topics for topic in topics)
+
+
+class TopicMaker(SimAdmin):
+    """Creates the topics of the workload."""
+
+    async def run(self, topics: Sequence[TopicPlan]) -> None:
+        for topic in topics:
+            while not self.stopping:
+                facts = {"topic": topic.name, "partitions": topic.partitions}
+                op = await self.do("create_topics", create(topic), facts)
+                if op.verdict is Verdict.OK or op.error == ErrorCode.TOPIC_ALREADY_EXISTS.name:
+                    self.history.transactions.topics.append(topic.name)
+                    break
+                await self.backoff()
+
+
+class Succession(TransactionClient):
+    """The instances of one transactional id: its name is the id."""
+
+    def __init__(self, cluster: SimCluster, number: int, name: str, history: History) -> None:
+        super().__init__(cluster, number, name, history)
+        self.timeout_ms = self.rng.choice((1_000, 3_000, 6_000))
+        self._versions = self.rng.choice(((0,), (2,), (2,), (0, 2)))
+        self._gap_us = self.rng.choice((30_000, 100_000, 300_000))
+
+    async def run(self, inputs: Sequence[TopicPartition], targets: Sequence[TopicPartition], *, copies: bool) -> None:
+        while not is_ready(self.history, INPUT, OUTPUT):
+            if self.stopping:
+                return
+            await self.pause(100_000)
+        late: list[asyncio.Task[None]] = []
+        number = 0
+        while True:
+            version = self.rng.choice(self._versions)
+            if copies:
+                instance: Instance = CopyingInstance(self, number, version, targets, self._gap_us, inputs)
+            else:
+                instance = Instance(self, number, version, targets, self._gap_us)
+            task = asyncio.get_running_loop().create_task(instance.run(), context=self.cluster.outside)
+            await self._live(task)
+            if task.done():
+                task.result()
+            elif self.stopping:
+                await task
+            elif self.rng.randrange(2):
+                task.cancel()
+                await asyncio.wait([task])
+            else:
+                late.append(task)  # it does not know yet that there is another
+            number += 1
+            if self.stopping:
+                break
+        for task in late:
+            await task
+
+    async def _live(self, task: asyncio.Task[None]) -> None:
+        """Until the instance has ended, or for some seconds, or until the run ends."""
+        end_us = self.now_us() + self.rng.randint(500_000, 6_000_000)
+        while not task.done() and not self.stopping and self.now_us() < end_us:
+            await asyncio.wait([task], timeout=0.1)
+
+
+class CommittedReader(TransactionClient):
+    """Reads partitions with isolation read_committed from their beginning; begins anew now and then."""
+
+    async def run(self, partitions: Sequence[TopicPartition]) -> None:
+        readings: dict[TopicPartition, Reading] = {}
+        while not self.stopping:
+            tp = partitions[self.rng.randrange(len(partitions))]
+            if not is_ready(self.history, tp.topic):
+                await self.pause(100_000)
+                continue
+            reading = readings.get(tp)
+            if reading is None or self.rng.randrange(60) == 0:
+                reading = readings[tp] = Reading(client=self.name, tp=tp)
+                self.history.transactions.readings.append(reading)
+            found = await self.fetch_committed(tp, reading.end)
+            if found is not None:
+                reading.end = found[0]
+                reading.records += found[1]
+            await self.pause(self.rng.randint(1, 100_000))

@@ -1,0 +1,81 @@
+"""The transactions that simulated clients tried, and what the readers of committed records saw: the input of the checks of
+atomicity and isolation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kraftlite.coordinator.transactions.rules import Producer
+from kraftlite.model.topic_partition import TopicPartition
+
+
+class Outcome(Enum):
+    """The outcome of a transaction as its client knows it."""
+
+    COMMITTED = "committed"
+    NOT_COMMITTED = "not committed"
+    """An abort was asked for, or nothing at all, or every request to commit was refused without effect."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Sent:
+    """One record. `offset` -1: it was not acknowledged."""
+
+    tp: TopicPartition
+    value: str
+    offset: int = -1
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Tried:
+    """One transaction of one instance of a transactional id, with the producer at its beginning. `commit` None: its end was never
+    asked for. `moved`: what it commits of a group's offsets, by partition from and to."""
+
+    transactional_id: str
+    instance: int
+    producer: Producer
+    version: int
+    began_us: int
+    ended_us: int | None = None
+    sends: list[Sent] = field(default_factory=list)
+    moved: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    commit: bool | None = None
+    outcome: Outcome = Outcome.NOT_COMMITTED
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.transactional_id}, instance {self.instance}, producer {tuple(self.producer)}, begun at {self.began_us // 1000} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A producer that a coordinator gave to one instance of a transactional id; `by`: the API."""
+
+    transactional_id: str
+    instance: int
+    producer: Producer
+    by: str
+    at_us: int
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Reading:
+    """All that one reader was given of a partition from its beginning up to `end`, with isolation read_committed."""
+
+    client: str
+    tp: TopicPartition
+    end: int = 0
+    records: list[tuple[int, str]] = field(default_factory=list)
+    """(offset, value), in the order in which they came."""
+
+
+@dataclass(eq=False, slots=True)
+class TransactionsHistory:
+    tried: list[Tried] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+    """The topics of the workload that exist for certain."""
