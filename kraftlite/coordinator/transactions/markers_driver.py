@@ -47,6 +47,7 @@ class MarkerSender:
         self._tasks: dict[TaskHandle, NodeId] = {}
         self._closed = False
         self._budget = Budget()
+        self._held = False
 
     def outbox(self, coordinator_epoch: int) -> ShardOutbox:
         """The outbox of a shard that coordinates in a leader epoch."""
@@ -61,6 +62,11 @@ class MarkerSender:
         for task, node in self._tasks.items():
             if not _is_alive(image, node):
                 task.cancel()
+        self._wake(0)
+
+    def hold(self, held: bool) -> None:
+        """Send nothing from now on, or go on: for tests of what happens between a decision and its markers."""
+        self._held = held
         self._wake(0)
 
     def close(self) -> None:
@@ -102,6 +108,8 @@ class MarkerSender:
 
     def _pump(self) -> None:
         self._timer = None
+        if self._held:
+            return
         now_ms = self._ports.clock.now_ms()
         for node, batch in self._queues.batches(now_ms):
             task = self._ports.tasks.spawn(self._send(node, batch), name=f"markers-{node}")
