@@ -1,4 +1,4 @@
-"""explain: what happened to a partition, a topic, a node, the controller or a record, and why."""
+"""explain: what happened to a partition, a topic, a node, the controller, a transactional id or a record, and why."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def explain(
     kraftlite explain topic orders           the same for all of its partitions
     kraftlite explain node 2                 its starts, stops, silences and fencings
     kraftlite explain controller             the elections of the metadata quorum
+    kraftlite explain transaction payments   a transactional id: its producers, transactions, markers, coordinators
     kraftlite explain record 1841            one record of the metadata log, its cause and its effect
 
     TIME is -5m (or ms, s, h, d) before now, 2026-01-31T12:00:00, Unix seconds, or seconds after the first recorded event.

@@ -1,4 +1,5 @@
-"""Makes stories of recorded events: what happened to a partition, a topic, a node, the controller or a record, and why.
+"""Makes stories of recorded events: what happened to a partition, a topic, a node, the controller, a transactional id or a
+record, and why.
 
     explain(events, Subject.parse("partition", "orders-0"), since_ms=…, until_ms=…).text()
 
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.obs import explain_node, explain_partition, explain_quorum
+from kraftlite.obs import explain_node, explain_partition, explain_quorum, explain_transaction
 from kraftlite.obs.explain_causes import tell_cause
 from kraftlite.obs.explain_events import Recorded, from_line, from_trace
 from kraftlite.obs.explain_history import History
@@ -37,7 +38,7 @@ __all__ = [
     "from_trace",
 ]
 
-KINDS: Final = ("partition", "topic", "node", "controller", "record")
+KINDS: Final = ("partition", "topic", "node", "controller", "transaction", "record")
 _LISTED: Final = 20
 _SUGGESTED: Final = 5
 
@@ -48,7 +49,8 @@ class UnknownSubject(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject to explain: `partition orders-0`, `topic orders`, `node 2`, `controller` (the quorum), `record 1841`."""
+    """The subject to explain: `partition orders-0`, `topic orders`, `node 2`, `controller` (the quorum),
+    `transaction payments` (a transactional id), `record 1841`."""
 
     kind: str
     name: str = ""
@@ -73,7 +75,7 @@ class Subject:
         return f"{self.kind} {self.name}".rstrip()
 
 
-_EXAMPLES: Final = {"partition": "orders-0", "topic": "orders", "node": "2", "record": "1841"}
+_EXAMPLES: Final = {"partition": "orders-0", "topic": "orders", "node": "2", "transaction": "payments", "record": "1841"}
 
 
 def explain(
@@ -119,6 +121,8 @@ def _check(history: History, subject: Subject) -> None:
             known = history.topics()
         case "node":
             known = _nodes(history)
+        case "transaction":
+            known = explain_transaction.transactional_ids(history)
         case "record":
             if history.batch_of(int(subject.name)) is not None:
                 return
@@ -159,6 +163,8 @@ def _stories(history: History, subject: Subject, clock: Clock) -> Iterator[Story
             yield from explain_node.node_stories(history, int(subject.name), clock)
         case "controller":
             yield from explain_quorum.quorum_stories(history, clock)
+        case "transaction":
+            yield from explain_transaction.transaction_stories(history, subject.name, clock)
         case _:
             yield _record_story(history, int(subject.name), clock)
 
@@ -175,6 +181,8 @@ def _standing(history: History, subject: Subject, until_ms: int) -> str:
             return explain_node.standing(history, int(subject.name), until_ms)
         case "controller":
             return explain_quorum.standing(history, until_ms)
+        case "transaction":
+            return explain_transaction.standing(history, subject.name, until_ms)
         case _:
             record = history.records.get(int(subject.name))
             return "one of many of an operation" if record is None else str(record.get("record"))

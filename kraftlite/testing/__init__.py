@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kraftlite.testing.conditions import NOBODY, SOMEBODY, PartitionView, Who, other_than
     from kraftlite.testing.errors import ClusterError, WaitTimeout
     from kraftlite.testing.factory import ClusterFactory
+    from kraftlite.testing.transactions import TransactionView
 
 __all__ = [
     "CLIENTS",
@@ -31,6 +32,7 @@ __all__ = [
     "NodeInfo",
     "PartitionView",
     "SyncCluster",
+    "TransactionView",
     "WaitTimeout",
     "Who",
     "other_than",
@@ -43,6 +45,7 @@ _MODULES = {
     "conditions": ("NOBODY", "SOMEBODY", "PartitionView", "Who", "other_than"),
     "errors": ("ClusterError", "WaitTimeout"),
     "factory": ("ClusterFactory",),
+    "transactions": ("TransactionView",),
 }
 
 

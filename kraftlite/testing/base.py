@@ -14,6 +14,7 @@ from kraftlite.testing.thread import LoopThread
 
 if TYPE_CHECKING:
     from kraftlite.testing.nodes import Nodes
+    from kraftlite.testing.transactions import TransactionView, WantedTransaction
     from kraftlite.testing.views import Views
 
 T = TypeVar("T")
@@ -131,13 +132,23 @@ class Base:
         """The partitions of every topic; `__consumer_offsets` is there from the start."""
         return self._do(self._looking().topics)
 
+    def transaction_coordinator(self, transactional_id: str) -> int | None:
+        """The broker that coordinates a transactional id and has read its state; None while there is none."""
+        views = self._looking()
+        return self._do(lambda: views.transaction_coordinator(transactional_id))
+
+    def transaction(self, transactional_id: str) -> TransactionView:
+        """Raises ClusterError when no coordinator knows the id (yet)."""
+        views = self._looking()
+        return self._do(lambda: views.transaction(transactional_id))
+
     def metadata_records(self, count: int = 20) -> tuple[str, ...]:
         """The latest records of the metadata log, a line each, as the active controllers appended them."""
         nodes = self._running()
         return self._do(lambda: tuple(nodes.records)[-count:])
 
     def troubles(self) -> tuple[str, ...]:
-        """Every node that does not run, and every cut or delay; empty when all is well."""
+        """Every node that does not run, and every cut or delay, and markers that are held; empty when all is well."""
         nodes = self._running()
         return self._do(lambda: tuple(nodes.trouble_list()))
 
@@ -193,8 +204,20 @@ class Base:
         links = pairs + [(y, x) for x, y in pairs]
         self._do(lambda: nodes.delay(links, ms))
 
+    def hold_markers(self) -> None:
+        """Let no coordinator send markers of transactions, also one that takes over or starts, until `release_markers` or `heal`:
+        what is decided stays PrepareCommit or PrepareAbort. Markers that are on their way arrive."""
+        nodes = self._running()
+        self._do(lambda: nodes.hold_markers(True))
+
+    def release_markers(self) -> None:
+        """Send those that are held, and go on as before."""
+        nodes = self._running()
+        self._do(lambda: nodes.hold_markers(False))
+        self._turn()
+
     def heal(self) -> None:
-        """No cut and no delay any more. Nodes that are down or paused stay so."""
+        """No cut and no delay any more, and no markers that are held. Nodes that are down or paused stay so."""
         self._do(self._running().heal)
 
     # --- inside
@@ -326,6 +349,11 @@ class Base:
         return self._submit(
             lambda: self._looking().create_topic(name, partitions, factor, texts, assignment, timeout),
         )
+
+    def _wait_for_transaction(self, wanted: WantedTransaction, timeout: float) -> concurrent.futures.Future[TransactionView]:
+        for node_id in wanted.node_ids:
+            self._check(node_id)
+        return self._submit(lambda: self._looking().wait_for_transaction(wanted, timeout))
 
     def _wait_for(self, wanted: Wanted, timeout: float) -> concurrent.futures.Future[PartitionView | None]:
         for node_id in wanted.node_ids:

@@ -72,6 +72,15 @@ class Chaos:
         finally:
             self.heal()
 
+    @contextmanager
+    def markers_held(self) -> Iterator[None]:
+        """No coordinator sends markers of transactions now; at the end they all do."""
+        self._cluster.hold_markers()
+        try:
+            yield
+        finally:
+            self._cluster.release_markers()
+
     def _start(self, node_ids: tuple[int, ...]) -> None:
         nodes = self._cluster.nodes
         down = [it for it in node_ids if nodes[it].state in ("stopped", "failed")]

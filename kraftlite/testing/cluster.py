@@ -17,6 +17,7 @@ from typing import Final, Self, overload
 from kraftlite.testing.base import WAIT_LIMIT_S, Base
 from kraftlite.testing.conditions import PartitionView, Wanted, Who
 from kraftlite.testing.errors import ClusterError
+from kraftlite.testing.transactions import TransactionView, WantedTransaction, fence
 
 CLOSE_LIMIT_S: Final = 30.0
 
@@ -120,6 +121,25 @@ class Cluster(Base):
         wanted = Wanted(topic=topic, partition=partition, leader=leader, isr=isr, hw=hw, controller=controller, brokers=brokers)
         return await asyncio.wrap_future(self._wait_for(wanted, timeout))
 
+    async def wait_for_transaction(
+        self,
+        transactional_id: str,
+        *,
+        state: str | Collection[str] | None = None,
+        coordinator: int | Who | None = None,
+        timeout: float = WAIT_LIMIT_S,
+    ) -> TransactionView:
+        """Until the id is in this state (or one of several) and this broker coordinates it: both at once, where both are given.
+        Returns the id as it was then. Raises WaitTimeout, which says what was seen instead.
+        """
+        wanted = WantedTransaction(transactional_id=transactional_id, state=state, coordinator=coordinator)
+        return await asyncio.wrap_future(self._wait_for_transaction(wanted, timeout))
+
+    async def fence(self, transactional_id: str, *, timeout: float = WAIT_LIMIT_S) -> tuple[int, int]:
+        """Take a transactional id away from its producer, as Kafka's `fenceProducers` does: an open transaction is aborted, and
+        the next request of the producer is refused. Returns the newest producer id and epoch. Raises ClusterError."""
+        return await asyncio.to_thread(fence, self.bootstrap_servers, transactional_id, timeout)
+
 
 class SyncCluster(Base):
     """`with SyncCluster(controllers=3, brokers=3) as c:` — for callers without asyncio: what `Cluster` awaits blocks here."""
@@ -212,3 +232,19 @@ class SyncCluster(Base):
         """The blocking form of `Cluster.wait_for`."""
         wanted = Wanted(topic=topic, partition=partition, leader=leader, isr=isr, hw=hw, controller=controller, brokers=brokers)
         return self._wait_for(wanted, timeout).result()
+
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        *,
+        state: str | Collection[str] | None = None,
+        coordinator: int | Who | None = None,
+        timeout: float = WAIT_LIMIT_S,
+    ) -> TransactionView:
+        """The blocking form of `Cluster.wait_for_transaction`."""
+        wanted = WantedTransaction(transactional_id=transactional_id, state=state, coordinator=coordinator)
+        return self._wait_for_transaction(wanted, timeout).result()
+
+    def fence(self, transactional_id: str, *, timeout: float = WAIT_LIMIT_S) -> tuple[int, int]:
+        """The blocking form of `Cluster.fence`."""
+        return fence(self.bootstrap_servers, transactional_id, timeout)

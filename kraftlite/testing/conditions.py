@@ -91,7 +91,7 @@ class Wanted:
             else:
                 if self.leader is not None:
                     seen = "nobody" if view.leader is None else f"{view.leader} in epoch {view.leader_epoch}"
-                    check(f"leader of {tp}", _is(self.leader, view.leader), self.leader, seen)
+                    check(f"leader of {tp}", matches(self.leader, view.leader), self.leader, seen)
                 if self.isr is not None:
                     check(f"ISR of {tp}", set(view.isr) == set(self.isr), _ids(self.isr), _ids(view.isr))
                 if self.hw is not None:
@@ -99,13 +99,14 @@ class Wanted:
                     check(f"HW of {tp}", holds, f"at least {self.hw}", "none (no leader)" if view.hw is None else view.hw)
         if self.controller is not None:
             seen = "nobody" if controller is None else str(controller)
-            check("active controller", _is(self.controller, controller), self.controller, seen)
+            check("active controller", matches(self.controller, controller), self.controller, seen)
         if self.brokers is not None:
             check("brokers that are not fenced", set(brokers) == set(self.brokers), _ids(self.brokers), _ids(brokers))
         return found
 
 
-def _is(wanted: int | Who, node_id: int | None) -> bool:
+def matches(wanted: int | Who, node_id: int | None) -> bool:
+    """Return whether the node is the one that is wanted, None standing for nobody."""
     return wanted.matches(node_id) if isinstance(wanted, Who) else wanted == node_id
 
 

@@ -60,6 +60,8 @@ class Nodes:
         """The latest metadata records as the controllers that were active appended them, and who became active; a line each."""
         self.client_cuts: dict[int, tuple[bool, bool]] = {}
         """Node id → (requests do not arrive, responses do not leave)."""
+        self.markers_held = False
+        """No broker sends markers of transactions, nor one that starts."""
         self.ports = {it.node_id: HeldPort() for it in plans if it.is_broker}
         self.hosts: dict[int, SimHost] = {}
         loop.set_exception_handler(self._on_loop_error)
@@ -223,6 +225,18 @@ class Nodes:
         requests, responses = self.client_cuts.get(node_id, (False, False))
         if node is not None:
             self._in_process(node_id, lambda: node.listeners.hold_clients(requests=requests, responses=responses))
+        self._hold_markers(node_id)
+
+    def hold_markers(self, held: bool) -> None:
+        self.markers_held = held
+        for node_id in self.hosts:
+            self._hold_markers(node_id)
+
+    def _hold_markers(self, node_id: int) -> None:
+        node, held = self.hosts[node_id].node, self.markers_held
+        broker = None if node is None else node.broker
+        if broker is not None:
+            self._in_process(node_id, lambda: broker.transactions.markers.hold(held))
 
     def _in_process(self, node_id: int, action: Callable[[], object]) -> None:
         """Run a function in the node's process. Callbacks of sockets must be registered there: they are paused with it, and
@@ -241,6 +255,7 @@ class Nodes:
         held, self.client_cuts = list(self.client_cuts), {}
         for node_id in held:
             self._hold(node_id)
+        self.hold_markers(False)
 
     def troubles(self) -> str:
         """Everything that is not as in a healthy cluster, for messages."""
@@ -254,6 +269,7 @@ class Nodes:
         found += [f"cut from clients: {', '.join(str(it) for it in sorted(self.client_cuts))}"] if self.client_cuts else []
         delays = self.network.delays()
         found += [f"delayed: {', '.join(f'{source} to {target}' for source, target in delays)}"] if delays else []
+        found += ["the markers of transactions are held"] if self.markers_held else []
         return found
 
     # --- the end

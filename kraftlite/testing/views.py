@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from kraftlite.broker.handlers.coordinators import offsets_topic
+from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
+from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
@@ -23,6 +25,7 @@ from kraftlite.runtime.ports import TransportError
 from kraftlite.testing.conditions import PartitionView, Wanted
 from kraftlite.testing.errors import ClusterError, WaitTimeout
 from kraftlite.testing.nodes import POLL_S, Nodes
+from kraftlite.testing.transactions import TransactionView, WantedTransaction
 
 ADMIN = NodeId(0)
 """The node that asks the controller: it is none of the cluster's, and is never cut off."""
@@ -102,7 +105,58 @@ class Views:
         found = self.image().topics.by_name
         return {name: tuple(sorted(found[name].partitions)) for name in sorted(found)}
 
+    # --- transactions
+
+    def transaction_coordinator(self, transactional_id: str) -> int | None:
+        """The broker that leads the id's partition of `__transaction_state` and has read it."""
+        found = self._coordinating(transactional_id)
+        return None if found is None else found[0]
+
+    def find_transaction(self, transactional_id: str) -> TransactionView | None:
+        found = self._coordinating(transactional_id)
+        shown = None if found is None else found[1].describe(transactional_id)
+        if found is None or shown is None:
+            return None
+        return TransactionView(
+            coordinator=found[0],
+            state=shown.state.title,
+            producer_id=shown.producer_id,
+            producer_epoch=shown.producer_epoch,
+            partitions=tuple(sorted((tp.topic, tp.partition) for tp in shown.partitions)),
+        )
+
+    def transaction(self, transactional_id: str) -> TransactionView:
+        """Raises ClusterError when no coordinator knows the id."""
+        found = self.find_transaction(transactional_id)
+        if found is None:
+            raise ClusterError(f"no coordinator knows transactional id {transactional_id}{self._nodes.troubles()}")
+        return found
+
+    def _coordinating(self, transactional_id: str) -> tuple[int, TransactionShard] | None:
+        topic = self.image().topics.topic(TRANSACTION_TOPIC)
+        if topic is None:
+            return None
+        index = partition_for(transactional_id, len(topic.partitions))
+        leader = topic.partitions[index].leader
+        node = None if leader is None else self._live().get(leader)
+        if leader is None or node is None or node.broker is None:
+            return None
+        driver = node.broker.transactions.led.get(index)
+        return None if driver is None or not driver.loaded else (leader, driver.shard)
+
     # --- waiting
+
+    async def wait_for_transaction(self, wanted: WantedTransaction, timeout_s: float) -> TransactionView:
+        """The id's view at the moment when all held. Raises WaitTimeout."""
+        end_s = time.monotonic() + timeout_s
+        while True:
+            view = self.find_transaction(wanted.transactional_id)
+            unmet = wanted.unmet(view)
+            if view is not None and not unmet:
+                return view
+            if time.monotonic() > end_s:
+                raise WaitTimeout(f"the condition was not met within {timeout_s:g} s: {'; '.join(unmet)}{self._nodes.troubles()}")
+            await asyncio.sleep(POLL_S)
 
     async def wait_for(self, wanted: Wanted, timeout_s: float) -> PartitionView | None:
         """The partition's view at the moment when all held. Raises WaitTimeout."""

@@ -16,6 +16,7 @@ from kraftlite.coordinator.transactions.records import decode_key, decode_value,
 from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.coordinator.transactions.states import PREPARED, Transaction
+from kraftlite.coordinator.transactions.telling import Budget, TransactionStory
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import ListTracer
@@ -106,7 +107,8 @@ class TransactionWorld:
             self.ids += 1
             return self.ids
 
-        shard = TransactionShard(self.config, new_id, Outbox(), self.tracer, version=lambda: self.version)
+        story = TransactionStory(self.tracer, Budget(), TopicPartition("__transaction_state", 0), 0)
+        shard = TransactionShard(self.config, new_id, Outbox(), self.tracer, story, version=lambda: self.version)
         self.shard = shard
         for batch in self.log[: self.hw]:
             for record in batch.records:

@@ -20,6 +20,7 @@ from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.coordinator.transactions.telling import Budget, TransactionStory
 from kraftlite.metadata.features import TRANSACTION_VERSION
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.topics_delta import TopicsDelta
@@ -76,6 +77,7 @@ class TransactionCoordinator:
         self.markers = markers
         self._image = image
         self._trace = _TransactionTrace(ports.tracer)
+        self._budget = Budget()
         self._settings = ShardSettings(
             load_buffer_bytes=config.load_buffer_bytes,
             compression_codec=_NO_COMPRESSION,
@@ -87,7 +89,8 @@ class TransactionCoordinator:
 
     def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> ShardDriver[TransactionShard]:
         outbox = self.markers.outbox(leader_epoch)
-        shard = TransactionShard(self.config, self._ids.take, outbox, self._ports.tracer, version=self._version)
+        story = TransactionStory(self._ports.tracer, self._budget, tp, leader_epoch)
+        shard = TransactionShard(self.config, self._ids.take, outbox, self._ports.tracer, story, version=self._version)
         driver = ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard)
         outbox.connect(driver.tell)
         return driver

@@ -52,7 +52,7 @@ def fate_of(error: ErrorCode) -> Fate:
 class Order:
     """The markers of one transaction, in the leader epoch of its coordinator."""
 
-    __slots__ = ("coordinator_epoch", "left", "mark", "reply", "stopped")
+    __slots__ = ("coordinator_epoch", "left", "mark", "reply", "stopped", "told")
 
     def __init__(self, mark: Mark, coordinator_epoch: int, reply: Reply) -> None:
         self.mark = mark
@@ -60,6 +60,8 @@ class Order:
         self.reply = reply
         self.left = len(mark.partitions)
         self.stopped = False
+        self.told: dict[TopicPartition, str] = {}
+        """The reason why a marker waits, by partition, as it was told last."""
 
 
 class Item(NamedTuple):
@@ -89,6 +91,8 @@ class MarkerQueues:
         """In the order of their times, for the pause is the same for all."""
         self._queued: dict[NodeId, deque[Item]] = {}
         self._in_flight: dict[NodeId, int] = {}
+        self.leaderless: list[Item] = []
+        """Those of the last `batches` whose partition has no leader that is alive."""
 
     def add(self, order: Order) -> None:
         self._new.extend(Item(order, tp) for tp in order.mark.partitions)
@@ -135,6 +139,7 @@ class MarkerQueues:
         _reply(done)
 
     def _route(self, now_ms: int) -> None:
+        self.leaderless = []
         while self._later and self._later[0][0] <= now_ms:
             self._new.append(self._later.popleft()[1])
         gone: list[Item] = []
@@ -146,6 +151,7 @@ class MarkerQueues:
                 gone.append(item)
             elif leader is None:
                 self._later.append((now_ms + SEND_AGAIN_MS, item))
+                self.leaderless.append(item)
             else:
                 self._queued.setdefault(leader, deque()).append(item)
         _reply(gone)

@@ -7,13 +7,19 @@ from typing import Protocol
 
 from kraftlite.coordinator.transactions.events import Fenced, Mark, Marked
 from kraftlite.coordinator.transactions.markers import Fate, Gone, Item, MarkerQueues, Order, fate_of
+from kraftlite.coordinator.transactions.telling import Budget
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.runtime.ports import Ports, TaskHandle, TimerHandle, TransportError
-from kraftlite.runtime.trace.transaction import TransactionMarkersDelayed, TransactionMarkersStopped
+from kraftlite.runtime.trace.transaction import (
+    TransactionMarkersDelayed,
+    TransactionMarkersStopped,
+    TransactionMarkerWaits,
+    TransactionMarkerWritten,
+)
 
 
 class MarkerPost(Protocol):
@@ -40,6 +46,8 @@ class MarkerSender:
         self._due_ms = 0
         self._tasks: dict[TaskHandle, NodeId] = {}
         self._closed = False
+        self._budget = Budget()
+        self._held = False
 
     def outbox(self, coordinator_epoch: int) -> ShardOutbox:
         """The outbox of a shard that coordinates in a leader epoch."""
@@ -54,6 +62,11 @@ class MarkerSender:
         for task, node in self._tasks.items():
             if not _is_alive(image, node):
                 task.cancel()
+        self._wake(0)
+
+    def hold(self, held: bool) -> None:
+        """Send nothing from now on, or go on: for tests of what happens between a decision and its markers."""
+        self._held = held
         self._wake(0)
 
     def close(self) -> None:
@@ -95,10 +108,14 @@ class MarkerSender:
 
     def _pump(self) -> None:
         self._timer = None
+        if self._held:
+            return
         now_ms = self._ports.clock.now_ms()
         for node, batch in self._queues.batches(now_ms):
             task = self._ports.tasks.spawn(self._send(node, batch), name=f"markers-{node}")
             self._tasks[task] = node
+        for item in self._queues.leaderless:
+            self._tell_wait(item, None, ErrorCode.LEADER_NOT_AVAILABLE)
         due_ms = self._queues.next_due_ms()
         if due_ms is not None:
             self._wake(max(0, due_ms - now_ms))
@@ -132,9 +149,21 @@ class MarkerSender:
         if failed:
             self._ports.tracer.emit(TransactionMarkersDelayed(leader=node, count=len(failed), error=failed[0].name))
         for item, error in zip(batch, errors, strict=True):
+            name = item.order.mark.transactional_id
             if fate_of(error) is Fate.STOPPED and not item.order.stopped:
-                name = item.order.mark.transactional_id
                 self._ports.tracer.emit(TransactionMarkersStopped(transactional_id=name, tp=item.tp, error=error.name))
+            elif fate_of(error) is Fate.AGAIN:
+                self._tell_wait(item, node, error)
+            elif item.tp in item.order.told:
+                self._ports.tracer.emit(TransactionMarkerWritten(transactional_id=name, tp=item.tp, leader=node))
+
+    def _tell_wait(self, item: Item, node: NodeId | None, error: ErrorCode) -> None:
+        """Tell where a marker waits, once for each reason."""
+        told, reason = item.order.told, f"{node} {error.name}"
+        if told.get(item.tp) != reason and self._budget.take(self._ports.clock.now_ms(), ordinary=False):
+            told[item.tp] = reason
+            name = item.order.mark.transactional_id
+            self._ports.tracer.emit(TransactionMarkerWaits(transactional_id=name, tp=item.tp, leader=node, error=error.name))
 
 
 class ShardOutbox:

@@ -25,11 +25,12 @@ from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, I
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Producer, Refused
 from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState
+from kraftlite.coordinator.transactions.telling import TransactionStory
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_TRANSACTION_RECORD_BYTES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
-from kraftlite.runtime.trace.transaction import TransactionalIdsExpired, TransactionFenced, TransactionStateChanged
+from kraftlite.runtime.trace.transaction import TransactionalIdsExpired
 
 _S: Final = TransactionState
 _Answer = Callable[[ErrorCode], None]
@@ -78,6 +79,7 @@ class TransactionShard:
         new_id: Callable[[], int | None],
         outbox: MarkerOutbox,
         tracer: Tracer,
+        story: TransactionStory,
         *,
         version: Callable[[], int],
     ) -> None:
@@ -85,6 +87,7 @@ class TransactionShard:
         self._new_id = new_id
         self._outbox = outbox
         self._tracer = tracer
+        self._story = story
         self._version = version
         self._effects = Effects()
         self._deadlines: Deadlines[tuple[str, str]] = Deadlines()
@@ -118,6 +121,7 @@ class TransactionShard:
         """Send the markers of every outcome that is decided (TX-60), and begin to look at the times."""
         self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
         for transactional_id, entry in self.by_id.items():
+            self._story.taken_over(transactional_id, entry.current, now_ms, wall_ms)
             if entry.current.state in PREPARED:
                 self._mark(transactional_id, entry)
             elif entry.current.state is _S.ONGOING:
@@ -210,6 +214,7 @@ class TransactionShard:
                 error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message} of {MAX_TRANSACTION_RECORD_BYTES} bytes")
                 self._effects.answer(request_id, error)
                 return
+        self._tell_refusal(transactional_id, request.producer, found)
         self._carry_out(request_id, transactional_id, found, request.producer)
 
     def _end(self, request_id: int, request: End) -> None:
@@ -218,10 +223,15 @@ class TransactionShard:
             entry, request.producer, commit=request.commit, version=request.version, now_ms=now_ms, new_id=self._new_id
         )
         answer = request.producer
+        self._tell_refusal(request.transactional_id, answer, found)
         if isinstance(found, Next) and request.version >= 2:
             done = rules.complete(found.transaction, now_ms=now_ms)
             answer = Producer(done.producer_id, done.producer_epoch)
         self._carry_out(request_id, request.transactional_id, found, answer)
+
+    def _tell_refusal(self, transactional_id: str, producer: Producer, found: Decision) -> None:
+        if isinstance(found, Refused) and found.error is ErrorCode.PRODUCER_FENCED:
+            self._story.refused(transactional_id, producer, self.by_id[transactional_id].current, self._effects.now_ms)
 
     def _carry_out(self, request_id: int, transactional_id: str, found: Decision, answer: Producer | None = None) -> None:
         """Refuse, answer, or write and answer then. `answer` None: the producer of what is written."""
@@ -270,7 +280,8 @@ class TransactionShard:
         if error is ErrorCode.NONE:
             before, entry.current = entry.current, transaction
             entry.pending, entry.fence_failed = None, False
-            self._became(transactional_id, before, transaction)
+            self._note_open(transactional_id, transaction)
+            self._story.changed(transactional_id, before, transaction, self._effects.now_ms, self._effects.wall_ms)
             answer(told)
             if transaction.state in PREPARED:
                 self._mark(transactional_id, entry)
@@ -292,11 +303,8 @@ class TransactionShard:
 
     def _abort(self, transactional_id: str, entry: Entry, fenced: Transaction, reason: str, answer: _Answer) -> None:
         """Abort as the coordinator itself, in the epoch of a fence (TX-13, TX-62)."""
-        version = self._version()
-        producer_id, epoch = fenced.producer_id, fenced.producer_epoch
-        self._tracer.emit(
-            TransactionFenced(transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, reason=reason)
-        )
+        version, epoch = self._version(), fenced.producer_epoch
+        self._story.fenced(transactional_id, fenced, reason)
 
         def aborted(error: ErrorCode) -> None:
             failed = error is not ErrorCode.NONE and entry.pending is None
@@ -308,21 +316,11 @@ class TransactionShard:
         aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms)
         self._write(transactional_id, entry, aborting, aborted)
 
-    def _became(self, transactional_id: str, before: Transaction, now: Transaction) -> None:
+    def _note_open(self, transactional_id: str, now: Transaction) -> None:
         if now.state is _S.ONGOING:
             self._open[transactional_id] = None
         else:
             self._open.pop(transactional_id, None)
-        self._tracer.emit(
-            TransactionStateChanged(
-                transactional_id=transactional_id,
-                producer_id=now.producer_id,
-                producer_epoch=now.producer_epoch,
-                previous=before.state.title,
-                state=now.state.title,
-                partitions=len(now.partitions),
-            )
-        )
 
     # --- markers ------------------------------------------------------------------------------------------------------
 
@@ -395,6 +393,7 @@ class TransactionShard:
             self._tracer.emit(TransactionalIdsExpired(count=len(transactional_ids)))
             for transactional_id in transactional_ids:
                 del self.by_id[transactional_id]
+                self._story.forget(transactional_id)
         elif in_doubt or error in _MAY_STILL_COMMIT:
             self._do_again(transactional_ids[0], partial(self._forget, transactional_ids, True))
         else:

@@ -68,6 +68,65 @@ class TransactionStateChanged(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionProducerStarted(TraceEvent):
+    """A producer begins under the id, or goes on with a new epoch; those with an earlier one are fenced."""
+
+    event: ClassVar[str] = "transaction.producer_started"
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    previous_producer_id: int | None = None
+    previous_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionProducerRefused(TraceEvent):
+    """A producer that was fenced has asked for something. `current_epoch`: the one that counts."""
+
+    event: ClassVar[str] = "transaction.producer_refused"
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    current_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded(TraceEvent):
+    """A transaction is complete: its markers are in all its partitions. `outcome`: "committed" or "aborted"; `open_ms`: from its
+    first partition to the decision, `marking_ms`: from there to now; `partitions`: the first of `count`; `untold`: the
+    transactions of the id since the last that was told, for a busy coordinator does not tell them all."""
+
+    event: ClassVar[str] = "transaction.ended"
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    outcome: str
+    open_ms: int
+    marking_ms: int
+    partitions: tuple[str, ...]
+    count: int
+    untold: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionTakenOver(TraceEvent):
+    """A new coordinator found a transaction in the log that is not complete, and goes on with it. `open_ms` and `marking_ms` as
+    in TransactionEnded, until now; `marking_ms` None: its outcome is not decided."""
+
+    event: ClassVar[str] = "transaction.taken_over"
+    tp: TopicPartition
+    leader_epoch: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    open_ms: int
+    marking_ms: int | None
+    partitions: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFenced(TraceEvent):
     """The coordinator aborts an open transaction in a newer epoch: another producer has begun under the id, or it took longer
     than its timeout. `reason`: "taken over" or "timed out"."""
@@ -108,3 +167,25 @@ class TransactionMarkersDelayed(TraceEvent):
     leader: int
     count: int
     error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMarkerWaits(TraceEvent):
+    """A marker of a transaction cannot be written for now; told once for each reason. `leader` None: the partition has none that
+    is alive."""
+
+    event: ClassVar[str] = "transaction.marker_waits"
+    transactional_id: str
+    tp: TopicPartition
+    leader: int | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMarkerWritten(TraceEvent):
+    """A marker that had to wait is written."""
+
+    event: ClassVar[str] = "transaction.marker_written"
+    transactional_id: str
+    tp: TopicPartition
+    leader: int

@@ -94,7 +94,9 @@ class TransactionsSeen(HistoryChecker):
                 if tried is None:
                     self.fail(f"{where} was given {value} at offset {offset}, which nobody has sent")
                 elif tried.outcome is Outcome.NOT_COMMITTED:
-                    self.fail(f"{where} was given {value} at offset {offset} of a transaction that was not committed: {tried.name}")
+                    self.fail(
+                        f"{where} was given {value} at offset {offset} of a transaction that was not committed: {tried.name}"
+                    )
             wanted = committed.get(reading.tp)
             if wanted is None:
                 continue
@@ -122,7 +124,9 @@ class TransactionsSeen(HistoryChecker):
             if tried.moved:
                 continue  # an aborted copy is made again, with the same values
             if tried.outcome is Outcome.NOT_COMMITTED and there:
-                self.fail(f"{there[0].tp}: {there[0].value} is committed by a transaction that was not: {tried.name}, {tried.error}")
+                self.fail(
+                    f"{there[0].tp}: {there[0].value} is committed by a transaction that was not: {tried.name}, {tried.error}"
+                )
             if there and len(there) != len(here):
                 lost = next(sent for sent in here if sent not in there)
                 self.fail(f"{there[0].tp}: {there[0].value} is committed and {lost.value} of {lost.tp} is not: {tried.name}")

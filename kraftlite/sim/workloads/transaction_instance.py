@@ -71,9 +71,7 @@ class Aborting(Exception):
 
 
 class Instance:
-    def __init__(
-        self, client: Succession, number: int, version: int, targets: Sequence[TopicPartition], gap_us: int
-    ) -> None:
+    def __init__(self, client: Succession, number: int, version: int, targets: Sequence[TopicPartition], gap_us: int) -> None:
         self.client = client
         self.rng = client.rng
         self.number = number
@@ -317,11 +315,7 @@ class CopyingInstance(Instance):
                     told = await self.client.call(broker, OFFSET_FETCH, ask, 1_000)
                 except (TransportError, ApiError):
                     told = None
-                if (
-                    told is not None
-                    and told.error is ErrorCode.NONE
-                    and all(it.error is ErrorCode.NONE for it in told.result)
-                ):
+                if told is not None and told.error is ErrorCode.NONE and all(it.error is ErrorCode.NONE for it in told.result):
                     return {it.tp: max(0, it.offset) for it in told.result}
             await self.client.backoff()
 

@@ -40,8 +40,7 @@ def visit(
     replication = rng.choice((most, most, 1))
     config = {"min.insync.replicas": str(rng.choice((1, min(2, replication))))}
     topics = [
-        TopicPlan(name=name, partitions=rng.choice((1, 2, 3)), replication=replication, config=config)
-        for name in (INPUT, OUTPUT)
+        TopicPlan(name=name, partitions=rng.choice((1, 2, 3)), replication=replication, config=config) for name in (INPUT, OUTPUT)
     ]
     inputs = [TopicPartition(INPUT, index) for index in range(topics[0].partitions)]
     outputs = [TopicPartition(OUTPUT, index) for index in range(topics[1].partitions)]

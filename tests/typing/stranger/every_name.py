@@ -16,6 +16,7 @@ from kraftlite.testing import (
     NodeInfo,
     PartitionView,
     SyncCluster,
+    TransactionView,
     WaitTimeout,
     Who,
     other_than,
@@ -56,6 +57,14 @@ def what_can_be_seen(c: Cluster | SyncCluster) -> None:
     assert_type(view.isr, tuple[int, ...])
     assert_type(view.hw, int | None)
     assert_type(view.leo, int | None)
+    assert_type(c.transaction_coordinator("x"), int | None)
+    transaction = c.transaction("x")
+    assert_type(transaction, TransactionView)
+    assert_type(transaction.coordinator, int)
+    assert_type(transaction.state, str)
+    assert_type(transaction.producer_id, int)
+    assert_type(transaction.producer_epoch, int)
+    assert_type(transaction.partitions, tuple[tuple[str, int], ...])
 
 
 def what_acts_at_once(c: Cluster | SyncCluster, side: Ends) -> None:
@@ -68,6 +77,8 @@ def what_acts_at_once(c: Cluster | SyncCluster, side: Ends) -> None:
     c.cut(1, [2, 3])
     c.cut(1, side)
     c.delay(1, 2, 30)
+    c.hold_markers()
+    c.release_markers()
     c.heal()
 
 
@@ -78,6 +89,8 @@ async def what_waits() -> None:
         await c.create_topic("u", assignment=[[2, 3], [3, 2]], timeout=5.0)
         assert_type(await c.wait_for(topic="t", leader=other_than(2), isr={2, 3}, hw=1), PartitionView)
         await c.wait_for(controller=SOMEBODY, brokers=c.brokers)
+        assert_type(await c.wait_for_transaction("x", state="Ongoing", coordinator=other_than(2)), TransactionView)
+        assert_type(await c.fence("x", timeout=5.0), tuple[int, int])
         await c.stop(2)
         await c.restart(2)
     other = Cluster(combined=True)
@@ -91,6 +104,8 @@ def what_blocks() -> None:
         c.create_topic("t")
         assert_type(c.wait_for(topic="t", leader=2, timeout=3), PartitionView)
         c.wait_for(controller=NOBODY)
+        assert_type(c.wait_for_transaction("x", state={"CompleteCommit", "CompleteAbort"}, timeout=3), TransactionView)
+        assert_type(c.fence("x"), tuple[int, int])
         c.stop(2)
         c.restart(2)
     other = SyncCluster()
@@ -99,11 +114,19 @@ def what_blocks() -> None:
 
 
 def test_of_the_fixtures(kafka_chaos: Chaos, kafka_cluster_factory: ClusterFactory) -> None:
-    with kafka_chaos.killed(4), kafka_chaos.stopped(5), kafka_chaos.paused(6), kafka_chaos.partitioned(1, CLIENTS):
+    with (
+        kafka_chaos.killed(4),
+        kafka_chaos.stopped(5),
+        kafka_chaos.paused(6),
+        kafka_chaos.partitioned(1, CLIENTS),
+        kafka_chaos.markers_held(),
+    ):
         kafka_chaos.kill(4)
         kafka_chaos.cut(1, 2, one_way=True)
         kafka_chaos.delay(1, 2, 10)
         kafka_chaos.heal()
+    with kafka_chaos.markers_held():
+        pass
     assert_type(kafka_cluster_factory(brokers=2, config={"min.insync.replicas": 2}), SyncCluster)
 
 
