@@ -13,6 +13,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kraftlite.model.limits import MIB
@@ -238,6 +239,9 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+_END: Final = attrgetter("last_offset")
+
+
 class TransactionIndex:
     """The aborted transactions whose marker lies in this segment, in order of last offset. No file while there are none."""
 
@@ -253,6 +257,16 @@ class TransactionIndex:
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         return iter(self._entries)
+
+    def ending_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Yield the transactions that end at or behind `offset`. What comes before them costs nothing."""
+        entries = self._entries
+        for index in range(bisect_left(entries, offset, key=_END), len(entries)):
+            yield entries[index]
+
+    def ends_from(self, offset: int) -> bool:
+        """Return whether a transaction ends at or behind `offset`."""
+        return bool(self._entries) and self._entries[-1].last_offset >= offset
 
     def append(self, entry: AbortedTransaction) -> None:
         self._entries.append(entry)

@@ -176,6 +176,9 @@ class Log:
     def aborted_transactions(self, start: int, up_to: int) -> tuple[tuple[int, int], ...]:
         return self._reader.aborted_transactions(start, up_to)
 
+    def has_aborted_from(self, start: int) -> bool:
+        return self._reader.has_aborted_from(start)
+
     def aborted_between(self, start: int, up_to: int) -> list[AbortedTransaction]:
         return self._reader.aborted_between(start, up_to)
 

@@ -92,6 +92,10 @@ class Reader:
         """(producer id, first offset) of the aborted transactions that overlap [start, up_to), for a consumer."""
         return aborted_transactions(self._ctx.segments, start, up_to)
 
+    def has_aborted_from(self, start: int) -> bool:
+        """Return whether a transaction that ends at or behind `start` was aborted: without, there is nothing to look up."""
+        return any(segment.txn_index.ends_from(start) for segment in self._ctx.segments.from_offset(start))
+
     def aborted_between(self, start: int, up_to: int) -> list[AbortedTransaction]:
         """The aborted transactions that overlap [start, up_to), wherever their markers are, for compaction."""
         return [
@@ -190,8 +194,8 @@ def aborted_transactions(segments: SegmentList, start: int, up_to: int) -> tuple
     """(producer id, first offset) of every aborted transaction that overlaps [start, up_to)."""
     found: list[tuple[int, int]] = []
     for segment in segments.from_offset(start):
-        for entry in segment.txn_index:
-            if entry.last_offset >= start and entry.first_offset < up_to:
+        for entry in segment.txn_index.ending_from(start):
+            if entry.first_offset < up_to:
                 found.append((entry.producer_id, entry.first_offset))
             if entry.last_stable_offset >= up_to:
                 return tuple(found)

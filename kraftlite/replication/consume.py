@@ -294,7 +294,7 @@ def may_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
 
 def _aborted(log: Log, offset: int, records: bytes | StoredRecords) -> tuple[tuple[int, int], ...]:
     """Aborted transactions that overlap what was read."""
-    if not records or not log.aborted_transactions(offset, log.last_stable_offset):
+    if not records or not log.has_aborted_from(offset):
         return ()
     if isinstance(records, StoredRecords):
         return log.aborted_transactions(offset, records.next_offset())

@@ -236,6 +236,28 @@ def test_tp_34_an_abort_whose_marker_is_segments_later_is_found() -> None:
     assert aborted_index(log) == [AbortedTransaction(2, 1, 2, 0), AbortedTransaction(1, 0, 6, 7)]
 
 
+class Counted(list[AbortedTransaction]):
+    """The entries of an index, and how many of them were looked at."""
+
+    looked = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        self.looked += 1
+        return super().__getitem__(at)
+
+
+def test_tp_34_what_ended_before_a_range_is_not_looked_through() -> None:
+    """A reader that follows the log pays for what is new, however much was aborted before."""
+    log = open_log()
+    for number in range(1_000):
+        append(log, "x", pid=number, txn=True)
+        end_txn(log, number, commit=False)
+    entries = log.segments[0].txn_index._entries = Counted(aborted_index(log))
+    assert log.aborted_transactions(1996, 2000) == ((998, 1996), (999, 1998))
+    assert log.aborted_transactions(0, 4) == ((0, 0), (1, 2)) and entries.looked < 30
+    assert log.has_aborted_from(1999) and not log.has_aborted_from(2000)
+
+
 def test_tp_38_truncation_removes_reopens_and_cuts_the_index() -> None:
     log = open_log(config=LogConfig(segment_bytes=400))
     append(log, "a", pid=1, txn=True)
