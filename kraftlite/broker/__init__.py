@@ -30,6 +30,7 @@
 | `log_dirs`, `log_dirs_*`, `log_cleaner` | opening, refusing and setting aside logs; retention and compaction |
 | `controller_channel` | calls to the active controller, whoever that is, with retries within their time |
 | `handlers/` | the domain side of client requests, one module per family; `wire` adapts Kafka's messages to it |
+| `transactions` | markers to the leaders of partitions, questions to the coordinators of transactions |
 | `producer_ids`, `introspection` | blocks of producer ids; the state of the replicas, for tools |
 
 A broker never changes metadata by itself: it asks the controller and waits for the log. It never serves a partition before the

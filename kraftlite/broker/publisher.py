@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -39,6 +39,8 @@ class AppliesMetadata(Protocol):
     def handle_image(self, image: MetadataImage) -> None: ...
 
     def update_log_config(self, topic: str, config: LogConfig) -> None: ...
+
+    def update_broker_values(self, values: Mapping[str, str]) -> None: ...
 
     def start_hw_checkpoints(self) -> None: ...
 
@@ -197,6 +199,7 @@ class BrokerMetadataPublisher:
         topics = {name for kind, name in changed if kind == ConfigResourceType.TOPIC}
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
             topics = {log.tp.topic for log in self._log_dirs.logs()}
+            self._replicas.update_broker_values(self._configs.broker_values())
         for topic in sorted(topics):
             self._replicas.update_log_config(topic, self._configs.log_config_for(topic))
 

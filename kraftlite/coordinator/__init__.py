@@ -27,6 +27,7 @@ the appends. What must be durable before it is said is answered by a later step.
 |---|---|
 | `core/` | the driver, the loader, effects and deadlines of any shard |
 | `classic/` | groups of the classic protocol: generations, joins and syncs; a member makes the assignment |
+| `transactions/` | transactional ids: another shard over the same `core`, with a coordinator of its own |
 | `modern/` | groups of KIP-848: the coordinator assigns and reconciles; moving between the protocols |
 | `offsets` | committed and pending offsets, their expiry, the offsets of open transactions |
 | `records`, `modern/records`, `consumer_protocol` | Kafka's record formats in the topic, and the members' metadata |

@@ -74,5 +74,7 @@ class ReplicationConfig:
             request_timeout_ms=typed("request.timeout.ms"),
             replica_selector=typed("replica.selector.class") or None,
             verification_enabled=typed("transaction.partition.verification.enable"),
+            enrol_backoff_ms=typed("add.partitions.to.txn.retry.backoff.ms"),
+            enrol_retry_max_ms=typed("add.partitions.to.txn.retry.backoff.max.ms"),
             transaction_max_timeout_ms=typed("transaction.max.timeout.ms"),
         )

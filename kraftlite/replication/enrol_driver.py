@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from kraftlite.log.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, attributes_of, parse_header
 from kraftlite.log.guards import Guard, TransactionTerms
 from kraftlite.log.log import Log
+from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry, ProduceTransaction
@@ -23,6 +24,7 @@ from kraftlite.replication.ports import TransactionGate
 from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Clock
 
+VERIFICATION: Final = "transaction.partition.verification.enable"
 ADDS_FROM: Final = 2
 """The transaction.version from which a write adds its partition to the transaction."""
 UNREACHABLE: Final = frozenset(
@@ -72,6 +74,10 @@ class Enroller:
         self._asking: set[str] = set()
         self._waiting: dict[str, tuple[int, asyncio.Future[None]]] = {}
         """Transactional id -> epoch and turn of the one question that waits for the one under way."""
+
+    def update_broker_values(self, values: Mapping[str, str]) -> None:
+        key = BROKER_CONFIGS[VERIFICATION]
+        self.verifies = bool(key.parse(values.get(VERIFICATION, str(key.default))))
 
     # --- produces -----------------------------------------------------------------------------------------------------
 

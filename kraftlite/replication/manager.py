@@ -264,6 +264,10 @@ class ReplicaManager:
 
     # --- failing disks ------------------------------------------------------------------------------------------------
 
+    def update_broker_values(self, values: Mapping[str, str]) -> None:
+        """Take over what may change while the broker runs, of the values in force for it (CM-49)."""
+        self.enroller.update_broker_values(values)
+
     def _guarded(self, partition: Partition, action: Callable[[], object]) -> None:
         try:
             action()

@@ -44,7 +44,7 @@ class MarkerSender:
         self._queues = MarkerQueues(self._where)
         self._timer: TimerHandle | None = None
         self._due_ms = 0
-        self._tasks: dict[TaskHandle, NodeId] = {}
+        self._calls: dict[_Call, None] = {}
         self._closed = False
         self._budget = Budget()
         self._held = False
@@ -59,9 +59,9 @@ class MarkerSender:
             return
         self._queues.look_again()
         image = self._image()
-        for task, node in self._tasks.items():
-            if not _is_alive(image, node):
-                task.cancel()
+        for call in self._calls:
+            if call.begun and not _is_alive(image, call.node):
+                call.cancel()
         self._wake(0)
 
     def hold(self, held: bool) -> None:
@@ -74,8 +74,8 @@ class MarkerSender:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for task in list(self._tasks):
-            task.cancel()
+        for call in self._calls:
+            call.cancel()
 
     @property
     def waiting(self) -> int:
@@ -112,22 +112,26 @@ class MarkerSender:
             return
         now_ms = self._ports.clock.now_ms()
         for node, batch in self._queues.batches(now_ms):
-            task = self._ports.tasks.spawn(self._send(node, batch), name=f"markers-{node}")
-            self._tasks[task] = node
+            call = _Call(node, batch)
+            self._calls[call] = None
+            call.task = self._ports.tasks.spawn(self._send(call), name=f"markers-{node}")
         for item in self._queues.leaderless:
             self._tell_wait(item, None, ErrorCode.LEADER_NOT_AVAILABLE)
         due_ms = self._queues.next_due_ms()
         if due_ms is not None:
             self._wake(max(0, due_ms - now_ms))
-        for task in [it for it in self._tasks if it.done()]:
-            del self._tasks[task]
 
-    async def _send(self, node: NodeId, batch: list[Item]) -> None:
-        """Ends by cancellation when the broker is gone: then nobody knows what it had done, as after any answer that is lost."""
+    async def _send(self, call: _Call) -> None:
+        """Ends by cancellation when the broker is gone: then nobody knows what it had done, as after any answer that is lost. A
+        task that is cancelled before it has begun would tell nobody."""
+        call.begun = True
+        node, batch = call.node, call.batch
         errors: Sequence[ErrorCode] = [ErrorCode.NETWORK_EXCEPTION] * len(batch)
         try:
-            errors = await self._written(node, batch)
+            if _is_alive(self._image(), node):
+                errors = await self._written(node, batch)
         finally:
+            del self._calls[call]
             if not self._closed:
                 self._tell(node, batch, errors)
                 self._queues.answered(node, batch, errors, self._ports.clock.now_ms())
@@ -164,6 +168,22 @@ class MarkerSender:
             told[item.tp] = reason
             name = item.order.mark.transactional_id
             self._ports.tracer.emit(TransactionMarkerWaits(transactional_id=name, tp=item.tp, leader=node, error=error.name))
+
+
+class _Call:
+    """A request to a broker that is under way. `begun`: its task has run."""
+
+    __slots__ = ("batch", "begun", "node", "task")
+
+    def __init__(self, node: NodeId, batch: list[Item]) -> None:
+        self.node = node
+        self.batch = batch
+        self.begun = False
+        self.task: TaskHandle | None = None
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
 
 
 class ShardOutbox:

@@ -248,6 +248,20 @@ async def test_tx_51_who_is_gone_is_not_waited_for(sending: Sending) -> None:
     assert [node for node, _ in sending.post.calls] == [1, 2] and sending.heard == [marked(A)]
 
 
+async def test_tx_51_who_is_gone_before_anything_was_sent(sending: Sending) -> None:
+    sending.outbox.send(mark(A))
+    sending.bed.clock.advance(1)  # the task that sends is there, and has not begun
+    sending.brokers[0] = broker(1, fenced=True)
+    sending.sender.metadata_changed()
+    await sending.run()
+    assert sending.post.calls == []
+    sending.topics["a"][0] = partition([1, 2], leader=2, leader_epoch=1)
+    sending.post.answer = lambda node, markers: [E.NONE] * len(markers)
+    sending.sender.metadata_changed()
+    await sending.run(SEND_AGAIN_MS)
+    assert [node for node, _ in sending.post.calls] == [2] and sending.heard == [marked(A)]
+
+
 async def test_tx_52_a_topic_that_is_deleted_meanwhile(sending: Sending) -> None:
     sending.topics["a"][0] = partition([1, 2], leader=None)
     sending.outbox.send(mark(A))
