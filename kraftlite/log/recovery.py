@@ -356,9 +356,9 @@ class Loader:
         """Judge each intact batch that a scan reports. Its CRC covers neither base offset nor leader epoch: a bit that flipped
         there shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow.
 
-        Below `flushed` there may be holes though the topic is not compacted: it may have been once. `filed`: what the file says of
-        the epochs that begin from here on. It counts where there is a hole: an epoch begins where its leader began to write, and
-        not at the first batch that compaction has left of it (RP-31).
+        Below `flushed` there may be holes though the topic is not compacted: it may have been once. `filed`: what the file says
+        of the epochs that begin from here on. It counts where there is a hole: an epoch begins where its leader began to write,
+        and not at the first batch that compaction has left of it (RP-31).
         """
         dense, max_epoch, next_offset = not self.config.compacted, self.max_epoch, expected
         if self.promise is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
-from kraftlite.sim.workloads import admin, groups, logs, stranger
+from kraftlite.sim.workloads import admin, groups, logs, sessions, stranger
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -18,4 +18,4 @@ if TYPE_CHECKING:
 Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[tuple["SimClient", "Coroutine[None, None, None]"]]]
 """Given the cluster, the history and the partitions of the shape: each client with what it runs until `stopping` is set on it."""
 
-VISITS: Final[tuple[Visit, ...]] = (stranger.visit, groups.visit, admin.visit, logs.visit)
+VISITS: Final[tuple[Visit, ...]] = (stranger.visit, groups.visit, admin.visit, logs.visit, sessions.visit)
