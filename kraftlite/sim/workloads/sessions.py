@@ -56,7 +56,7 @@ class _Session:
 
 
 class SessionConsumer(SimClient):
-    """Reads at the leaders, up to the HW. Now and then it begins a session anew, or names a session epoch that is not its turn."""
+    """Reads at the leaders, up to the HW. Now and then it begins a session anew, or names an epoch of it that is not its turn."""
 
     async def run(self, partitions: Sequence[TopicPartition], mean_gap_us: int) -> None:
         """LivenessViolation when it does not come to the end of every partition."""
