@@ -23,7 +23,6 @@ from kraftlite.sim.client import SimClient, records_of
 from kraftlite.sim.history import Consumed, History
 from kraftlite.sim.service import OFFSETS, OffsetAsk
 from kraftlite.sim.services.sessions import SESSION_FETCH, SessionAnswer, SessionAsk
-from kraftlite.sim.themes import LOGS
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
@@ -39,7 +38,7 @@ def visit(
     cluster: SimCluster, history: History, partitions: Sequence[TopicPartition]
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
     rng = random.Random(f"sessions/{cluster.seed}")
-    if cluster.theme == LOGS and rng.randrange(ONE_SEED_IN) == 0:
+    if rng.randrange(ONE_SEED_IN) == 0:
         it = SessionConsumer(cluster, NUMBER, "sessions", history)
         yield it, it.run(partitions, rng.choice((60_000, 200_000)))
 
