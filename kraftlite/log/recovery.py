@@ -10,6 +10,7 @@ Source: LG-19, LG-26 to LG-30; RP-28.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -290,6 +291,7 @@ class Loader:
 
     def _recover(self, segments: SegmentList, epochs: LeaderEpochCache, first: int, recovery_point: int, flushed: int) -> int:
         expected = segments[first].base_offset
+        filed = deque(entry for entry in epochs.entries if entry[1] >= expected)
         epochs.truncate_from_end(expected)
         checked = dropped = dropped_segments = 0
         reason: str | None = None
@@ -298,8 +300,9 @@ class Loader:
             total = segment.size
             reason = self._misplaced(segment, expected, is_first=index == first)
             if reason is None:
+                accept = self._accept(epochs, filed, expected, flushed)
                 expected = max(expected, segment.base_offset)  # compaction may have left a hole
-                scan = segment.scan(expected, self._accept(epochs, expected, flushed))
+                scan = segment.scan(expected, accept)
                 expected, reason = max(scan.next_offset, expected), scan.reason
                 checked += scan.valid_bytes
                 index += 1
@@ -347,11 +350,15 @@ class Loader:
         if self.promise is not None:
             self.promise.check_end(expected, self._must_reach, f"{segment.path}: {reason}", more_behind=more_behind)
 
-    def _accept(self, epochs: LeaderEpochCache, expected: int, flushed: int) -> Callable[[BatchHeader], str | None]:
+    def _accept(
+        self, epochs: LeaderEpochCache, filed: deque[tuple[int, int]], expected: int, flushed: int
+    ) -> Callable[[BatchHeader], str | None]:
         """Judge each intact batch that a scan reports. Its CRC covers neither base offset nor leader epoch: a bit that flipped
         there shows only in what is known otherwise. Departs: Kafka takes any offset and epoch that grow.
 
-        Below `flushed` there may be holes though the topic is not compacted: it may have been once.
+        Below `flushed` there may be holes though the topic is not compacted: it may have been once. `filed`: what the file says
+        of the epochs that begin from here on. It counts where there is a hole: an epoch begins where its leader began to write,
+        and not at the first batch that compaction has left of it (RP-31).
         """
         dense, max_epoch, next_offset = not self.config.compacted, self.max_epoch, expected
         if self.promise is not None:
@@ -366,6 +373,10 @@ class Loader:
                 return f"offset {header.base_offset} where {next_offset} was expected"
             if max_epoch is not None and header.partition_leader_epoch > max_epoch:
                 return f"leader epoch {header.partition_leader_epoch}, though {max_epoch} is the latest"
+            while filed and filed[0][1] < header.base_offset:
+                epoch, start = filed.popleft()
+                if start >= next_offset and epoch <= header.partition_leader_epoch:
+                    epochs.assign(epoch, start)
             next_offset = header.next_offset
             return _note_epoch(epochs, header)
 

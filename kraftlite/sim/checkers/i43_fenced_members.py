@@ -72,7 +72,9 @@ class FencedMembers(GroupChecker):
             self._gone.setdefault(driver, {})[(group_id, member_id)] = now_us
 
     def on_arrival(self, exchange: AnyExchange) -> None:
-        if exchange.method in (HEARTBEAT, SYNC, COMMIT, BEAT):
+        if exchange.method is JOIN:
+            self._on_join(exchange)
+        elif exchange.method in (HEARTBEAT, SYNC, COMMIT, BEAT):
             request = exchange.request
             group_id = request.base.group_id if isinstance(request, CommitAsk) else request.group_id
             driver = self.groups.driver(self.world.nodes[exchange.target], group_id)
@@ -81,9 +83,6 @@ class FencedMembers(GroupChecker):
             self._arrived.setdefault(exchange, (self.world.cluster.loop.now_us(), driver, _generation(driver, group_id)))
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
-        if exchange.method is JOIN:
-            self._on_joined(exchange, response)
-            return
         arrived = self._arrived.pop(exchange, None)
         if arrived is None:
             return
@@ -109,12 +108,12 @@ class FencedMembers(GroupChecker):
                     f"answered {response}; the group was in {was} when it came, and is in {now}"
                 )
 
-    def _on_joined(self, exchange: AnyExchange, response: object) -> None:
+    def _on_join(self, exchange: AnyExchange) -> None:
         """A group of the consumer protocol takes a member of the classic one back under its old id: it does not remember to whom
-        it gave which."""
+        it gave which. By the time of the answer it may be a classic group, with this member."""
         request = exchange.request
         driver = self.groups.driver(self.world.nodes[exchange.target], request.group_id)
-        if driver is not None and _is_none(response) and _generation(driver, request.group_id) is None:
+        if driver is not None and _generation(driver, request.group_id) is None:
             self._gone.get(driver, {}).pop((request.group_id, request.member_id), None)
 
     def _check_gone(self, exchange: AnyExchange, driver: GroupDriver, at_us: int, member_id: str, *, well: bool) -> None:

@@ -14,8 +14,9 @@ from kraftlite.simhost.host import SimHost
 
 class LogStartsFounded(Checker):
     """A start may find less in its files than there was. It must not take that for the beginning: a log start that no running
-    replica had yet is a loss that looks like a deletion, to every other checker as well (ADR 7). A damaged log that is compacted
-    and has a retention is not judged: what compaction replaced and what retention deleted wait under the same names."""
+    replica had yet is a loss that looks like a deletion, to every other checker as well (ADR 7). A log is not judged while
+    segments that retention deleted wait in its directory: their broker may have died before it said so, and of a damaged log the
+    lost one may be among them."""
 
     numbers: ClassVar[tuple[int, ...]] = (30,)
 
@@ -45,7 +46,7 @@ class LogStartsFounded(Checker):
                 )
 
     def _may_take_for_deleted(self, node: SimHost, tp: TopicPartition) -> bool:
-        if (node.node_id, tp) not in self.world.losses.damaged or node.node is None or node.node.broker is None:
+        if node.node is None or node.node.broker is None:
             return False
-        config = node.node.broker.configs.log_config_for(tp.topic)
-        return config.compacted and config.deletes
+        names = node.disk.listdir(f"{node.config.log_dirs[0]}/{tp}")
+        return node.node.broker.configs.log_config_for(tp.topic).deletes and any(it.endswith(".log.deleted") for it in names)

@@ -366,3 +366,17 @@ async def test_flush_survives_deletion_of_a_segment_under_it() -> None:
     log.deleted.purge(0, force=True)
     disk.flush_gate.set()
     assert await flushing == log.leo
+
+
+def test_rp_31_an_epoch_begins_where_it_began_though_compaction_removed_its_first_batches() -> None:
+    """A follower that has other records there must be told where its epoch ended. Nothing is told of an epoch that is gone."""
+    disk = MemDisk()
+    config = LogConfig(cleanup_policy=("compact",))
+    log = open_log(disk, config)
+    log.append_as_follower(bytearray(batch("v", base_offset=0, epoch=0)))
+    for epoch, start in ((1, 1), (3, 6), (5, 30)):
+        log.assign_epoch_start(epoch, start)
+        log.append_as_follower(bytearray(batch("v", base_offset=start + 2, epoch=epoch)))
+    disk.kill()
+    again = open_log(disk, config)
+    assert again.epoch_entries == ((0, 0), (1, 1), (3, 6), (5, 30))
