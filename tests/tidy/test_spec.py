@@ -64,7 +64,7 @@ def test_the_readme_knows_every_page_and_family() -> None:
         assert f"]({page.name})" in README, page.name
     families = {
         page: set(re.findall(r"\b[A-Z]{2}\b", cell))
-        for page, cell in re.findall(r"^\| \[(\w+)\]\S+ \| ([A-Z ]+) \|", README, re.MULTILINE)
+        for page, cell in re.findall(r"^\| \[([\w-]+)\]\S+ \| ([A-Z ]+) \|", README, re.MULTILINE)
     }
     for row in spec.rows():
         assert row.id[:2] in families[Path(row.where).stem.partition(".")[0]], row
