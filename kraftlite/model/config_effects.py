@@ -272,14 +272,6 @@ _NONE: Final[tuple[tuple[str, str, str], ...]] = (
         "transaction.two.phase.commit.enable=false",
     ),
     (
-        "Transactions",
-        "partition leaders do not ask coordinators yet",
-        """
-        transaction.partition.verification.enable add.partitions.to.txn.retry.backoff.ms
-        add.partitions.to.txn.retry.backoff.max.ms
-        """,
-    ),
-    (
         "Share groups",
         "there are no share groups",
         """
