@@ -10,13 +10,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.clients.programs import CODECS, Client, Event, Missing, Ready, Refused, Run
+from tests.clients.programs import CODECS, Client, Event, Missing, Ready, Refused, Run, told_results
 from tests.harness.embedded import embedded
 from tests.harness.local import Cluster, wait_for
 
 PARTITIONS = 4
 SESSION_MS = 30_000
 """Nobody dies here: members leave, and a static one is back before its session ends, however busy the machine is."""
+RECORDS = 50
+"""In each step of a transaction."""
 FOR_EVER = {"retention.ms": "-1"}
 """For records of 1970, which are too old for any other retention."""
 
@@ -195,6 +197,48 @@ class Capabilities:
         needs_api(cluster, 68, "ConsumerGroupHeartbeat")
         self.resumes(ready, cluster, topic, protocol="consumer")
 
+    # --- transactions
+
+    @capability("transactions")
+    def test_transactions(self, ready: Ready, cluster: Cluster, topic: str) -> None:
+        """What is committed is read, what is aborted is not."""
+        cluster.create_topic(topic)
+        begin, commit = {"do": "begin"}, {"do": "commit"}
+        steps = [begin, sent("a"), commit, begin, sent("b"), {"do": "abort"}, begin, sent("c"), commit]
+        assert ready.transact(topic, *steps) == [None] * len(steps)
+        assert values_of(cluster, topic) == texts("a") + texts("c")
+
+    @capability("transactions: fenced")
+    def test_fenced(self, ready: Ready, cluster: Cluster, topic: str) -> None:
+        """A second producer of the same id takes over; what the first has open is aborted, and it cannot commit."""
+        cluster.create_topic(topic)
+        begin, commit = {"do": "begin"}, {"do": "commit"}
+        job = {"op": "transact", "topic": topic, "transactional_id": topic}
+        with ready.start(**job, steps=[begin, sent("old"), {"do": "wait"}, commit]) as first:
+            first.until("it has written", lambda: len(first.of("result")) == 2)
+            assert ready.transact(topic, begin, sent("new"), commit) == [None] * 3
+            events = first.stop()
+        *_, verdict = told_results(events)
+        assert isinstance(verdict, Refused) and ("fenced" in verdict.lower() or "epoch" in verdict.lower()), verdict
+        assert values_of(cluster, topic) == texts("new")
+
+    @capability("transactions: copy with offsets")
+    def test_copy(self, ready: Ready, cluster: Cluster, topic: str) -> None:
+        """What a copier aborts its successor reads again, and what it commits not."""
+        source = f"{topic}-source"
+        for name in (source, topic):
+            cluster.create_topic(name)
+        assert cluster.produce(source, texts("v"), partition=0) == []
+        begin = {"do": "begin"}
+        copy = {"do": "copy", "source": source, "count": RECORDS}
+        job = {"group": f"g-{topic}"}
+        for end in ("abort", "commit"):
+            assert ready.transact(topic, begin, copy, {"do": end}, **job) == [None] * 3
+        assert values_of(cluster, topic) == texts("v")
+        assert cluster.produce(source, ["last"], partition=0) == []
+        assert ready.transact(topic, begin, {**copy, "count": 1}, {"do": "commit"}, **job) == [None] * 3
+        assert values_of(cluster, topic) == [*texts("v"), "last"]
+
     # --- administration
 
     @capability("admin: topics")
@@ -367,6 +411,20 @@ class Capabilities:
         check_log(cluster, topic, acknowledged, exactly_once=idempotent)
 
 
+def texts(name: str) -> list[str]:
+    return [f"{name}{n}" for n in range(RECORDS)]
+
+
+def sent(name: str) -> dict[str, Any]:
+    """The step that writes the texts to partition 0."""
+    return {"do": "send", "records": [{"partition": 0, "key": "k", "value": it} for it in texts(name)]}
+
+
+def values_of(cluster: Cluster, topic: str) -> list[str]:
+    """What is committed in partition 0, read by another client."""
+    return [value for _key, value in keyed(cluster, topic, 0)]
+
+
 def stamped(cluster: Cluster, topic: str, total: int) -> None:
     """A topic of records that are a second apart."""
     cluster.create_topic(topic, config=FOR_EVER)
@@ -419,7 +477,7 @@ def keyed(cluster: Cluster, topic: str, partition: int) -> list[tuple[str, str]]
             assert message is not None, f"{topic}-{partition} cannot be read to its end"
             if message.error() is not None:
                 return found
-            found.append((message.key().decode(), message.value().decode()))
+            found.append(((message.key() or b"").decode(), message.value().decode()))
     finally:
         consumer.close()
 
