@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kraftlite.coordinator.core.placement import partition_for
 from tests.clients.programs import CODECS, Client, Event, Missing, Ready, Refused, Run, told_results
 from tests.harness.embedded import embedded
 from tests.harness.local import Cluster, wait_for
@@ -410,6 +411,34 @@ class Capabilities:
             reader.stop()
         check_log(cluster, topic, acknowledged, exactly_once=idempotent)
 
+    @capability("transactions: brokers are killed")
+    def test_transactions_while_brokers_are_killed(
+        self, request: pytest.FixtureRequest, breakable: Cluster, command: list[str], topic: str
+    ) -> None:
+        """The coordinator dies, then the leader of a partition: every transaction is there once, whole and in order."""
+        self.check(request)
+        cluster = breakable
+        ready = Ready(self.client, command, cluster.bootstrap)
+        cluster.create_topic(topic, partitions=2)
+        values = [f"v{n}" for n in range(120)]
+        job = {"op": "transact", "topic": topic, "transactional_id": topic, "steps": transactions_of(values)}
+        with ready.start(**job) as writer:
+            for which, after in ((coordinator, 30), (lambda c, t: c.leader(t), 150)):
+                writer.until("some are committed", lambda after=after: len(writer.of("result")) >= after)
+                dead = which(cluster, topic)
+                cluster.kill(dead)
+                cluster.wait_leader(topic, 0, not_in=(dead,))
+                cluster.restart(dead)
+            events = writer.done()
+        assert [it for it in told_results(events) if it is not None] == []
+        for partition in (0, 1):
+            assert [value for _key, value in keyed(cluster, topic, partition)] == values
+
+
+def coordinator(cluster: Cluster, transactional_id: str) -> int:
+    """The broker that leads the id's partition of `__transaction_state`, of which embedded clusters have three."""
+    return cluster.leader("__transaction_state", partition_for(transactional_id, 3))
+
 
 def texts(name: str) -> list[str]:
     return [f"{name}{n}" for n in range(RECORDS)]
@@ -423,6 +452,15 @@ def sent(name: str) -> dict[str, Any]:
 def values_of(cluster: Cluster, topic: str) -> list[str]:
     """What is committed in partition 0, read by another client."""
     return [value for _key, value in keyed(cluster, topic, 0)]
+
+
+def transactions_of(values: list[str]) -> list[dict[str, Any]]:
+    """The steps of one transaction for each value, which is written to both partitions."""
+    steps: list[dict[str, Any]] = []
+    for value in values:
+        records = [{"partition": partition, "key": "k", "value": value} for partition in (0, 1)]
+        steps += [{"do": "begin"}, {"do": "send", "records": records}, {"do": "commit"}]
+    return steps
 
 
 def stamped(cluster: Cluster, topic: str, total: int) -> None:

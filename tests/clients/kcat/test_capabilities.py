@@ -32,6 +32,7 @@ class TestKcat(Capabilities):
             "transactions": NO_TRANSACTIONS,
             "transactions: fenced": NO_TRANSACTIONS,
             "transactions: copy with offsets": NO_TRANSACTIONS,
+            "transactions: brokers are killed": NO_TRANSACTIONS,
             "a broker is down: overview": NO_ADMIN,
             "admin: topics": NO_ADMIN,
             "admin: describe cluster": NO_ADMIN,
