@@ -6,6 +6,7 @@ Each test is of one capability, by which docs/CLIENTS.md counts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -423,9 +424,9 @@ class Capabilities:
         values = [f"v{n}" for n in range(120)]
         job = {"op": "transact", "topic": topic, "transactional_id": topic, "steps": transactions_of(values)}
         with ready.start(**job) as writer:
-            for which, after in ((coordinator, 30), (lambda c, t: c.leader(t), 150)):
-                writer.until("some are committed", lambda after=after: len(writer.of("result")) >= after)
-                dead = which(cluster, topic)
+            for after, coordinates in ((30, True), (150, False)):
+                writer.until("some are committed", partial(lambda least: len(writer.of("result")) >= least, after))
+                dead = coordinator(cluster, topic) if coordinates else cluster.leader(topic)
                 cluster.kill(dead)
                 cluster.wait_leader(topic, 0, not_in=(dead,))
                 cluster.restart(dead)

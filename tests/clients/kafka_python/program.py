@@ -57,7 +57,11 @@ class Transactions:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._producer = kafka.KafkaProducer(
-            bootstrap_servers=job["bootstrap"].split(","), transactional_id=job["transactional_id"], retry_backoff_ms=50
+            bootstrap_servers=job["bootstrap"].split(","),
+            transactional_id=job["transactional_id"],
+            retry_backoff_ms=50,
+            reconnect_backoff_ms=20,
+            reconnect_backoff_max_ms=200,
         )
         self._producer.init_transactions()
 
