@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.clients.programs import CODECS, Client, Event, Missing, Ready, Refused, Run
+from tests.clients.transactions import Transactions, capability, keyed
 from tests.harness.embedded import embedded
 from tests.harness.local import Cluster, wait_for
 
@@ -19,10 +20,6 @@ SESSION_MS = 30_000
 """Nobody dies here: members leave, and a static one is back before its session ends, however busy the machine is."""
 FOR_EVER = {"retention.ms": "-1"}
 """For records of 1970, which are too old for any other retention."""
-
-
-def capability(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.capability(name)
 
 
 def numbered(n: int, partition: int | None = 0) -> list[dict[str, Any]]:
@@ -36,7 +33,7 @@ def split(*members: Run) -> bool:
     return all(owned) and sorted(p for one in owned for p in one) == list(range(PARTITIONS))
 
 
-class Capabilities:
+class Capabilities(Transactions):
     client: ClassVar[Client]
 
     @pytest.fixture(scope="class")
@@ -396,32 +393,6 @@ def check_log(cluster: Cluster, topic: str, acknowledged: set[str], *, exactly_o
     assert all(it == sorted(it) for it in first.values()), "a key's order is lost"
     if exactly_once:
         assert len(values) == len(set(values)), "a record is there twice"
-
-
-def keyed(cluster: Cluster, topic: str, partition: int) -> list[tuple[str, str]]:
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "verdict",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "check.crcs": True,
-            "log_level": 0,
-        }
-    )
-    found: list[tuple[str, str]] = []
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        while True:
-            message = consumer.poll(30)
-            assert message is not None, f"{topic}-{partition} cannot be read to its end"
-            if message.error() is not None:
-                return found
-            found.append((message.key().decode(), message.value().decode()))
-    finally:
-        consumer.close()
 
 
 def seen(cluster: Cluster, topic: str) -> list[Any]:

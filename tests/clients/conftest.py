@@ -17,7 +17,9 @@ from tests.harness.embedded import embedded
 from tests.harness.external import External
 from tests.harness.local import CALM, Cluster, running
 
-pytest.register_assert_rewrite("tests.clients.capabilities", "tests.clients.programs", "tests.clients.raw")
+pytest.register_assert_rewrite(
+    "tests.clients.capabilities", "tests.clients.programs", "tests.clients.raw", "tests.clients.transactions"
+)
 _NUMBERS = count(1)
 
 

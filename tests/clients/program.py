@@ -43,6 +43,19 @@ def administer(steps: list[Job], client: object) -> None:
             tell("result", do=step["do"], result=result)
 
 
+def transact(steps: list[Job], client: Any, stopped: threading.Event) -> None:
+    """`administer` for the steps of transactions: `client` has begin, send, copy, commit and abort."""
+
+    class WithWait:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(client, name)
+
+        def wait(self, _step: Job) -> None:
+            stopped.wait()
+
+    administer(steps, WithWait())
+
+
 def named(error: BaseException) -> str:
     return f"{type(error).__name__} {error}"
 

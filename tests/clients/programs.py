@@ -10,6 +10,9 @@ milliseconds.
 - `read`: topic, partition, offset or time_ms, count. A `record` each.
 - `group`: group, topic, protocol (range, cooperative, consumer), instance, session_ms. Tells `assigned` and `revoked` with their
   partitions, and each `record`. A second line on standard input ends it: it commits what it has read, and leaves.
+- `transact`: transactional_id, topic, steps. A `result` each: `begin`, `commit`, `abort`; `send` records, which are acknowledged
+  when it is told; `copy` so many records of the topic `source` as a member of `group`, from where it has committed, and commit
+  that within the transaction; `wait` for the second line on standard input. `group` stands in the job.
 - `admin`: steps, which are objects with a `do`. A `result` each, with the result or an error.
 """
 
@@ -205,11 +208,21 @@ class Ready:
         events = self.run(op="read", topic=topic, partition=partition, count=count, **job)
         return [it for it in events if it["event"] == "record"]
 
+    def transact(self, topic: str, *steps: Mapping[str, Any], **job: Any) -> list[Any]:
+        """The result of each step of a producer's transactions, as those of `admin`. Its id is the topic's name."""
+        return told_results(self.run(op="transact", topic=topic, transactional_id=topic, steps=list(steps), **job))
+
     def admin(self, *steps: Mapping[str, Any]) -> list[Any]:
         """The result of each step, in order; an error's name as `Refused`."""
-        events = [it for it in self.run(op="admin", steps=list(steps)) if it["event"] == "result"]
-        assert len(events) == len(steps)
-        return [Refused(it["error"]) if "error" in it else it.get("result") for it in events]
+        found = told_results(self.run(op="admin", steps=list(steps)))
+        assert len(found) == len(steps)
+        return found
+
+
+def told_results(events: Sequence[Event]) -> list[Any]:
+    """The results that a program told, in order; an error's name as `Refused`."""
+    found = [it for it in events if it["event"] == "result"]
+    return [Refused(it["error"]) if "error" in it else it.get("result") for it in found]
 
 
 class Refused(str):

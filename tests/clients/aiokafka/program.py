@@ -20,7 +20,7 @@ except ImportError:  # before 0.9, when it was built on kafka-python
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.program import Job, administer, main, named, raw, tell, tell_record
+from tests.clients.program import Job, administer, main, named, raw, tell, tell_record, transact
 
 DYNAMIC_TOPIC_CONFIG = 1
 
@@ -59,6 +59,60 @@ async def produce(job: Job, _stopped: threading.Event) -> None:
         if job.get("pause_ms"):
             await asyncio.sleep(job["pause_ms"] / 1000)
     await asyncio.gather(*waiting)
+    await producer.stop()
+
+
+class Transactions:
+    """The methods run in a thread of their own, their coroutines in the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, job: Job, producer: Any) -> None:
+        self._loop = loop
+        self._job = job
+        self._producer = producer
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def begin(self, _step: Job) -> None:
+        self._run(self._producer.begin_transaction())
+
+    def send(self, step: Job) -> None:
+        self._run(self._send([(raw(it["key"]), raw(it["value"]), it["partition"]) for it in step["records"]]))
+
+    async def _send(self, records: list[tuple[bytes | None, bytes | None, int]]) -> None:
+        for key, value, partition in records:
+            await self._producer.send(self._job["topic"], value=value, key=key, partition=partition)
+        await self._producer.flush()
+
+    def copy(self, step: Job) -> None:
+        self._run(self._copy(step))
+
+    async def _copy(self, step: Job) -> None:
+        consumer = consumer_of(self._job, group_id=self._job["group"], isolation_level="read_committed")
+        consumer.subscribe([step["source"]])
+        await consumer.start()
+        found: list[tuple[bytes | None, bytes | None, int]] = []
+        while len(found) < step["count"]:
+            for records in (await consumer.getmany(timeout_ms=50, max_records=step["count"] - len(found))).values():
+                found += [(it.key, it.value, 0) for it in records]
+        await self._send(found)
+        offsets = {tp: await consumer.position(tp) for tp in consumer.assignment()}
+        await self._producer.send_offsets_to_transaction(offsets, self._job["group"])
+        await consumer.stop()
+
+    def commit(self, _step: Job) -> None:
+        self._run(self._producer.commit_transaction())
+
+    def abort(self, _step: Job) -> None:
+        self._run(self._producer.abort_transaction())
+
+
+async def transactions(job: Job, stopped: threading.Event) -> None:
+    producer = aiokafka.AIOKafkaProducer(
+        bootstrap_servers=job["bootstrap"], transactional_id=job["transactional_id"], retry_backoff_ms=50
+    )
+    await producer.start()
+    await asyncio.to_thread(transact, job["steps"], Transactions(asyncio.get_running_loop(), job, producer), stopped)
     await producer.stop()
 
 
@@ -213,4 +267,10 @@ def blocking(op: Callable[[Job, threading.Event], Coroutine[Any, Any, None]]) ->
 
 
 if __name__ == "__main__":
-    main(produce=blocking(produce), read=blocking(read), group=blocking(group), admin=blocking(admin))
+    main(
+        produce=blocking(produce),
+        read=blocking(read),
+        group=blocking(group),
+        admin=blocking(admin),
+        transact=blocking(transactions),
+    )

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import admin as administration
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewPartitions, NewTopic
 
-from tests.clients.program import Job, administer, main, raw, tell, tell_record
+from tests.clients.program import Job, administer, main, raw, tell, tell_record, transact
 
 LIMIT_S = 30.0
 QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20}
@@ -45,6 +45,45 @@ def produce(job: Job, _stopped: threading.Event) -> None:
         producer.produce(job["topic"], value, key, on_delivery=told(i), headers=headers, **where)
         producer.poll(job.get("pause_ms", 0) / 1000)
     assert producer.flush(120) == 0
+
+
+class Transactions:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._producer = Producer({"bootstrap.servers": job["bootstrap"], "transactional.id": job["transactional_id"], **QUICK})
+        self._producer.init_transactions(LIMIT_S)
+
+    def begin(self, _step: Job) -> None:
+        self._producer.begin_transaction()
+
+    def send(self, step: Job) -> None:
+        for it in step["records"]:
+            self._producer.produce(self._job["topic"], raw(it["value"]), raw(it["key"]), partition=it["partition"])
+        assert self._producer.flush(LIMIT_S) == 0
+
+    def copy(self, step: Job) -> None:
+        consumer = consumer_of(self._job, **{"group.id": self._job["group"]})
+        consumer.subscribe([step["source"]])
+        seen = 0
+        while seen < step["count"]:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                self._producer.produce(self._job["topic"], message.value(), message.key(), partition=0)
+                seen += 1
+        offsets = consumer.position(consumer.assignment())
+        self._producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), LIMIT_S)
+        assert self._producer.flush(LIMIT_S) == 0
+        consumer.close()
+
+    def commit(self, _step: Job) -> None:
+        self._producer.commit_transaction(LIMIT_S)
+
+    def abort(self, _step: Job) -> None:
+        self._producer.abort_transaction(LIMIT_S)
+
+
+def transactions(job: Job, stopped: threading.Event) -> None:
+    transact(job["steps"], Transactions(job), stopped)
 
 
 def consumer_of(job: Job, **config: Any) -> Consumer:
@@ -195,4 +234,4 @@ def admin(job: Job, _stopped: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    main(produce=produce, read=read, group=group, admin=admin)
+    main(produce=produce, read=read, group=group, admin=admin, transact=transactions)

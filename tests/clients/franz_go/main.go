@@ -35,7 +35,9 @@ type Job struct {
 	Protocol   string   `json:"protocol"`
 	Instance   string   `json:"instance"`
 	SessionMs  int      `json:"session_ms"`
-	Steps      []Step   `json:"steps"`
+	// TransactionalID is that of a job in transactions.
+	TransactionalID string `json:"transactional_id"`
+	Steps           []Step `json:"steps"`
 }
 
 // Record is what is produced and what is read; a key or value that is absent is null.
@@ -89,13 +91,17 @@ func text(raw []byte) *string {
 	return &found
 }
 
-func client(job *Job, opts ...kgo.Opt) *kgo.Client {
-	opts = append([]kgo.Opt{
+// common are the options of all clients.
+func common(job *Job) []kgo.Opt {
+	return []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(job.Bootstrap, ",")...),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
-	}, opts...)
-	found, err := kgo.NewClient(opts...)
+	}
+}
+
+func client(job *Job, opts ...kgo.Opt) *kgo.Client {
+	found, err := kgo.NewClient(append(common(job), opts...)...)
 	if err != nil {
 		panic(err)
 	}
@@ -251,6 +257,8 @@ func main() {
 		group(&job, stop)
 	case "admin":
 		admin(&job)
+	case "transact":
+		transact(&job, stop)
 	default:
 		panic(fmt.Sprintf("no op %q", job.Op))
 	}

@@ -349,6 +349,7 @@ public class Program {
             case "read" -> read(job);
             case "group" -> group(job);
             case "admin" -> admin(job);
+            case "transact" -> Transactions.run(job);
             case "warm" -> warm(job);
             default -> throw new IllegalArgumentException(job.get("op").asText());
         }

@@ -11,7 +11,7 @@ from kafka import admin as administration
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.program import Job, administer, main, named, raw, tell, tell_record
+from tests.clients.program import Job, administer, main, named, raw, tell, tell_record, transact
 
 DYNAMIC_TOPIC_CONFIG = 1
 POLL_MS = 400
@@ -51,6 +51,51 @@ def produce(job: Job, _stopped: threading.Event) -> None:
             time.sleep(job["pause_ms"] / 1000)
     producer.flush(120)
     producer.close()
+
+
+class Transactions:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._producer = kafka.KafkaProducer(
+            bootstrap_servers=job["bootstrap"].split(","),
+            transactional_id=job["transactional_id"],
+            retry_backoff_ms=50,
+            reconnect_backoff_ms=20,
+            reconnect_backoff_max_ms=200,
+        )
+        self._producer.init_transactions()
+
+    def begin(self, _step: Job) -> None:
+        self._producer.begin_transaction()
+
+    def send(self, step: Job) -> None:
+        for it in step["records"]:
+            self._producer.send(self._job["topic"], value=raw(it["value"]), key=raw(it["key"]), partition=it["partition"])
+        self._producer.flush(30)
+
+    def copy(self, step: Job) -> None:
+        consumer = consumer_of(self._job, group_id=self._job["group"], isolation_level="read_committed")
+        consumer.subscribe([step["source"]])
+        seen = 0
+        while seen < step["count"]:
+            for records in consumer.poll(timeout_ms=POLL_MS, max_records=step["count"] - seen).values():
+                for it in records:
+                    self._producer.send(self._job["topic"], value=it.value, key=it.key, partition=0)
+                    seen += 1
+        self._producer.flush(30)
+        offsets = {tp: kafka.OffsetAndMetadata(consumer.position(tp), "", -1) for tp in consumer.assignment()}
+        self._producer.send_offsets_to_transaction(offsets, self._job["group"])
+        consumer.close()
+
+    def commit(self, _step: Job) -> None:
+        self._producer.commit_transaction()
+
+    def abort(self, _step: Job) -> None:
+        self._producer.abort_transaction()
+
+
+def transactions(job: Job, stopped: threading.Event) -> None:
+    transact(job["steps"], Transactions(job), stopped)
 
 
 def consumer_of(job: Job, **config: Any) -> Any:
@@ -225,4 +270,4 @@ def admin(job: Job, _stopped: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    main(produce=produce, read=read, group=group, admin=admin)
+    main(produce=produce, read=read, group=group, admin=admin, transact=transactions)

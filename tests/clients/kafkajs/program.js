@@ -74,6 +74,56 @@ const produce = async (job) => {
   await producer.disconnect()
 }
 
+// One `send` is one request; a transaction is an object of its own.
+const transact = async (job, stopped) => {
+  const producer = client(job).producer({
+    transactionalId: job.transactional_id,
+    idempotent: true,
+    maxInFlightRequests: 1,
+    createPartitioner: Partitioners.DefaultPartitioner,
+  })
+  await producer.connect()
+  let open
+  const copy = async ({ source, count }) => {
+    const consumer = client(job).consumer({ groupId: job.group, maxWaitTimeInMs: 100, readUncommitted: false })
+    await consumer.connect()
+    await consumer.subscribe({ topics: [source], fromBeginning: true })
+    const found = []
+    await new Promise((resolve) =>
+      consumer.run({
+        autoCommit: false,
+        eachMessage: async ({ message: it }) => {
+          if (found.length < count) found.push(it)
+          if (found.length >= count) resolve()
+        },
+      }),
+    )
+    await open.send({ topic: job.topic, messages: found.map((it) => ({ key: it.key, value: it.value, partition: 0 })) })
+    const offset = String(Number(found[found.length - 1].offset) + 1)
+    await open.sendOffsets({ consumerGroupId: job.group, topics: [{ topic: source, partitions: [{ partition: 0, offset }] }] })
+    await consumer.disconnect()
+  }
+  const steps = {
+    begin: async () => {
+      open = await producer.transaction()
+    },
+    send: ({ records }) => open.send({ topic: job.topic, messages: records.map(message) }),
+    copy,
+    commit: () => open.commit(),
+    abort: () => open.abort(),
+    wait: () => stopped,
+  }
+  for (const step of job.steps) {
+    try {
+      await steps[step.do](step)
+      tell({ event: 'result', do: step.do, result: null })
+    } catch (error) {
+      tell({ event: 'result', do: step.do, error: name(error) })
+    }
+  }
+  await producer.disconnect()
+}
+
 const show = (partition, it) => {
   const headers = Object.entries(it.headers ?? {}).flatMap(([key, value]) => [value].flat().map((one) => [key, text(one)]))
   const { offset, timestamp } = it
@@ -220,7 +270,7 @@ const main = async () => {
     })
     lines.on('close', () => end())
   })
-  await { produce, read, group, admin: administer }[job.op](job, stopped)
+  await { produce, read, group, admin: administer, transact }[job.op](job, stopped)
   tell({ event: 'done' })
   lines.close()
 }

@@ -11,6 +11,7 @@ from tests.clients.programs import BUILT, FOLDER, Client, npm_packages
 from tests.clients.years.versions import LZ4JS
 
 pytestmark = [pytest.mark.clients, pytest.mark.node, pytest.mark.slow, pytest.mark.xdist_group("clients")]
+TWICE = "when a broker refuses, KafkaJS sends again what is under way to others, under a new sequence"
 HERE = FOLDER / "kafkajs"
 
 
@@ -32,6 +33,7 @@ class TestKafkaJs(Capabilities):
             "codec lz4": LZ4JS,
             "group: cooperative": "KafkaJS has no incremental rebalances",
             "group: static members": "KafkaJS has no group.instance.id",
+            "transactions: brokers are killed": TWICE,
             "group: KIP-848": "KafkaJS has no consumer protocol",
         },
     )

@@ -12,6 +12,7 @@ from tests.harness.local import PATIENCE_S, Cluster
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("clients")]
 
 NO_ADMIN = "kcat administers nothing"
+NO_TRANSACTIONS = "kcat has no transactions"
 
 
 def prepare() -> list[str]:
@@ -28,6 +29,10 @@ class TestKcat(Capabilities):
         env={**ENVIRONMENT, "KCAT": str(KCAT)},
         lacks={
             "group: KIP-848": "the librdkafka in kcat has no consumer protocol",
+            "transactions": NO_TRANSACTIONS,
+            "transactions: fenced": NO_TRANSACTIONS,
+            "transactions: copy with offsets": NO_TRANSACTIONS,
+            "transactions: brokers are killed": NO_TRANSACTIONS,
             "a broker is down: overview": NO_ADMIN,
             "admin: topics": NO_ADMIN,
             "admin: describe cluster": NO_ADMIN,

@@ -19,6 +19,9 @@ type Step struct {
 	Offset     int64             `json:"offset"`
 	At         string            `json:"at"`
 	Group      string            `json:"group"`
+	Source     string            `json:"source"`
+	Count      int               `json:"count"`
+	Records    []Record          `json:"records"`
 }
 
 func admin(job *Job) {

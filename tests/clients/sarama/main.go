@@ -35,7 +35,9 @@ type Job struct {
 	Protocol   string   `json:"protocol"`
 	Instance   string   `json:"instance"`
 	SessionMs  int      `json:"session_ms"`
-	Steps      []Step   `json:"steps"`
+	// TransactionalID is that of a job in transactions.
+	TransactionalID string `json:"transactional_id"`
+	Steps           []Step `json:"steps"`
 }
 
 // Record is what is produced and what is read; a key or value that is absent is null.
@@ -72,6 +74,7 @@ var names = map[sarama.KError]string{
 	sarama.ErrInvalidPartitions:       "INVALID_PARTITIONS",
 	sarama.ErrInvalidConfig:           "INVALID_CONFIG",
 	sarama.ErrNonEmptyGroup:           "NON_EMPTY_GROUP",
+	sarama.KError(90):                 "PRODUCER_FENCED", // Sarama has no name for it
 }
 
 // name is Kafka's name of an error, of those that the tests look for, or Sarama's text.
@@ -293,6 +296,8 @@ func main() {
 		group(&job, stop)
 	case "admin":
 		admin(&job)
+	case "transact":
+		transact(&job, stop)
 	default:
 		panic(fmt.Sprintf("no op %q", job.Op))
 	}
