@@ -1,4 +1,4 @@
-"""Invariant 65: the states of a transactional id follow each other as they may, and its epochs grow (TX-05, TX-13, TX-17, TX-47)."""
+"""Invariant 65: states of a transactional id follow each other as they may, and its epochs grow (TX-05, TX-13, TX-17, TX-47)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class TransactionStates(TransactionChecker):
         else:
             allowed = (0,)
         if step not in allowed and not (prepares and old.producer_epoch == FENCING_EPOCH):
-            self.fail(f"{where} goes from epoch {old.producer_epoch} of {old.state.title} to {new.producer_epoch} of {new.state.title}")
+            self.fail(
+                f"{where} goes from epoch {old.producer_epoch} of {old.state.title} to {new.producer_epoch} of {new.state.title}"
+            )
 
 
 def _same(old: Transaction, new: Transaction) -> bool:

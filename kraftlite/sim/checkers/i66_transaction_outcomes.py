@@ -80,7 +80,9 @@ class TransactionOutcomes(TransactionChecker):
                 continue
             if any(old.partition == tp.partition and old in deal.marked for old in deal.marked):
                 continue
-            self.fail(f"{record.tp}: the record at offset {record.offset} says {new.state.title}; {tp} has no marker of {deal.name}")
+            self.fail(
+                f"{record.tp}: the record at offset {record.offset} says {new.state.title}; {tp} has no marker of {deal.name}"
+            )
 
     def unsettled(self) -> str | None:
         if self.transactions.unjudged:

@@ -154,9 +154,7 @@ class _Transactions:
 
     async def add(self, ask: AddAsk) -> Told:
         """The result has a pair (partition, error) for each."""
-        found = await add_partitions(
-            self._ctx, ask.transactional_id, ask.producer, ask.partitions, version=0, from_client=True
-        )
+        found = await add_partitions(self._ctx, ask.transactional_id, ask.producer, ask.partitions, version=0, from_client=True)
         return Told(ErrorCode.NONE, tuple(found.items()))
 
     async def add_offsets(self, ask: AddOffsetsAsk) -> Told:
@@ -165,9 +163,7 @@ class _Transactions:
     async def end(self, ask: EndAsk) -> Told:
         """The result is the `Producer` to go on with."""
         return await _told(
-            lambda: end_transaction(
-                self._ctx, ask.transactional_id, ask.producer, commit=ask.commit, version=ask.version
-            )
+            lambda: end_transaction(self._ctx, ask.transactional_id, ask.producer, commit=ask.commit, version=ask.version)
         )
 
     async def produce(self, ask: TransactionalProduceAsk) -> Told:

@@ -33,7 +33,7 @@ from kraftlite.sim.services.transactions import (
     TransactionalCommitAsk,
     TransactionalProduceAsk,
 )
-from kraftlite.sim.workloads.transactions_history import Given, Outcome, Sent, Tried
+from kraftlite.sim.workloads.transactions_history import Given, Outcome, Sent, Tried, copy_of
 
 if TYPE_CHECKING:
     from kraftlite.sim.workloads.transactions import Succession
@@ -71,9 +71,7 @@ class Aborting(Exception):
 
 
 class Instance:
-    def __init__(
-        self, client: Succession, number: int, version: int, targets: Sequence[TopicPartition], gap_us: int
-    ) -> None:
+    def __init__(self, client: Succession, number: int, version: int, targets: Sequence[TopicPartition], gap_us: int) -> None:
         self.client = client
         self.rng = client.rng
         self.number = number
@@ -293,7 +291,7 @@ class CopyingInstance(Instance):
         for offset, _ in records:
             target = self.targets[self.rng.randrange(len(self.targets))]
             await self.add((target,))
-            await self.send(tried, target, [f"{self.name}:{tp.topic}-{tp.partition}@{offset}"])
+            await self.send(tried, target, [f"{copy_of(self.name, tp, offset)}#{self._value()}"])
         await self._commit_offsets(tp, end)
         return True
 
@@ -317,11 +315,7 @@ class CopyingInstance(Instance):
                     told = await self.client.call(broker, OFFSET_FETCH, ask, 1_000)
                 except (TransportError, ApiError):
                     told = None
-                if (
-                    told is not None
-                    and told.error is ErrorCode.NONE
-                    and all(it.error is ErrorCode.NONE for it in told.result)
-                ):
+                if told is not None and told.error is ErrorCode.NONE and all(it.error is ErrorCode.NONE for it in told.result):
                     return {it.tp: max(0, it.offset) for it in told.result}
             await self.client.backoff()
 

@@ -2,8 +2,8 @@
 committed.
 
 A transactional id has one instance after another. One dies in the middle of a transaction; or it lives on beside the next, which
-fences it, and goes on to send late. Instances are of transaction.version 0, which add partitions themselves, or of 2. The workload
-has topics of its own, in which nobody else writes.
+fences it, and goes on to send late. Instances are of transaction.version 0, which add partitions themselves, or of 2. The
+workload has topics of its own, in which nobody else writes.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def visit(
     replication = rng.choice((most, most, 1))
     config = {"min.insync.replicas": str(rng.choice((1, min(2, replication))))}
     topics = [
-        TopicPlan(name=name, partitions=rng.choice((1, 2, 3)), replication=replication, config=config)
-        for name in (INPUT, OUTPUT)
+        TopicPlan(name=name, partitions=rng.choice((1, 2, 3)), replication=replication, config=config) for name in (INPUT, OUTPUT)
     ]
     inputs = [TopicPartition(INPUT, index) for index in range(topics[0].partitions)]
     outputs = [TopicPartition(OUTPUT, index) for index in range(topics[1].partitions)]

@@ -23,7 +23,12 @@ Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[Vis
 
 IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit,)
 """In every theme; the seed decides whether it comes."""
-THEMED: Final[Mapping[str, Visit]] = {GROUPS: groups.visit, ADMIN: admin.visit, LOGS: logs.visit, TRANSACTIONS: transactions.visit}
+THEMED: Final[Mapping[str, Visit]] = {
+    GROUPS: groups.visit,
+    ADMIN: admin.visit,
+    LOGS: logs.visit,
+    TRANSACTIONS: transactions.visit,
+}
 """By theme: what the runs of that theme have, and no others."""
 
 
