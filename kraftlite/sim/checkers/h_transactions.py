@@ -20,11 +20,12 @@ Committed = dict[TopicPartition, list[tuple[int, str]]]
 
 
 class TransactionsSeen(HistoryChecker):
-    """No two instances were given one producer, and no two transactional ids one producer id. A record that a read_committed reader
-    was given is in a transaction that its client asked to commit, and what it was given below its position is all that is committed
-    there, in order. Of a transaction whose commit was acknowledged each record is there, once; of one that was not committed,
-    none; of one whose fate its client does not know, all or none. A copier's output has each record of its input up to the
-    group's offset once, and no other."""
+    """No two instances were given one producer, and no two transactional ids one producer id.
+
+    A record that a read_committed reader was given is in a transaction that its client asked to commit, and what it was given
+    below its position is all that is committed there, in order. Of a transaction whose commit was acknowledged each record is
+    there, once; of one that was not committed, none; of one whose fate its client does not know, all or none. A copier's output
+    has each record of its input up to the group's offset once, and no other."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

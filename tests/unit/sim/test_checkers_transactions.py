@@ -77,9 +77,9 @@ class Log:
 
     def tried(self, outcome: Outcome, *values: str) -> None:
         sends = [Sent(tp=A, value=value) for value in values]
-        self.seen.tried.append(
-            Tried(transactional_id="x", instance=0, producer=Producer(PRODUCER, 0), version=2, began_us=0, sends=sends, outcome=outcome)
-        )  # fmt: skip
+        producer = Producer(PRODUCER, 0)
+        tried = Tried(transactional_id="x", instance=0, producer=producer, version=2, began_us=0, sends=sends, outcome=outcome)
+        self.seen.tried.append(tried)
 
     def settle(self) -> None:
         left = self.checker.unsettled()
