@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 DELIVERY_US: Final = 8_000_000
 """The time after which a client gives a batch up, and its transaction with it."""
+UNSTABLE_US: Final = 20_000_000
+"""The time for which a copier still waits for the offsets of its group when the run is over."""
 FATAL: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -306,8 +308,14 @@ class CopyingInstance(Instance):
         return broker_id
 
     async def _committed(self) -> dict[TopicPartition, int]:
-        """The offsets of the group, when no transaction is open that moves them."""
+        """The offsets of the group, when no transaction is open that moves them. Raises Ended when the run is over and one stays
+        open: whether it may is not for a client to say."""
+        end_us = 0
         while True:
+            if self.client.stopping:
+                end_us = end_us or self.client.now_us() + UNSTABLE_US
+                if self.client.now_us() >= end_us:
+                    raise Ended
             broker = await self._group_coordinator()
             if broker is not None:
                 ask = OffsetFetchAsk(group_id=self.group, partitions=tuple(self._inputs), require_stable=True)
