@@ -146,7 +146,7 @@ class TransactionFacts:
 
     def appended(self, it: InLog, *, judged: bool = True) -> None:
         """A transactional batch or a marker is in a log that no log had before."""
-        deal = None if it.marker is not None else self.deal_of(it.batch.producer_id)
+        deal = self.deal_of(it.batch.producer_id) if it.marker is None and judged else None
         known = self.in_log.setdefault(it.key, {})[it.batch] = it._replace(deal=deal)
         for checker in self.checkers if judged else ():
             checker.on_appended(known)
@@ -212,7 +212,9 @@ class TransactionWatch(ReplicaChecker):
         if self._appended:
             appended, self._appended = self._appended, []
             for it in appended:
-                self.transactions.appended(it, judged=not self._is_unjudged())
+                found = self.facts.registration(it.key)
+                is_late = found is None or found.leader_epoch > it.batch.epoch  # a leader that was replaced: it commits nothing
+                self.transactions.appended(it, judged=not (is_late or self._is_unjudged()))
         if self._grown:
             grown, self._grown = self._grown, {}
             for truth in grown.values():

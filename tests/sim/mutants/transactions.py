@@ -7,7 +7,6 @@ from kraftlite.coordinator.transactions import markers, rules
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.log import reads
 from kraftlite.log.context import LogContext
-from kraftlite.log.guards import Guards
 from kraftlite.log.producers import ProducerState
 from kraftlite.replication.enrol_driver import Enroller
 from tests.sim.mutants.catalog import mutant
@@ -75,22 +74,6 @@ def no_verification(patch: Patch) -> None:
     """KIP-890: hanging transactions, and records that come into the next transaction."""
     patch.edit(Enroller, "begin", ("if not adds and not self.verifies:", "if not adds:"))
     patch.edit(ProducerState, "check_terms", ("self.guards.check(header, terms.guard, leader_epoch)", "pass"))
-
-
-@mutant("guard-survives-marker", "a marker leaves the guard of a batch that was verified before it", expects=("66", "liveness"))
-def guard_survives_marker(patch: Patch) -> None:
-    """KAFKA-14884: verification answered, marker, append: the batch belongs to a transaction that is over."""
-    patch.edit(Guards, "end", ("if guard is not None and not", "if False and guard is not None and not"))
-
-
-@mutant(
-    "older-coordinator-writes",
-    "a marker of an older coordinator epoch is accepted",
-    expects=("66", "TransactionsSeen", "liveness"),
-)
-def older_coordinator_writes(patch: Patch) -> None:
-    """KAFKA-9144: a coordinator that was replaced ends what is the next one's."""
-    patch.edit(ProducerState, "check_marker", ("if marker.coordinator_epoch < entry.coordinator_epoch:", "if False:"))
 
 
 @mutant("repeated-marker-refused", "a marker of version 2 that is there already is refused", expects=("66", "liveness"))
@@ -199,16 +182,6 @@ def aborted_offset_counts(patch: Patch) -> None:
     patch.edit(
         Offsets, "end_transaction", ("if committed and pending.committed is not None:", "if pending.committed is not None:")
     )
-
-
-@mutant(
-    "unstable-offset-told",
-    "a stable fetch answers while a transaction that moves the offset is open",
-    expects=("TransactionsSeen",),
-)
-def unstable_offset_told(patch: Patch) -> None:
-    """KIP-447: the next copier begins at the old offset, and copies again what is about to be committed."""
-    patch.edit(Offsets, "fetch", ("if require_stable and self.pending.is_pending(group_id, tp):", "if False:"))
 
 
 @mutant("undecided-forgotten", "an HW that goes back finds transactions decided", expects=("67",))
