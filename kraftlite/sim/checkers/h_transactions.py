@@ -1,4 +1,4 @@
-"""Transactions as clients see them: all or nothing, once, and nothing of who was replaced (TI-12, TI-20 to TI-24)."""
+"""Transactions as clients see them: all or nothing, once, and nothing of who was replaced. Source: KIP-98, KIP-447."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TransactionsSeen(HistoryChecker):
     # --- records
 
     def _final(self) -> Iterator[tuple[TopicPartition, list[tuple[int, str]]]]:
-        """What is committed in the log of each leader, by its markers alone."""
+        """The committed records in the log of each leader, by its markers alone."""
         facts = replica_facts(self.world)
         for topic_id, topic in facts.metadata.history.latest.topics.items():
             for index, registration in topic.partitions.items():

@@ -192,7 +192,7 @@ class TransactionWatch(ReplicaChecker):
         self._ends: dict[TopicIdPartition, int] = {}
         self._appended: list[InLog] = []
         self._grown: dict[TopicIdPartition, Truth] = {}
-        """What came in the callback that is looked at: a coordinator on the same broker may have said in it what allows it."""
+        """The growth of the callback that is looked at: a coordinator on the same broker may have said in it what allows it."""
 
     def on_batch(self, truth: Truth, batch: Batch, raw: memoryview) -> None:
         if truth.tp.topic == TRANSACTION_TOPIC:

@@ -70,6 +70,9 @@ class Aborting(Exception):
 
 
 class Instance:
+    """One producer: `run` begins one transaction after another until the run ends or the instance is fenced. `version`: 0 for one
+    that adds partitions itself, 2 for one that leaves it to the leaders."""
+
     def __init__(
         self, client: TransactionClient, number: int, version: int, targets: Sequence[TopicPartition], gap_us: int
     ) -> None:
