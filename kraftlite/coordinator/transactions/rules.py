@@ -230,14 +230,17 @@ def _ended_already(current: Transaction, *, commit: bool, ended: Decision) -> De
 
 
 def _end_2(entry: Entry, asker: Producer, *, commit: bool, now_ms: int, new_id: Callable[[], int | None]) -> Decision:
-    """An epoch for each transaction: an end gives the next one, and an end in the epoch before is the same end once more."""
+    """An epoch for each transaction: an end gives the next one, and an end in the epoch before is the same end once more.
+
+    Departs: where the last transaction was of version 0, the epoch before is that of a producer that was replaced. It is fenced;
+    Kafka takes it for a retry and gives it the epoch of its successor."""
     current = entry.current
     if entry.pending is not None:
         return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     overflowed = _is_retry_over_the_end(current, asker)
     if asker.producer_id != current.producer_id and not overflowed:
         return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    again = overflowed or current.producer_epoch == asker.producer_epoch + 1
+    again = overflowed or (current.version >= 2 and current.producer_epoch == asker.producer_epoch + 1)
     now = current.producer_epoch == asker.producer_epoch
     if current.state in PREPARED or (again and current.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)):
         if not again:

@@ -1,10 +1,11 @@
-"""Transactions as their clients see them: all or nothing, once, and never again for who was replaced (TI-12, TI-20 to TI-24)."""
+"""Transactions as clients see them: all or nothing, once, and nothing of who was replaced. Source: KIP-98, KIP-447."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.log.batch import iter_batches, iter_records
 from kraftlite.log.control import EndTxnMarker, decode_control
@@ -13,17 +14,18 @@ from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.history_checker import HistoryChecker
 from kraftlite.sim.checkers.replica_facts import replica_facts
 from kraftlite.sim.checkers.transaction_log import transaction_facts
-from kraftlite.sim.workloads.transactions_history import Outcome, Tried
+from kraftlite.sim.workloads.transactions_history import Outcome, Tried, copy_of
 
 Committed = dict[TopicPartition, list[tuple[int, str]]]
 
 
 class TransactionsSeen(HistoryChecker):
-    """No two instances were given one producer, and no two transactional ids one producer id. Whatever a read_committed reader was
-    given is in a transaction that its client asked to commit, and what it was given below its position is all that is committed
-    there, in order. Of a transaction whose commit was acknowledged each record is there, once; of one that was not committed,
-    none; of one whose fate its client does not know, all or none. A copier's output has each record of its input up to the
-    group's offset once, and no other."""
+    """No two instances were given one producer, and no two transactional ids one producer id.
+
+    A record that a read_committed reader was given is in a transaction that its client asked to commit, and what it was given
+    below its position is all that is committed there, in order. Of a transaction whose commit was acknowledged each record is
+    there, once; of one that was not committed, none; of one whose fate its client does not know, all or none. A copier's output
+    has each record of its input up to the group's offset once, and no other."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -58,7 +60,7 @@ class TransactionsSeen(HistoryChecker):
     # --- records
 
     def _final(self) -> Iterator[tuple[TopicPartition, list[tuple[int, str]]]]:
-        """What is committed in the log of each leader, by its markers alone."""
+        """The committed records in the log of each leader, by its markers alone."""
         facts = replica_facts(self.world)
         for topic_id, topic in facts.metadata.history.latest.topics.items():
             for index, registration in topic.partitions.items():
@@ -111,18 +113,15 @@ class TransactionsSeen(HistoryChecker):
         for tp, records in committed.items():
             for _, value in records:
                 count[(tp, value)] += 1
-        positions: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
         for tried in self.seen.tried:
             here = [sent for sent in tried.sends if sent.tp in committed]
             there = [sent for sent in here if count[(sent.tp, sent.value)]]
             for sent in there:
-                if count[(sent.tp, sent.value)] > 1 and not tried.moved:
+                if count[(sent.tp, sent.value)] > 1:
                     self.fail(f"{sent.tp}: {sent.value} is committed {count[(sent.tp, sent.value)]} times")
             if tried.outcome is Outcome.COMMITTED and len(there) != len(here):
                 lost = next(sent for sent in here if sent not in there)
                 self.fail(f"{lost.tp}: {lost.value} is not there; its commit was acknowledged: {tried.name}")
-            if tried.moved:
-                continue  # an aborted copy is made again, with the same values
             if tried.outcome is Outcome.NOT_COMMITTED and there:
                 self.fail(
                     f"{there[0].tp}: {there[0].value} is committed by a transaction that was not: {tried.name}, {tried.error}"
@@ -130,7 +129,21 @@ class TransactionsSeen(HistoryChecker):
             if there and len(there) != len(here):
                 lost = next(sent for sent in here if sent not in there)
                 self.fail(f"{there[0].tp}: {there[0].value} is committed and {lost.value} of {lost.tp} is not: {tried.name}")
-        for (tp, value), times in count.items():
+        self._check_copies(committed)
+
+    def _check_copies(self, committed: Committed) -> None:
+        """Each copier has copied, once, every record of its input up to where its group is."""
+        if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
+            return
+        copies = Counter(value.partition("#")[0] for records in committed.values() for _, value in records if "#" in value)
+        ends: dict[tuple[str, TopicPartition], int] = {}
+        for tried in self.seen.tried:
+            for tp, (_, end) in tried.moved.items() if tried.outcome is Outcome.COMMITTED else ():
+                ends[(tried.transactional_id, tp)] = max(end, ends.get((tried.transactional_id, tp), 0))
+        for name, times in copies.items():
             if times > 1:
-                self.fail(f"{tp}: {value} is committed {times} times")
-        del positions
+                self.fail(f"{name} was copied {times} times")
+        for (copier, tp), end in ends.items():
+            for offset, _ in committed.get(tp, ()):
+                if offset < end and copy_of(copier, tp, offset) not in copies:
+                    self.fail(f"{copy_of(copier, tp, offset)} was never copied; the offset of the group is {end}")

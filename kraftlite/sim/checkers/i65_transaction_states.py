@@ -1,4 +1,4 @@
-"""Invariant 65: the states of a transactional id follow each other as they may, and its epochs grow (TX-05, TX-13, TX-17, TX-47)."""
+"""Invariant 65: states of a transactional id follow each other as they may, and its epochs grow (TX-05, TX-13, TX-17, TX-47)."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import ClassVar
 
 from kraftlite.log.indexes import AbortedTransaction
@@ -20,15 +21,18 @@ class _Scan:
 
     log: object
     seen: int = 0
-    end: int = 0
     open: dict[int, int] = field(default_factory=dict)
     """Producer id → first offset."""
     ended: list[tuple[int, int]] = field(default_factory=list)
-    """(first offset, offset of the marker) of those whose marker may not be below the HW."""
+    """(first offset, offset of the marker), in the order of the markers."""
     aborted: list[AbortedTransaction] = field(default_factory=list)
     checked: int = 0
     lso: int = -1
     leader: LeaderState | None = None
+
+    def undecided(self, hw: int) -> list[tuple[int, int]]:
+        """Those whose marker is not below the HW, which may have gone back."""
+        return list(takewhile(lambda it: it[1] >= hw, reversed(self.ended)))
 
 
 class StableOffsets(ReplicaChecker):
@@ -55,12 +59,12 @@ class StableOffsets(ReplicaChecker):
             if batch in known:
                 self._follow(scan, view.key, batch.base_offset, batch.producer_id, known[batch].marker)
         scan.seen = len(view.batches)
-        scan.ended = [it for it in scan.ended if it[1] >= log.hw]
-        first = min([*scan.open.values(), *(first for first, _ in scan.ended)], default=log.hw)
+        undecided = scan.undecided(log.hw)
+        first = min([*scan.open.values(), *(first for first, _ in undecided)], default=log.hw)
         wanted, lso = min(first, log.hw), log.last_stable_offset
         if lso != wanted:
             self.fail(
-                f"{view.text} has the LSO {lso} at the HW {log.hw}; open are {scan.open}, not yet decided are {scan.ended}: it "
+                f"{view.text} has the LSO {lso} at the HW {log.hw}; open are {scan.open}, not yet decided are {undecided}: it "
                 f"is {wanted}"
             )
         if view.leader is not None and scan.leader is view.leader and lso < scan.lso:

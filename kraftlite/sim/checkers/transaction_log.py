@@ -27,7 +27,7 @@ _S: Final = TransactionState
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Deal:
-    """One transaction as `__transaction_state` tells it, from Ongoing (or an abort of nothing) on. `epochs`: of its batches.
+    """One transaction as `__transaction_state` tells it, from Ongoing (or an abort of nothing) on. `epoch`: of its batches.
     `marker`: producer id and epoch of its markers, None until it is decided; `commit` likewise."""
 
     transactional_id: str
@@ -107,6 +107,54 @@ class TransactionFacts:
             return None
         return TopicIdPartition(found[0], tp.partition)
 
+    # --- what comes
+
+    def replay(self, tp: TopicPartition, offset: int, transactional_id: str, new: Transaction | None) -> None:
+        """A record of `__transaction_state` is committed."""
+        old = self.states.get(transactional_id)
+        if new is None:
+            self.states.pop(transactional_id, None)
+            self.current.pop(transactional_id, None)
+        else:
+            self.states[transactional_id] = new
+            self.by_producer.setdefault(new.producer_id, transactional_id)
+            self._follow(transactional_id, old, new)
+        record = StateRecord(tp, offset, transactional_id, old, new, self.current.get(transactional_id))
+        for checker in self.checkers:
+            checker.on_state(record)
+
+    def _follow(self, transactional_id: str, old: Transaction | None, new: Transaction) -> None:
+        deal = self.current.get(transactional_id)
+        is_new = deal is None or (deal.commit is not None and (old is None or old.state not in PREPARED))
+        if is_new and (new.state is _S.ONGOING or new.state in PREPARED):
+            deal = self.current[transactional_id] = Deal(
+                transactional_id=transactional_id,
+                producer_id=new.producer_id,
+                epoch=new.producer_epoch,
+                partitions=new.partitions,
+            )
+        if deal is None:
+            return
+        if new.state is _S.ONGOING:
+            deal.partitions = new.partitions
+        elif new.state in PREPARED and deal.commit is None:
+            deal.commit = new.state is _S.PREPARE_COMMIT
+            deal.marker_epoch = new.producer_epoch
+            self.decided.setdefault((new.producer_id, new.producer_epoch), []).append(deal)
+        elif new.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
+            deal.complete = True
+
+    def appended(self, it: InLog, *, judged: bool = True) -> None:
+        """A transactional batch or a marker is in a log that no log had before."""
+        deal = self.deal_of(it.batch.producer_id) if it.marker is None and judged else None
+        known = self.in_log.setdefault(it.key, {})[it.batch] = it._replace(deal=deal)
+        for checker in self.checkers if judged else ():
+            checker.on_appended(known)
+
+    def committed(self, it: InLog) -> None:
+        for checker in self.checkers:
+            checker.on_committed(it)
+
 
 def transaction_facts(world: World) -> TransactionFacts:
     found = world.notes.get(NOTE)
@@ -144,7 +192,7 @@ class TransactionWatch(ReplicaChecker):
         self._ends: dict[TopicIdPartition, int] = {}
         self._appended: list[InLog] = []
         self._grown: dict[TopicIdPartition, Truth] = {}
-        """What came in the callback that is looked at: a coordinator on the same broker may have said in it what allows it."""
+        """The growth of the callback that is looked at: a coordinator on the same broker may have said in it what allows it."""
 
     def on_batch(self, truth: Truth, batch: Batch, raw: memoryview) -> None:
         if truth.tp.topic == TRANSACTION_TOPIC:
@@ -164,11 +212,9 @@ class TransactionWatch(ReplicaChecker):
         if self._appended:
             appended, self._appended = self._appended, []
             for it in appended:
-                deal = None if it.marker is not None else self.transactions.deal_of(it.batch.producer_id)
-                known = self.transactions.in_log[it.key][it.batch] = it._replace(deal=deal)
-                if not self._is_unjudged():
-                    for checker in self.transactions.checkers:
-                        checker.on_appended(known)
+                found = self.facts.registration(it.key)
+                is_late = found is None or found.leader_epoch > it.batch.epoch  # a leader that was replaced: it commits nothing
+                self.transactions.appended(it, judged=not (is_late or self._is_unjudged()))
         if self._grown:
             grown, self._grown = self._grown, {}
             for truth in grown.values():
@@ -192,7 +238,8 @@ class TransactionWatch(ReplicaChecker):
         end = self._ends.get(truth.key, 0)
         while (batch := truth.by_base.get(end)) is not None:
             if truth.tp.topic == TRANSACTION_TOPIC:
-                self._replay(truth, batch)
+                for offset, transactional_id, new in self._records.get(truth.key, {}).get(batch, ()):
+                    self.transactions.replay(truth.tp, offset, transactional_id, new)
             else:
                 self._tell_committed(truth, batch)
             end = batch.next_offset
@@ -201,45 +248,7 @@ class TransactionWatch(ReplicaChecker):
     def _tell_committed(self, truth: Truth, batch: Batch) -> None:
         it = self.transactions.in_log[truth.key].get(batch)
         if it is not None and not self.transactions.may_have_lost(truth.key):
-            for checker in self.transactions.checkers:
-                checker.on_committed(it)
-
-    def _replay(self, truth: Truth, batch: Batch) -> None:
-        facts = self.transactions
-        for offset, transactional_id, new in self._records.get(truth.key, {}).get(batch, ()):
-            old = facts.states.get(transactional_id)
-            if new is None:
-                facts.states.pop(transactional_id, None)
-                facts.current.pop(transactional_id, None)
-            else:
-                facts.states[transactional_id] = new
-                facts.by_producer[new.producer_id] = transactional_id
-                self._follow(transactional_id, old, new)
-            record = StateRecord(truth.tp, offset, transactional_id, old, new, facts.current.get(transactional_id))
-            for checker in facts.checkers:
-                checker.on_state(record)
-
-    def _follow(self, transactional_id: str, old: Transaction | None, new: Transaction) -> None:
-        facts = self.transactions
-        deal = facts.current.get(transactional_id)
-        begins = deal is None or deal.commit is not None
-        if new.state is _S.ONGOING or (new.state in PREPARED and (begins and (old is None or old.state not in PREPARED))):
-            if deal is None or begins:
-                deal = facts.current[transactional_id] = Deal(
-                    transactional_id=transactional_id,
-                    producer_id=new.producer_id,
-                    epoch=new.producer_epoch,
-                    partitions=new.partitions,
-                )
-            deal.partitions = new.partitions
-        if deal is None:
-            return
-        if new.state in PREPARED and deal.commit is None:
-            deal.commit = new.state is _S.PREPARE_COMMIT
-            deal.marker_epoch = new.producer_epoch
-            facts.decided.setdefault((new.producer_id, new.producer_epoch), []).append(deal)
-        elif new.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
-            deal.complete = True
+            self.transactions.committed(it)
 
 
 def _states(batch: Batch, raw: memoryview) -> list[tuple[int, str, Transaction | None]]:

@@ -18,12 +18,23 @@ from kraftlite.sim.services.groups import Told
 from kraftlite.sim.services.transactions import FIND, FindAsk
 
 ASK_MS: Final = 1_500
+PATIENCE_US: Final = 25_000_000
 
 
 class TransactionClient(SimClient):
     """The part that producers, copiers and readers share."""
 
+    timeout_ms = 3_000
+    """The time after which the coordinator aborts a transaction of this client."""
     _coordinator: NodeId | None = None
+    _until_us = 0
+
+    def gives_up(self) -> bool:
+        """Return whether the run is over for so long that nothing will come of what still waits. Where the log of transactions
+        has lost something that it was allowed to lose, one may stay open for ever; the checkers say whether it may."""
+        if self.stopping and not self._until_us:
+            self._until_us = self.now_us() + PATIENCE_US
+        return self.stopping and self.now_us() >= self._until_us
 
     async def coordinator(self, transactional_id: str) -> NodeId | None:
         """The coordinator, as some broker told it last; None when none is known."""

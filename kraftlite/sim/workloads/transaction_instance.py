@@ -6,8 +6,9 @@ KIP-890, KIP-1050).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.log.batch import Record, build_batch
@@ -33,10 +34,8 @@ from kraftlite.sim.services.transactions import (
     TransactionalCommitAsk,
     TransactionalProduceAsk,
 )
-from kraftlite.sim.workloads.transactions_history import Given, Outcome, Sent, Tried
-
-if TYPE_CHECKING:
-    from kraftlite.sim.workloads.transactions import Succession
+from kraftlite.sim.workloads.transaction_client import TransactionClient
+from kraftlite.sim.workloads.transactions_history import Given, Outcome, Sent, Tried, copy_of
 
 DELIVERY_US: Final = 8_000_000
 """The time after which a client gives a batch up, and its transaction with it."""
@@ -71,7 +70,12 @@ class Aborting(Exception):
 
 
 class Instance:
-    def __init__(self, client: Succession, number: int, version: int, targets: Sequence[TopicPartition], gap_us: int) -> None:
+    """One producer: `run` begins one transaction after another until the run ends or the instance is fenced. `version`: 0 for one
+    that adds partitions itself, 2 for one that leaves it to the leaders."""
+
+    def __init__(
+        self, client: TransactionClient, number: int, version: int, targets: Sequence[TopicPartition], gap_us: int
+    ) -> None:
         self.client = client
         self.rng = client.rng
         self.number = number
@@ -82,6 +86,7 @@ class Instance:
         self._sequences: dict[TopicPartition, int] = {}
         self._added: dict[TopicPartition, None] = {}
         self._made = 0
+        self._left: list[asyncio.Task[None]] = []
         self._unsure = False
         """A batch of this epoch has no verdict: the next transaction needs another epoch."""
 
@@ -107,7 +112,7 @@ class Instance:
             if told is not None and told.error is ErrorCode.NONE:
                 self._go_on_with(told.result, "InitProducerId")
                 return
-            if told is not None and told.error in FATAL:
+            if (told is not None and told.error in FATAL) or self.client.gives_up():
                 raise Ended
             await self.client.backoff()
 
@@ -164,6 +169,8 @@ class Instance:
                     tried.ended_us = self.client.now_us()
                     raise Ended
             unsure = unsure or told is None or told.error not in WITHOUT_EFFECT
+            if self.client.gives_up():
+                raise Ended
             await self.client.backoff()
 
     # --- a transaction
@@ -181,8 +188,12 @@ class Instance:
         try:
             if not await self.fill(tried):
                 return
-            if self.rng.randrange(12) == 0:
+            odd = self.rng.randrange(12)
+            if odd == 0:
                 await self.client.pause(self.rng.randint(1, 2_000 * self.client.timeout_ms))
+            elif odd <= 2 and tried.sends:
+                commit = False
+                self._leave_behind(tried, tried.sends[-1].tp)
         except Aborting:
             commit = False
         if self.version < 2 and not self._added:
@@ -215,16 +226,7 @@ class Instance:
         tried.sends += sent
         sequence = self._sequences.get(tp, 0)
         self._sequences[tp] = sequence + len(values)
-        batch = bytes(
-            build_batch(
-                [Record(key=None, value=value.encode()) for value in values],
-                timestamp_ms=self.client.cluster.wall_ms(),
-                transactional=True,
-                producer_id=self.producer.producer_id,
-                producer_epoch=self.producer.producer_epoch,
-                base_sequence=sequence,
-            )
-        )
+        batch = self._build(values, sequence)
         end_us = self.client.now_us() + DELIVERY_US
         self._unsure = True
         while True:
@@ -241,6 +243,33 @@ class Instance:
         if code is ErrorCode.NONE:
             for index, it in enumerate(sent):
                 it.offset = offset + index
+
+    def _build(self, values: Sequence[str], sequence: int) -> bytes:
+        return bytes(
+            build_batch(
+                [Record(key=None, value=value.encode()) for value in values],
+                timestamp_ms=self.client.cluster.wall_ms(),
+                transactional=True,
+                producer_id=self.producer.producer_id,
+                producer_epoch=self.producer.producer_epoch,
+                base_sequence=sequence,
+            )
+        )
+
+    def _leave_behind(self, tried: Tried, tp: TopicPartition) -> None:
+        """A batch that is on its way when its transaction is aborted: it may arrive before the marker, behind it, or in the next
+        transaction."""
+        value = self._value()
+        tried.sends.append(Sent(tp=tp, value=value))
+        batch = self._build([value], self._sequences.get(tp, 0))
+        self._unsure = True
+        delay_us = self.rng.randint(1, 30_000)
+
+        async def arrive() -> None:
+            await self.client.pause(delay_us)
+            await self._attempt(tp, batch)
+
+        self._left.append(asyncio.get_running_loop().create_task(arrive(), context=self.client.cluster.outside))
 
     async def _attempt(self, tp: TopicPartition, batch: bytes) -> tuple[ErrorCode, int]:
         leader = await self.client.leader(tp)
@@ -260,7 +289,7 @@ class CopyingInstance(Instance):
 
     def __init__(
         self,
-        client: Succession,
+        client: TransactionClient,
         number: int,
         version: int,
         targets: Sequence[TopicPartition],
@@ -291,7 +320,7 @@ class CopyingInstance(Instance):
         for offset, _ in records:
             target = self.targets[self.rng.randrange(len(self.targets))]
             await self.add((target,))
-            await self.send(tried, target, [f"{self.name}:{tp.topic}-{tp.partition}@{offset}"])
+            await self.send(tried, target, [f"{copy_of(self.name, tp, offset)}#{self._value()}"])
         await self._commit_offsets(tp, end)
         return True
 
@@ -307,7 +336,7 @@ class CopyingInstance(Instance):
 
     async def _committed(self) -> dict[TopicPartition, int]:
         """The offsets of the group, when no transaction is open that moves them."""
-        while True:
+        while not self.client.gives_up():
             broker = await self._group_coordinator()
             if broker is not None:
                 ask = OffsetFetchAsk(group_id=self.group, partitions=tuple(self._inputs), require_stable=True)
@@ -318,6 +347,7 @@ class CopyingInstance(Instance):
                 if told is not None and told.error is ErrorCode.NONE and all(it.error is ErrorCode.NONE for it in told.result):
                     return {it.tp: max(0, it.offset) for it in told.result}
             await self.client.backoff()
+        raise Ended
 
     async def _commit_offsets(self, tp: TopicPartition, offset: int) -> None:
         end_us = self.client.now_us() + DELIVERY_US

@@ -2,8 +2,8 @@
 committed.
 
 A transactional id has one instance after another. One dies in the middle of a transaction; or it lives on beside the next, which
-fences it, and goes on to send late. Instances are of transaction.version 0, which add partitions themselves, or of 2. The workload
-has topics of its own, in which nobody else writes.
+fences it, and goes on to send late. Instances are of transaction.version 0, which add partitions themselves, or of 2. The
+workload has topics of its own, in which nobody else writes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Succession(TransactionClient):
         super().__init__(cluster, number, name, history)
         self.timeout_ms = self.rng.choice((1_000, 3_000, 6_000))
         self._versions = self.rng.choice(((0,), (2,), (2,), (0, 2)))
-        self._gap_us = self.rng.choice((30_000, 100_000, 300_000))
+        self._gap_us = self.rng.choice((60_000, 150_000, 400_000))
 
     async def run(self, inputs: Sequence[TopicPartition], targets: Sequence[TopicPartition], *, copies: bool) -> None:
         while not is_ready(self.history, INPUT, OUTPUT):

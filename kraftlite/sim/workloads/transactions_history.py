@@ -19,6 +19,11 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
+def copy_of(copier: str, tp: TopicPartition, offset: int) -> str:
+    """The value of a copied record, up to what tells one attempt from the next (behind a #)."""
+    return f"{copier}:{tp.topic}-{tp.partition}@{offset}"
+
+
 @dataclass(eq=False, slots=True, kw_only=True)
 class Sent:
     """One record. `offset` -1: it was not acknowledged."""
@@ -47,7 +52,8 @@ class Tried:
 
     @property
     def name(self) -> str:
-        return f"{self.transactional_id}, instance {self.instance}, producer {tuple(self.producer)}, begun at {self.began_us // 1000} ms"
+        who = f"{self.transactional_id}, instance {self.instance}, producer {tuple(self.producer)}"
+        return f"{who}, begun at {self.began_us // 1000} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.sim.themes import ADMIN, GROUPS, KNOBS, LOGS, PLAIN, TROUBLES
+from kraftlite.sim.themes import ADMIN, GROUPS, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
 from tests.sim.mutants.patching import Patch
 
 MODULES: Final = (
@@ -28,11 +28,20 @@ MODULES: Final = (
     "groups",
     "admin",
     "periods",
+    "transactions",
 )
 
 Change = Callable[[Patch], None]
 
-AREA_THEMES: Final = {"groups": GROUPS, "cleaning": LOGS, "admin": ADMIN, "periods": KNOBS, "disks": TROUBLES, "stalls": TROUBLES}
+AREA_THEMES: Final = {
+    "groups": GROUPS,
+    "cleaning": LOGS,
+    "admin": ADMIN,
+    "periods": KNOBS,
+    "disks": TROUBLES,
+    "stalls": TROUBLES,
+    "transactions": TRANSACTIONS,
+}
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 
 

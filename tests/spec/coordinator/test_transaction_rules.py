@@ -140,6 +140,7 @@ def decide(request: str, version: int, epoch: str, entry: Entry) -> Decision | E
 def test_tx_41_every_request_in_every_state(case: tuple[str, int, str, str, str]) -> None:
     request, version, epoch, letter, answer = case
     entry = entry_in(letter)
+    entry.current = replace(entry.current, version=version)
     before = replace(entry.current)
     found = decide(request, version, epoch, entry)
     assert entry.current == before, "a rule changes nothing"

@@ -1,0 +1,191 @@
+"""Transactions: outcomes, markers, epochs, verification, the last stable offset, the index of aborted transactions, offsets."""
+
+from __future__ import annotations
+
+from kraftlite.coordinator.offsets import Offsets
+from kraftlite.coordinator.transactions import markers, rules
+from kraftlite.coordinator.transactions.shard_core import TransactionShard
+from kraftlite.log import reads
+from kraftlite.log.context import LogContext
+from kraftlite.log.producers import ProducerState
+from kraftlite.replication.enrol_driver import Enroller
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.patching import Patch
+
+
+@mutant("lso-at-append", "the LSO moves when a marker is appended, not when it is committed", expects=("67", "TransactionsSeen"))
+def lso_at_append(patch: Patch) -> None:
+    """KIP-98; Jepsen on Redpanda 21.10.1: aborted reads."""
+    patch.edit(ProducerState, "complete", ("self._undecided[transaction.first_offset] = transaction.last_offset", "pass"))
+
+
+@mutant(
+    "aborted-not-told", "a fetch tells of aborted transactions of the first segment entry only", expects=("TransactionsSeen",)
+)
+def aborted_not_told(patch: Patch) -> None:
+    """KIP-98: the list must have every aborted transaction that overlaps what was read."""
+    patch.edit(reads, "aborted_transactions", ("if entry.last_stable_offset >= up_to:", "if found:"))
+
+
+@mutant(
+    "index-lso-ignores-others", "an index entry says that nothing is open behind its marker", expects=("67", "TransactionsSeen")
+)
+def index_lso_ignores_others(patch: Patch) -> None:
+    """TP-34: readers stop looking at an entry whose LSO is beyond what they read, and miss aborts that come later."""
+    patch.edit(
+        ProducerState,
+        "complete",
+        ("next(iter(self._open.values()), transaction.last_offset + 1)", "transaction.last_offset + 1"),
+    )
+
+
+@mutant(
+    "open-forgotten-at-restore", "a start forgets which transactions are open", expects=("67", "66", "TransactionsSeen", "crash")
+)
+def open_forgotten_at_restore(patch: Patch) -> None:
+    """TP-39: a snapshot without the first offset of the open transaction."""
+    patch.edit(
+        ProducerState,
+        "restore",
+        ("self._open.update((producer_id, first) for first, producer_id in sorted(open_transactions))", "pass"),
+    )
+
+
+@mutant(
+    "marker-epoch-not-recorded",
+    "a marker does not fence its transaction's own late batches",
+    expects=("ProducerStateKept", "66", "liveness"),
+)
+def marker_epoch_not_recorded(patch: Patch) -> None:
+    """KIP-890: a late batch opens a transaction again, which nobody ends."""
+    patch.edit(
+        ProducerState,
+        "append_marker",
+        ("entry = self._entry(header)", "entry = self.entries.get(header.producer_id) or self._entry(header)"),
+    )
+
+
+@mutant(
+    "no-verification",
+    "a partition takes what a producer says is in a transaction",
+    expects=("66", "liveness", "TransactionsSeen"),
+)
+def no_verification(patch: Patch) -> None:
+    """KIP-890: hanging transactions, and records that come into the next transaction."""
+    patch.edit(Enroller, "begin", ("if not adds and not self.verifies:", "if not adds:"))
+    patch.edit(ProducerState, "check_terms", ("self.guards.check(header, terms.guard, leader_epoch)", "pass"))
+
+
+@mutant("repeated-marker-refused", "a marker of version 2 that is there already is refused", expects=("66", "liveness"))
+def repeated_marker_refused(patch: Patch) -> None:
+    """KAFKA-19999: behind a failover the new coordinator never completes what the old one has marked."""
+    patch.edit(
+        ProducerState,
+        "check_marker",
+        ("is_repeated = entry.txn_first_offset is None or header.producer_epoch == LAST_EPOCH", "is_repeated = False"),
+    )
+
+
+@mutant(
+    "late-end-ends-next", "an EndTxn of the epoch before ends the transaction of now", expects=("65", "66", "TransactionsSeen")
+)
+def late_end_ends_next(patch: Patch) -> None:
+    """KAFKA-17754; Jepsen on Bufstream 0.1.0: aborted reads, lost writes, torn transactions."""
+    patch.edit(rules, "_end_2", ("if not now:", "if not (now or again):"))
+
+
+@mutant(
+    "timeout-without-epoch",
+    "a transaction that took too long is aborted in its own epoch",
+    expects=("65", "66", "TransactionsSeen"),
+)
+def timeout_without_epoch(patch: Patch) -> None:
+    """KAFKA-6119: the producer goes on in a transaction that is over."""
+    patch.edit(rules, "fence", ("else min(current.producer_epoch + 1, FENCING_EPOCH)", "else current.producer_epoch"))
+
+
+@mutant("abort-behind-prepare-commit", "InitProducerId aborts what is being committed", expects=("65", "66", "crash"))
+def abort_behind_prepare_commit(patch: Patch) -> None:
+    """TX-47: a decided outcome flips, and a transaction is torn."""
+    patch.edit(
+        rules,
+        "init",
+        ("if entry.pending is not None:", "if entry.pending is not None and current.state not in PREPARED:"),
+        ("if current.state in PREPARED:", "if False:"),
+        ("if current.state is _S.ONGOING:", "if current.state is _S.ONGOING or current.state in PREPARED:"),
+    )
+    patch.edit(TransactionShard, "_write", ("assert transaction.may_follow(entry.current)", "assert True"))
+
+
+@mutant(
+    "decided-at-append",
+    "markers are sent when the decision is written, not when it is committed",
+    expects=("66", "65", "TransactionsSeen", "crash"),
+)
+def decided_at_append(patch: Patch) -> None:
+    """TX-06: a coordinator that fails takes the decision with it, and the next one aborts what was committed."""
+    patch.edit(
+        TransactionShard,
+        "_write",
+        (
+            "entry.pending = transaction",
+            "entry.pending = transaction\n"
+            "    if transaction.state in PREPARED and not in_doubt:\n"
+            "        entry.current = transaction\n"
+            "        self._mark(transactional_id, entry)\n"
+            "        entry.pending = transaction",
+        ),
+    )
+
+
+@mutant("complete-at-first-marker", "a transaction is complete when its first partition has the marker", expects=("66", "crash"))
+def complete_at_first_marker(patch: Patch) -> None:
+    """KAFKA-9777: the other partitions are marked late, in the middle of the next transaction, or never."""
+    patch.edit(TransactionShard, "_marked", ("marking.waiting -= event.partitions", "marking.waiting.clear()"))
+
+
+@mutant(
+    "not-marked-after-load",
+    "a coordinator that takes over does not send the markers of what is decided",
+    expects=("66", "liveness"),
+)
+def not_marked_after_load(patch: Patch) -> None:
+    """TX-60: the transaction stays as it is for ever, and every reader waits at its first record."""
+    patch.edit(TransactionShard, "loaded", ("self._mark(transactional_id, entry)", "pass"))
+
+
+@mutant("markers-given-up", "a marker that could not be written is not sent again", expects=("66", "crash", "liveness"))
+def markers_given_up(patch: Patch) -> None:
+    """TX-51: one leader that moved, and the transaction is torn."""
+    patch.set(markers, "fate_of", lambda error: markers.Fate.DONE)
+
+
+@mutant("init-keeps-the-epoch", "a new instance gets the epoch of the one before", expects=("65", "66", "TransactionsSeen", "42"))
+def init_keeps_the_epoch(patch: Patch) -> None:
+    """KIP-360: nobody is fenced, and two instances write into one transaction."""
+    patch.edit(
+        rules,
+        "_next_epoch",
+        ("return current.producer_epoch + 1, NO_EPOCH", "return max(0, current.producer_epoch), NO_EPOCH"),
+    )
+
+
+@mutant("offset-before-marker", "an offset of a transaction counts when it is written", expects=("44", "42", "TransactionsSeen"))
+def offset_before_marker(patch: Patch) -> None:
+    """TG-05: a copy that was aborted is never made again."""
+    patch.edit(Offsets, "_put", ("if producer_id is None:", "if True:"))
+
+
+@mutant("aborted-offset-counts", "the offsets of an aborted transaction count", expects=("44", "42", "TransactionsSeen"))
+def aborted_offset_counts(patch: Patch) -> None:
+    """KIP-98: input is skipped."""
+    patch.edit(
+        Offsets, "end_transaction", ("if committed and pending.committed is not None:", "if pending.committed is not None:")
+    )
+
+
+@mutant("undecided-forgotten", "an HW that goes back finds transactions decided", expects=("67",))
+def undecided_forgotten(patch: Patch) -> None:
+    """TP-30: a follower that is elected serves as stable what its leader had not decided."""
+    patch.edit(LogContext, "set_hw", ("if hw < self.producers.decided_below:", "if False:"))
+    patch.edit(LogContext, "reloaded", ("if self.hw < self.producers.decided_below:", "if False:"))
