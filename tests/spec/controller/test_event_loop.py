@@ -490,7 +490,7 @@ def test_ce_23_snapshot_load_resets_a_standby() -> None:
     standby.raft.load_snapshot(FakeSnapshot(OffsetAndEpoch(epoch=1, offset=50), [(LEVEL, topic_record("new"))]))
     standby.run()
     assert list(standby.core.state.replication.topic_ids) == ["new"]
-    assert standby.core.state.cluster.brokers.size() == 0
+    assert len(standby.core.state.cluster.brokers) == 0
     assert standby.core.offsets.committed_offset == standby.core.offsets.stable_offset == 49
 
 

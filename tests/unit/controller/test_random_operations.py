@@ -98,7 +98,7 @@ class Run:
         if self.topics():
             name = self.rng.choice(self.topics())
             info = self.world.state.replication.topic(name)
-            index = self.rng.choice(info.partitions.keys())
+            index = self.rng.choice(list(info.partitions))
             partition = info.partitions[index]
             if partition.leader is None:
                 return
