@@ -161,7 +161,7 @@ def test_ce_08_reads_see_the_stable_state_only() -> None:
     core, seen = world.active.core, Answer()
 
     def names(epoch: int) -> list[str]:
-        return core.state.replication.topic_ids.keys(epoch)  # type: ignore[no-any-return]
+        return [name for name, _ in core.state.replication.topic_ids.items(epoch)]
 
     core.read("read", names, seen, world.now_ms)
     world.settle()
@@ -338,7 +338,7 @@ def test_ce_16_losing_an_uncommitted_abort_brings_the_transaction_back() -> None
     assert old.core.state_hash() == inside
     world.commit_at_once = True
     world.settle()
-    assert {node.core.state.configs.configs.size() for node in world.nodes.values()} == {0}
+    assert {len(node.core.state.configs.configs) for node in world.nodes.values()} == {0}
 
 
 def test_ce_17_atomic_is_one_batch_and_others_split() -> None:
@@ -489,8 +489,8 @@ def test_ce_23_snapshot_load_resets_a_standby() -> None:
     standby = world.nodes[101]
     standby.raft.load_snapshot(FakeSnapshot(OffsetAndEpoch(epoch=1, offset=50), [(LEVEL, topic_record("new"))]))
     standby.run()
-    assert standby.core.state.replication.topic_ids.keys() == ["new"]
-    assert standby.core.state.cluster.brokers.size() == 0
+    assert list(standby.core.state.replication.topic_ids) == ["new"]
+    assert len(standby.core.state.cluster.brokers) == 0
     assert standby.core.offsets.committed_offset == standby.core.offsets.stable_offset == 49
 
 

@@ -31,7 +31,7 @@ class Run:
         return next((node for node in self.world.nodes.values() if node.core.active and node.core.activated), None)
 
     def topics(self) -> list[str]:
-        return self.world.state.replication.topic_ids.keys()  # type: ignore[no-any-return]
+        return list(self.world.state.replication.topic_ids)
 
     def step(self) -> None:
         rng, world = self.rng, self.world
@@ -98,7 +98,7 @@ class Run:
         if self.topics():
             name = self.rng.choice(self.topics())
             info = self.world.state.replication.topic(name)
-            index = self.rng.choice(info.partitions.keys())
+            index = self.rng.choice(list(info.partitions))
             partition = info.partitions[index]
             if partition.leader is None:
                 return
