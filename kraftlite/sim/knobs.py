@@ -133,6 +133,7 @@ _REFUSES: Final = "it decides whom a coordinator refuses for good, which would l
 _PLACE: Final = "it identifies the node"
 _HOST: Final = "it acts on the host of a process, and there is none"
 
+_IN_THEME: Final = "the theme of transactions has its own values, and no other theme has transactions"
 NOT_DRAWN: Final[Mapping[str, str]] = {
     "broker.id": _PLACE,
     "node.id": _PLACE,
@@ -162,7 +163,22 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "socket.receive.buffer.bytes": _NO_WIRE,
     "socket.request.max.bytes": _NO_WIRE,
     "socket.send.buffer.bytes": _NO_WIRE,
-    "transaction.max.timeout.ms": "there are no transactions yet",
+    **dict.fromkeys(
+        (
+            "add.partitions.to.txn.retry.backoff.max.ms",
+            "add.partitions.to.txn.retry.backoff.ms",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+            "transaction.max.timeout.ms",
+            "transaction.remove.expired.transaction.cleanup.interval.ms",
+            "transaction.state.log.load.buffer.size",
+            "transaction.state.log.min.isr",
+            "transaction.state.log.num.partitions",
+            "transaction.state.log.replication.factor",
+            "transaction.state.log.segment.bytes",
+            "transactional.id.expiration.ms",
+        ),
+        _IN_THEME,
+    ),
 }
 """Keys that are numbers, have an effect and are not drawn, each with the reason."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -64,6 +64,7 @@ class Replicas:
         self.logs = logs
         self.cache = cache
         self.configs: list[tuple[str, LogConfig]] = []
+        self.broker_values: dict[str, str] = {}
         self.fails_at = ""
         self.error = ValueError("cannot be applied")
 
@@ -86,6 +87,9 @@ class Replicas:
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         self.said.append(f"configure {topic}")
         self.configs.append((topic, config))
+
+    def update_broker_values(self, values: Mapping[str, str]) -> None:
+        self.broker_values = dict(values)
 
     def start_hw_checkpoints(self) -> None:
         self.said.append("hw checkpoints")
@@ -345,6 +349,7 @@ async def test_cm_52_configs_reach_the_logs_topic_over_broker_over_cluster_over_
     assert segment_bytes() == 900_000
     scene.publish(broker_config("1", "log.segment.bytes", "800000"))
     assert segment_bytes() == 800_000
+    assert scene.replicas.broker_values["log.segment.bytes"] == "800000"
     scene.publish(topic_config("orders", "segment.bytes", "700000"))
     assert segment_bytes() == 700_000
     scene.publish(topic_config("orders", "segment.bytes", None))

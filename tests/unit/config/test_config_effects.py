@@ -12,6 +12,7 @@ from kraftlite.config.server import ConfigError, ServerConfig, load
 from kraftlite.model.broker_configs import BROKER_CONFIGS, topic_synonyms
 from kraftlite.model.config_effects import EFFECTS, TOPIC_KEYS_WITHOUT_EFFECT, Effect, dynamic_refusal, effect_of
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
+from kraftlite.replication.enrol_driver import VERIFICATION
 
 PACKAGE = Path(__file__).parents[3] / "kraftlite"
 TABLES = ("broker_configs.py", "topic_configs.py", "config_effects.py")
@@ -267,8 +268,9 @@ def test_of_the_files_for_one_role_only_the_quorum_is_refused(tmp_path: Path, ro
 
 
 def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> None:
-    """A dynamic key is a default of topics, which follow at once; or it has a word about what setting it does."""
-    live = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)} | {"producer.id.expiration.ms"}
+    """A dynamic key is a default of topics, which follow at once, or one that replicas take over (`update_broker_values`); or it has
+    a word about what setting it does."""
+    live = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)} | {"producer.id.expiration.ms", VERIFICATION}
     silent = [
         name
         for name, key in BROKER_CONFIGS.items()
