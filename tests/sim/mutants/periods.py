@@ -20,7 +20,7 @@ from tests.sim.mutants.patching import Patch
 @mutant("recovery-points-ahead", "the checkpoint of recovery points has the ends of the logs, flushed or not", expects=("36",))
 def recovery_points_ahead(patch: Patch) -> None:
     """LG-26; `log.flush.offset.checkpoint.interval.ms`. After a power cut nothing below the end is looked at again."""
-    patch.edit(LogDirState, "write_recovery_points", ("log.recovery_point for", "log.leo for"))
+    patch.edit(LogDirState, "_recovery_points", ("log.recovery_point for", "log.leo for"))
 
 
 @mutant("hw-checkpoint-has-the-end", "the checkpoint of HWs has the ends of the logs", expects=("26", "29", "32", "28"))
