@@ -12,7 +12,6 @@ from typing import Final, Protocol
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID, Endpoint, NodeId
@@ -26,6 +25,7 @@ from kraftlite.model.messages.transactions import (
     WriteMarkersRequest,
     WriteMarkersResponse,
 )
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.runtime.ports import Handlers, Ports, TransportError, route

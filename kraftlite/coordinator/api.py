@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 
@@ -112,13 +113,6 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int | None
     metadata: str
-
-
-class Producer(NamedTuple):
-    """A transactional producer."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

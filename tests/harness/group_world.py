@@ -18,7 +18,6 @@ from kraftlite.coordinator.api import (
     LeaveRequest,
     LeavingMember,
     OffsetToCommit,
-    Producer,
     Protocol,
     Request,
     SyncRequest,
@@ -29,6 +28,7 @@ from kraftlite.coordinator.core.effects import Append, Output
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, TopicsDeleted, Written
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.runtime.trace import ListTracer

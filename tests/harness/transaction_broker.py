@@ -13,13 +13,13 @@ from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.coordinator.transactions.records import record_of
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import Transaction
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from tests.harness.broker_ports import ScriptedTransport, TestBed

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing, TransactionOverview
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import TransactionState
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.replication.enrol_driver import Identity

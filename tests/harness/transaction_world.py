@@ -13,11 +13,11 @@ from kraftlite.coordinator.records import CoordinatorRecord
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, Request
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.coordinator.transactions.states import PREPARED, Transaction
 from kraftlite.coordinator.transactions.telling import Budget, TransactionStory
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import ListTracer
 

@@ -12,7 +12,6 @@ from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.log.config import LogConfig
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.log import ActiveProducer, Log
@@ -21,6 +20,7 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_LARGE_REQUESTS_BYTES
 from kraftlite.model.messages.introspection import ReplicaState
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RaftClient
 from kraftlite.replication.api import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.transactions import coordinator_of
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 
 
 async def init_producer_id(

@@ -13,8 +13,8 @@ from kraftlite.broker.handlers.coordinators import group_coordinator
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kraftlite.coordinator.api import Producer
 from kraftlite.coordinator.records import CoordinatorRecord
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.replication.api import MarkerEntry
 
 Then = Callable[[ErrorCode], None]

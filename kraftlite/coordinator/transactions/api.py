@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import TransactionState
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 
 

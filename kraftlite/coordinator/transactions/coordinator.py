@@ -17,7 +17,6 @@ from kraftlite.coordinator.transactions.api import TransactionDescription, Trans
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Init
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
 from kraftlite.coordinator.transactions.telling import Budget, TransactionStory
@@ -26,6 +25,7 @@ from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.topics_delta import TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_STRING_BYTES
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports, Tracer
 from kraftlite.runtime.trace.transaction import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kraftlite.coordinator.core.shards import Asked, Tick, Written
-from kraftlite.coordinator.transactions.rules import Producer
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 
 

@@ -24,14 +24,8 @@ from kraftlite.coordinator.transactions.states import (
     TransactionState,
 )
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
-
-
-class Producer(NamedTuple):
-    """The id and the epoch that a producer stamps its batches with."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 @dataclass(slots=True, kw_only=True)

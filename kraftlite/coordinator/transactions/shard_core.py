@@ -23,11 +23,12 @@ from kraftlite.coordinator.transactions import rules
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, MarkerOutbox, Request
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
-from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Producer, Refused
+from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Refused
 from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState
 from kraftlite.coordinator.transactions.telling import TransactionStory
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_TRANSACTION_RECORD_BYTES
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.transaction import TransactionalIdsExpired

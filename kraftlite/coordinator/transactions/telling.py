@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import PREPARED, Transaction, TransactionState
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace import TraceEvent

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.log.batch import iter_batches, iter_records
 from kraftlite.log.control import EndTxnMarker, decode_control
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.history_checker import HistoryChecker

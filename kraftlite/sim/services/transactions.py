@@ -18,10 +18,9 @@ from kraftlite.broker.handlers.producer_ids import init_producer_id
 from kraftlite.broker.handlers.transaction_offsets import TransactionOfOffsets, commit_in_transaction
 from kraftlite.broker.handlers.transactions import add_offsets, add_partitions, describe_transaction, end_transaction
 from kraftlite.coordinator.api import CommitRequest, OffsetToCommit
-from kraftlite.coordinator.api import Producer as CommittingProducer
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.method import Method
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node
 from kraftlite.replication.api import ProduceResult
@@ -191,7 +190,7 @@ class _Transactions:
             member_id="",
             instance_id=None,
             offsets=(),
-            producer=CommittingProducer(*ask.producer),
+            producer=ask.producer,
         )
         transaction = TransactionOfOffsets(
             Identity(ask.transactional_id, *ask.producer), version=ask.version, knows_abortable=True

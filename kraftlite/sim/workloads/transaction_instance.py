@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import TransportError
 from kraftlite.sim.client import REQUEST_TIMEOUT_MS

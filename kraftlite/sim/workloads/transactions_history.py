@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kraftlite.coordinator.transactions.rules import Producer
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 
 

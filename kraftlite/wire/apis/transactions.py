@@ -13,9 +13,8 @@ from kraftlite.broker.handlers.producer_ids import init_producer_id
 from kraftlite.broker.handlers.transaction_offsets import TransactionOfOffsets, commit_in_transaction
 from kraftlite.broker.handlers.transactions import add_offsets, add_partitions, end_transaction
 from kraftlite.coordinator.api import CommitRequest, OffsetToCommit
-from kraftlite.coordinator.api import Producer as CommittingProducer
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.primitives import milliseconds
 from kraftlite.replication.enrol_driver import Identity
@@ -139,7 +138,7 @@ async def _txn_offset_commit(call: Call, request: Any) -> Mapping[str, object]:
         member_id=getattr(request, "member_id", ""),
         instance_id=getattr(request, "group_instance_id", None),
         offsets=(),
-        producer=CommittingProducer(request.producer_id, request.producer_epoch),
+        producer=Producer(request.producer_id, request.producer_epoch),
     )
     transaction = TransactionOfOffsets(
         Identity(request.transactional_id, request.producer_id, request.producer_epoch),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlite.coordinator.api import Producer
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from tests.harness.group_world import GroupWorld, subscription
 

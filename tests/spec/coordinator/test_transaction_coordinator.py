@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
 from kraftlite.log.batch import CODEC_MASK, Record, build_batch, parse_header
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from tests.harness.transaction_broker import A, B, Coordinating, code
 from tests.harness.wire_fakes import partition
 

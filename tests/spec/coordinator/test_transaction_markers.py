@@ -12,10 +12,10 @@ import pytest
 from kraftlite.coordinator.transactions.events import Fenced, Mark, Marked
 from kraftlite.coordinator.transactions.markers import SEND_AGAIN_MS, Fate, Gone, MarkerQueues, Order, fate_of
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender, ShardOutbox
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_MARKER_REQUESTS_IN_FLIGHT, MAX_MARKERS_PER_REQUEST
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.runtime.ports import TransportError

@@ -9,9 +9,9 @@ import pytest
 
 from kraftlite.coordinator.core.shards import Written
 from kraftlite.coordinator.transactions.events import Fenced, Marked
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import FENCING_EPOCH, LAST_EPOCH, Transaction, TransactionState
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from tests.harness.transaction_world import FIRST_ID, WALL_MS, TransactionWorld
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 import pytest
 
 from kraftlite.coordinator.transactions import rules
-from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Producer, Refused
+from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Refused
 from kraftlite.coordinator.transactions.states import LAST_EPOCH, PREDECESSORS, Transaction, TransactionState
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 
 S = TransactionState

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kraftlite.coordinator.transactions import rules
-from kraftlite.coordinator.transactions.rules import Answered, Entry, Producer, Refused
+from kraftlite.coordinator.transactions.rules import Answered, Entry, Refused
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.producer import Producer
 
 
 @pytest.mark.parametrize("state", [TransactionState.COMPLETE_ABORT, TransactionState.PREPARE_ABORT])

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from kraftlite.coordinator.api import CommitRequest, OffsetToCommit, Producer
+from kraftlite.coordinator.api import CommitRequest, OffsetToCommit
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
 from kraftlite.coordinator.records import CommittedOffset, OffsetKey, decode_key, decode_offset, offset_record
 from kraftlite.log.batch import Record, build_batch, parse_header
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from tests.harness.consumer_world import ConsumerWorld

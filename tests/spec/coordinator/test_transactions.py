@@ -10,11 +10,11 @@ import pytest
 from kraftlite.coordinator.core.shards import Asked
 from kraftlite.coordinator.transactions.events import Init
 from kraftlite.coordinator.transactions.records import decode_value, encode_key, encode_value
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.shard_core import WRITE_AGAIN_MS
 from kraftlite.coordinator.transactions.states import LAST_EPOCH, Transaction, TransactionState
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_TRANSACTION_RECORD_BYTES
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from tests.harness.transaction_world import FIRST_ID, WALL_MS, TransactionWorld
 

@@ -11,7 +11,6 @@ import pytest
 
 from kraftlite.broker.server import BrokerServer
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import TransactionState
 from kraftlite.log.batch import Record, build_batch, iter_batches
 from kraftlite.log.control import EndTxnMarker
@@ -21,6 +20,7 @@ from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import DeleteTopicsRequest, TopicSelector
 from kraftlite.model.messages.methods import DELETE_TOPICS
 from kraftlite.model.method import Method, Req, Res
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.manager import FetchEntry, FetchParams, ProduceEntry
 from kraftlite.runtime.ports import Transport, TransportError

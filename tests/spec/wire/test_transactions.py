@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.log.batch import parse_header
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import methods as m
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from tests.harness.offsets_log import GroupHarness
 from tests.harness.wire_fakes import RawClient, broker, partition

@@ -9,10 +9,10 @@ import random
 
 import pytest
 
-from kraftlite.coordinator.api import Producer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.modern.member import MemberState
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.producer import Producer
 from tests.harness.consumer_world import Client, ConsumerWorld, topic_id
 
 T = topic_id("t")

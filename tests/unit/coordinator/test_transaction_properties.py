@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kraftlite.coordinator.transactions.events import Fenced, Marked
 from kraftlite.coordinator.transactions.records import encode_value
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import LAST_EPOCH, PREPARED, Transaction, TransactionState
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from tests.harness.transaction_world import TransactionWorld, obeys_the_order
 

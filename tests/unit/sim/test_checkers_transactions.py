@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
-from kraftlite.coordinator.transactions.rules import Producer
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
 from kraftlite.log.appends import AppendOrigin
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.control import EndTxnMarker, control_batch
 from kraftlite.metadata.records import PartitionRecord, TopicRecord
 from kraftlite.model.ids import NodeId
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.sim.checkers.base import CheckerFactory, Losses, Violation, World
 from kraftlite.sim.checkers.facts import MetadataWatch
