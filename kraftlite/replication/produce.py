@@ -168,8 +168,9 @@ class _Request:
                 if origin is _CLIENT and partition.leader is not None and partition.log is not None:
                     if work > 0:
                         verdict = check_at_once(entry.records, partition.log.config, wall_ms)
+                    if verdict is not None:
                         work -= work_at_once(entry.records)
-                    if verdict is None:
+                    else:
                         verdict, work = self._advance(index, partition.log.config, wall_ms, work)
                         if verdict is None:
                             return False
