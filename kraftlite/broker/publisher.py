@@ -16,7 +16,6 @@ from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.features import supports_directories
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.publisher import Manifest
-from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.metadata.topics_delta import TopicsDelta
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
@@ -219,18 +218,13 @@ def _has_replica(image: MetadataImage, node_id: NodeId, tp: TopicPartition, topi
     return registration is not None and node_id in registration.replicas
 
 
-def _registration(image: MetadataImage, tp: TopicPartition) -> PartitionRegistration | None:
-    topic = image.topics.topic(tp.topic)
-    return None if topic is None else topic.partitions.get(tp.partition)
-
-
 def _leader_epoch(image: MetadataImage, tp: TopicPartition) -> int | None:
-    registration = _registration(image, tp)
+    registration = image.topics.registration(tp)
     return None if registration is None else registration.leader_epoch
 
 
 def _isr(image: MetadataImage, tp: TopicPartition) -> tuple[NodeId, ...]:
-    registration = _registration(image, tp)
+    registration = image.topics.registration(tp)
     return () if registration is None else registration.isr
 
 

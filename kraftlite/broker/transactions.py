@@ -28,6 +28,7 @@ from kraftlite.model.messages.transactions import (
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
+from kraftlite.replication.enrol_driver import ADDS_FROM
 from kraftlite.runtime.ports import Handlers, Ports, TransportError, route
 
 ANSWER_TIME_MS: Final = 1_000
@@ -42,9 +43,6 @@ _ELSEWHERE: Final = frozenset(
     }
 )
 """The words of a group coordinator for: ask the leader, and again (TP-26)."""
-
-ADDING_VERSION: Final = 2
-"""Only clients of transaction.version 2 leave it to the partition leaders to add partitions (KIP-890)."""
 
 
 class WritesMarkers(Protocol):
@@ -72,11 +70,10 @@ class Peers:
 
     def endpoint(self, node: NodeId) -> Endpoint:
         """Raises TransportError when the broker is not known or has no such listener."""
-        broker = self.image().cluster.brokers.get(node)
-        listener = None if broker is None else broker.listener(self._listener)
-        if listener is None:
+        found = self.image().cluster.endpoint(node, self._listener)
+        if found is None:
             raise TransportError(f"broker {node} is not registered with a listener {self._listener}")
-        return Endpoint(listener.host, listener.port)
+        return found
 
     def check_cluster(self, cluster_id: str) -> None:
         """Raises ApiError(INCONSISTENT_CLUSTER_ID)."""
@@ -212,11 +209,10 @@ class Enrolling:
         return dict(zip(partitions, response.errors, strict=True))
 
     def _leader(self, transactional_id: str) -> NodeId:
-        index = self._coordinator.partition_of(transactional_id)
-        topic = self._peers.image().topics.topic(TRANSACTION_TOPIC)
-        registration = None if topic is None else topic.partitions.get(index)
+        tp = TopicPartition(TRANSACTION_TOPIC, self._coordinator.partition_of(transactional_id))
+        registration = self._peers.image().topics.registration(tp)
         if registration is None or registration.leader is None:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTION_TOPIC}-{index} has no leader")
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{tp} has no leader")
         return registration.leader
 
     async def _ask_here(
@@ -236,7 +232,7 @@ class Enrolling:
                 transactional_id,
                 producer,
                 frozenset(partitions),
-                version=ADDING_VERSION,
+                version=ADDS_FROM,
                 timeout_ms=self._timeout_ms,
             )
         except ApiError as error:
@@ -246,8 +242,7 @@ class Enrolling:
         return dict.fromkeys(partitions, ErrorCode.NONE)
 
     def _is_known(self, tp: TopicPartition) -> bool:
-        topic = self._peers.image().topics.topic(tp.topic)
-        return topic is not None and tp.partition in topic.partitions
+        return self._peers.image().topics.registration(tp) is not None
 
     async def serve(self, request: EnrollRequest) -> EnrollResponse:
         self._peers.check_cluster(request.cluster_id)

@@ -5,6 +5,7 @@ Source: TA-05, TA-07; KIP-664.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,6 +30,11 @@ class OpenTransaction(NamedTuple):
 
 class NoSuchTransaction(Exception):
     """No transaction is open at that offset."""
+
+
+def now_ms() -> int:
+    """The wall clock of whoever asks: ages of transactions are told by it."""
+    return int(time.time() * 1000)
 
 
 def partitions_of(cluster: ClusterClient, topic: str | None, partition: int | None, broker: int | None) -> list[Partition]:

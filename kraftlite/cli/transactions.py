@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from kraftlite.cli.transaction_view import (
     NoSuchTransaction,
     abort_at,
     hanging,
+    now_ms,
     open_transactions,
     partitions_of,
 )
@@ -77,7 +77,7 @@ def describe_command(transactional_ids: tuple[str, ...], target: Target, output:
 
 
 def _row(name: str, it: TransactionDescription) -> Sequence[object]:
-    age_ms = None if it.start_ms is None else _now_ms() - it.start_ms
+    age_ms = None if it.start_ms is None else now_ms() - it.start_ms
     partitions = ",".join(f"{topic}-{index}" for topic, index in it.partitions) or None
     return name, it.state, it.coordinator, it.producer_id, it.producer_epoch, it.timeout_ms, age_ms, partitions
 
@@ -119,7 +119,7 @@ def find_hanging_command(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
     cluster = target.cluster()
-    since_ms = _now_ms() - minutes * MINUTE_MS
+    since_ms = now_ms() - minutes * MINUTE_MS
     wanted = partitions_of(cluster, topic, partition, broker)
     found = hanging(cluster, open_transactions(cluster, wanted, broker=broker, since_ms=since_ms))
     if output == "json":
@@ -155,7 +155,3 @@ def fence_command(transactional_id: str, target: Target) -> None:
     """Take TRANSACTIONAL_ID away from its producer, which aborts its transaction. The producer fails; a new one may begin."""
     producer_id, epoch = fence_producer(target.cluster(), transactional_id)
     click.echo(f"Fenced {printable(transactional_id)}: producer {producer_id}, epoch {epoch}.")
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
-from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.broker_configs import value_of
 
 _CLASS: Final = "org.apache.kafka.coordinator.group.assignor."
 ASSIGNOR_CLASSES: Final = {f"{_CLASS}UniformAssignor": "uniform", f"{_CLASS}RangeAssignor": "range"}
@@ -59,10 +60,7 @@ class GroupConfig:
     def from_values(cls, values: Mapping[str, str]) -> GroupConfig:
         """Raises ValueError for a bad value."""
 
-        def typed(name: str) -> Any:
-            key = BROKER_CONFIGS[name]
-            return key.parse(values.get(name, key.default or ""))
-
+        typed = partial(value_of, values)
         for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
             low, value, high = (typed(f"group.consumer.{which}{name}") for which in ("min.", "", "max."))
             if not low <= value <= high:

@@ -22,11 +22,12 @@ from kraftlite.metadata.records import (
     UserScramCredentialRecord,
 )
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
-from kraftlite.model.ids import NO_NODE, NodeId
+from kraftlite.model.ids import NO_NODE, Endpoint, NodeId
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.model.messages.security import (
     QuotaEntityPart,
 )
+from kraftlite.model.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,17 @@ class ClusterImage:
     def broker(self, broker_id: NodeId) -> BrokerRegistration | None:
         return self.brokers.get(broker_id)
 
+    def is_alive(self, broker_id: NodeId) -> bool:
+        """Return whether a broker is registered and not fenced."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def endpoint(self, broker_id: NodeId, listener: str) -> Endpoint | None:
+        """Return the address of a broker's listener; None while it is not registered with one of that name."""
+        broker = self.brokers.get(broker_id)
+        found = None if broker is None else broker.listener(listener)
+        return None if found is None else Endpoint(found.host, found.port)
+
     def write(self) -> Iterator[MetadataRecord]:
         for broker_id in sorted(self.brokers):
             yield self.brokers[broker_id].to_record()
@@ -129,6 +141,11 @@ class TopicsImage:
     def partition(self, topic_id: UUID, index: int) -> PartitionRegistration | None:
         topic = self.by_id.get(topic_id)
         return None if topic is None else topic.partitions.get(index)
+
+    def registration(self, tp: TopicPartition) -> PartitionRegistration | None:
+        """Return the partition of the topic that has the name now."""
+        topic = self.by_name.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
 
     def __iter__(self) -> Iterator[TopicImage]:
         """Iterate in name order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kraftlite.model.configdef import (
     Allowed,
@@ -380,6 +380,14 @@ _SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", _HOUR_MS)),
     "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
 }
+
+
+def value_of(values: Mapping[str, str], name: str) -> Any:
+    """Parse what `values` say of a key, or else its default; None when it has neither. Raises ValueError naming the key, its
+    value and what is allowed."""
+    key = BROKER_CONFIGS[name]
+    text = values.get(name, key.default)
+    return None if text is None else key.parse(text)
 
 
 def topic_synonyms(topic_key: str) -> tuple[tuple[str, int], ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
-from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.broker_configs import value_of
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MIB
 
@@ -53,11 +54,7 @@ class ReplicationConfig:
         """Make a config of Kafka's broker keys; a missing one takes its default. Raises ValueError naming key, value and what
         is allowed."""
 
-        def typed(name: str) -> Any:
-            key = BROKER_CONFIGS[name]
-            text = values.get(name, key.default)
-            return None if text is None else key.parse(text)
-
+        typed = partial(value_of, values)
         return cls(
             broker_id=broker_id,
             cluster_id=cluster_id,

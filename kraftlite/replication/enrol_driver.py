@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from kraftlite.log.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, attributes_of, parse_header
 from kraftlite.log.guards import Guard, TransactionTerms
 from kraftlite.log.log import Log
-from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.broker_configs import value_of
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry, ProduceTransaction
@@ -76,8 +76,7 @@ class Enroller:
         """Transactional id -> epoch and turn of the one question that waits for the one under way."""
 
     def update_broker_values(self, values: Mapping[str, str]) -> None:
-        key = BROKER_CONFIGS[VERIFICATION]
-        self.verifies = bool(key.parse(values.get(VERIFICATION, str(key.default))))
+        self.verifies = bool(value_of(values, VERIFICATION))
 
     # --- produces -----------------------------------------------------------------------------------------------------
 

@@ -59,8 +59,7 @@ class PartitionTable:
         partition = self.by_tp.get(tp)
         if partition is not None:
             return partition.hint()
-        topic = self.image.topics.topic(tp.topic)
-        registration = None if topic is None else topic.partitions.get(tp.partition)
+        registration = self.image.topics.registration(tp)
         if registration is None:
             return None
         return LeaderHint(leader_id=registration.leader, leader_epoch=registration.leader_epoch)
@@ -79,12 +78,9 @@ class PartitionTable:
 
     def alive(self, broker_id: NodeId) -> bool:
         """Return whether a broker is registered and not fenced."""
-        broker = self.image.cluster.brokers.get(broker_id)
-        return broker is not None and not broker.fenced
+        return self.image.cluster.is_alive(broker_id)
 
     def endpoint(self, broker_id: NodeId) -> Endpoint | None:
         """Return the address at which the broker's replicas are fetched; None while it is not registered. A fenced broker may
         still lead."""
-        broker = self.image.cluster.brokers.get(broker_id)
-        listener = None if broker is None else broker.listener(self._listener)
-        return None if listener is None else Endpoint(listener.host, listener.port)
+        return self.image.cluster.endpoint(broker_id, self._listener)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from kraftlite.coordinator.core.effects import Output
 from kraftlite.coordinator.core.shards import Asked, Tick, Written
 from kraftlite.coordinator.records import CoordinatorRecord
@@ -14,7 +16,7 @@ from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, Request
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
-from kraftlite.coordinator.transactions.states import PREPARED, Transaction
+from kraftlite.coordinator.transactions.states import PREPARED, Transaction, TransactionState
 from kraftlite.coordinator.transactions.telling import Budget, TransactionStory
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.producer import Producer
@@ -23,6 +25,18 @@ from kraftlite.runtime.trace import ListTracer
 
 WALL_MS = 1_700_000_000_000
 FIRST_ID = 1_000
+A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 7)
+VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
+COMPLETED = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
+STARTED = Transaction(
+    producer_id=70,
+    producer_epoch=3,
+    timeout_ms=60_000,
+    state=TransactionState.ONGOING,
+    partitions=frozenset({A, C}),
+    start_ms=WALL_MS - 20,
+    updated_ms=WALL_MS - 10,
+)
 
 
 @dataclass
@@ -284,3 +298,7 @@ def obeys_the_order(states: Sequence[Transaction | None]) -> None:
             if before.state in PREPARED:
                 assert state.state.name.removeprefix("COMPLETE") == before.state.name.removeprefix("PREPARE"), followed
         before = state
+
+
+def world(version: int = 2, **config: int) -> TransactionWorld:
+    return TransactionWorld(version=version, **config)

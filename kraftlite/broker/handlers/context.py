@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Final, Protocol
 from uuid import UUID
 
 from kraftlite.broker.handlers.fetch_sessions import FetchSessionCache
@@ -15,7 +16,7 @@ from kraftlite.coordinator.transactions.api import TransactionDescription, Trans
 from kraftlite.log.config import LogConfig
 from kraftlite.log.guards import TransactionTerms
 from kraftlite.log.log import ActiveProducer, Log
-from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.broker_configs import value_of
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_LARGE_REQUESTS_BYTES
@@ -186,10 +187,7 @@ class ApiSettings:
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> ApiSettings:
-        def typed(name: str) -> Any:
-            key = BROKER_CONFIGS[name]
-            return key.parse(values.get(name, key.default or ""))
-
+        typed = partial(value_of, values)
         return cls(
             auto_create_topics=typed("auto.create.topics.enable"),
             num_partitions=typed("num.partitions"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from kraftlite.cli.transaction_view import (
     NoSuchTransaction,
     abort_at,
     hanging,
+    now_ms,
     open_transactions,
     partitions_of,
 )
@@ -141,7 +141,7 @@ def _describe(options: argparse.Namespace, cluster: ClusterClient) -> None:
         found.state,
         found.timeout_ms,
         found.start_ms,
-        None if found.start_ms is None else _now_ms() - found.start_ms,
+        None if found.start_ms is None else now_ms() - found.start_ms,
         ",".join(f"{topic}-{index}" for topic, index in found.partitions),
     )
     _table(header, [row])
@@ -236,7 +236,7 @@ def _find_hanging(options: argparse.Namespace, cluster: ClusterClient) -> None:
         raise Failed("The --partition argument requires --topic to be provided")
     wanted = partitions_of(cluster, topic, partition, broker)
     try:
-        since_ms = _now_ms() - options.max_transaction_timeout * MINUTE_MS
+        since_ms = now_ms() - options.max_transaction_timeout * MINUTE_MS
         candidates = open_transactions(cluster, wanted, broker=broker, since_ms=since_ms)
         found = hanging(cluster, candidates)
     except ClientError as error:
@@ -252,7 +252,7 @@ def _find_hanging(options: argparse.Namespace, cluster: ClusterClient) -> None:
         "LastTimestamp",
         "Duration(min)",
     )
-    now_ms = _now_ms()
+    at_ms = now_ms()
     rows = [
         (
             *one.partition,
@@ -261,7 +261,7 @@ def _find_hanging(options: argparse.Namespace, cluster: ClusterClient) -> None:
             NOT_SET if one.producer.coordinator_epoch is None else one.producer.coordinator_epoch,
             one.producer.start_offset,
             one.producer.last_timestamp_ms,
-            (now_ms - one.producer.last_timestamp_ms) // MINUTE_MS,
+            (at_ms - one.producer.last_timestamp_ms) // MINUTE_MS,
         )
         for one in found
     ]
@@ -275,10 +275,6 @@ def _force_terminate(options: argparse.Namespace, cluster: ClusterClient) -> Non
     except ClientError as error:
         why = f"InitProducerId request for transactionalId `{name}` failed due to unexpected error"
         raise _failed(f"Failed to force terminate transactionalId `{name}`", _unexpected(error, why)) from error
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 _ACTIONS: Final[dict[str, Callable[[argparse.Namespace, ClusterClient], None]]] = {

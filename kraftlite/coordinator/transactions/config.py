@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-from kraftlite.model.broker_configs import BROKER_CONFIGS
+from kraftlite.model.broker_configs import value_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +29,7 @@ class TransactionConfig:
     def from_values(cls, values: Mapping[str, str]) -> TransactionConfig:
         """Raises ValueError for a bad value."""
 
-        def typed(name: str) -> Any:
-            key = BROKER_CONFIGS[name]
-            return key.parse(values.get(name, key.default or ""))
-
+        typed = partial(value_of, values)
         return cls(
             max_timeout_ms=typed("transaction.max.timeout.ms"),
             expiration_ms=typed("transactional.id.expiration.ms"),

@@ -60,7 +60,7 @@ class MarkerSender:
         self._queues.look_again()
         image = self._image()
         for call in self._calls:
-            if call.begun and not _is_alive(image, call.node):
+            if call.begun and not image.cluster.is_alive(call.node):
                 call.cancel()
         self._wake(0)
 
@@ -88,12 +88,11 @@ class MarkerSender:
 
     def _where(self, tp: TopicPartition) -> NodeId | Gone | None:
         image = self._image()
-        topic = image.topics.topic(tp.topic)
-        registration = None if topic is None else topic.partitions.get(tp.partition)
+        registration = image.topics.registration(tp)
         if registration is None:
             return Gone.GONE
         leader = registration.leader
-        return leader if leader is not None and _is_alive(image, leader) else None
+        return leader if leader is not None and image.cluster.is_alive(leader) else None
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +127,7 @@ class MarkerSender:
         node, batch = call.node, call.batch
         errors: Sequence[ErrorCode] = [ErrorCode.NETWORK_EXCEPTION] * len(batch)
         try:
-            if _is_alive(self._image(), node):
+            if self._image().cluster.is_alive(node):
                 errors = await self._written(node, batch)
         finally:
             del self._calls[call]
@@ -213,11 +212,6 @@ class ShardOutbox:
             del self._open[told.attempt]
         assert self._tell is not None, "an outbox that nobody is connected to"
         self._tell(told)
-
-
-def _is_alive(image: MetadataImage, node: NodeId) -> bool:
-    broker = image.cluster.brokers.get(node)
-    return broker is not None and not broker.fenced
 
 
 def _entry(item: Item, image: MetadataImage) -> MarkerEntry:

@@ -101,6 +101,14 @@ class Told:
     result: Any = None
 
 
+async def told(work: Callable[[], Awaitable[Any]]) -> Told:
+    """Answer with the result, or with the error that it raises."""
+    try:
+        return Told(ErrorCode.NONE, await work())
+    except ApiError as error:
+        return Told(error.code)
+
+
 FIND: Final = Method("Client", "FindCoordinator", FindAsk, Told)
 JOIN: Final = Method("Client", "JoinGroup", JoinRequest, JoinResult)
 SYNC: Final = Method("Client", "SyncGroup", SyncRequest, SyncResult)
@@ -139,13 +147,6 @@ def routes(node: Node) -> Handlers:
     )
 
 
-async def _told(work: Callable[[], Awaitable[Any]]) -> Told:
-    try:
-        return Told(ErrorCode.NONE, await work())
-    except ApiError as error:
-        return Told(error.code)
-
-
 class _Groups:
     def __init__(self, context: BrokerContext) -> None:
         self._ctx = context
@@ -176,15 +177,15 @@ class _Groups:
 
     async def leave(self, request: LeaveRequest) -> Told:
         """The result has a pair (member, error) for each member."""
-        return await _told(lambda: self._groups.leave(request))
+        return await told(lambda: self._groups.leave(request))
 
     async def beat(self, request: ConsumerHeartbeatRequest) -> Told:
         """The result is a `ConsumerHeartbeatResult`."""
-        return await _told(lambda: consumer_heartbeat(self._ctx, request, HEARTBEAT_VERSION))
+        return await told(lambda: consumer_heartbeat(self._ctx, request, HEARTBEAT_VERSION))
 
     async def commit(self, ask: CommitAsk) -> Told:
         """The result has one error for each commit."""
-        return await _told(lambda: commit_offsets(self._ctx, ask.base, ask.commits))
+        return await told(lambda: commit_offsets(self._ctx, ask.base, ask.commits))
 
     async def offset_fetch(self, ask: OffsetFetchAsk) -> Told:
         """The result has a `FetchedOffset` for each partition."""
@@ -196,11 +197,11 @@ class _Groups:
             )
             return [offset for topic in found for offset in topic.partitions]
 
-        return await _told(work)
+        return await told(work)
 
     async def offset_delete(self, ask: OffsetDeleteAsk) -> Told:
         """The result has one error for each partition."""
-        return await _told(lambda: delete_offsets(self._ctx, ask.group_id, ask.partitions))
+        return await told(lambda: delete_offsets(self._ctx, ask.group_id, ask.partitions))
 
     async def describe(self, ask: DescribeAsk) -> Told:
         """The result is a `GroupDescription`, None for a group that is not there, or a `ConsumerGroupDescription`."""
@@ -210,7 +211,7 @@ class _Groups:
                 return consumer_groups(self._ctx).describe_consumers(ask.group_id)
             return self._groups.describe(ask.group_id)
 
-        return await _told(work)
+        return await told(work)
 
     async def overviews(self, ask: ListAsk) -> Told:
         """The result has a `GroupOverview` for each group."""
@@ -218,7 +219,7 @@ class _Groups:
         async def work() -> Any:
             return self._groups.list_groups()
 
-        return await _told(work)
+        return await told(work)
 
     async def delete(self, ask: DeleteAsk) -> Told:
-        return await _told(lambda: self._groups.delete_group(ask.group_id))
+        return await told(lambda: self._groups.delete_group(ask.group_id))

@@ -7,7 +7,6 @@ for clients that add partitions themselves, 2 for those that leave it to the lea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from kraftlite.broker.handlers.producer_ids import init_producer_id
 from kraftlite.broker.handlers.transaction_offsets import TransactionOfOffsets, commit_in_transaction
 from kraftlite.broker.handlers.transactions import add_offsets, add_partitions, describe_transaction, end_transaction
 from kraftlite.coordinator.api import CommitRequest, OffsetToCommit
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import Method
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
@@ -26,7 +25,7 @@ from kraftlite.node.build import Node
 from kraftlite.replication.api import ProduceResult
 from kraftlite.replication.enrol_driver import Identity
 from kraftlite.runtime.ports import Handlers, route
-from kraftlite.sim.services.groups import CLIENT_LISTENER, Told
+from kraftlite.sim.services.groups import CLIENT_LISTENER, Told, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +121,6 @@ def routes(node: Node) -> Handlers:
     )
 
 
-async def _told(work: Callable[[], Awaitable[Any]]) -> Told:
-    try:
-        return Told(ErrorCode.NONE, await work())
-    except ApiError as error:
-        return Told(error.code)
-
-
 class _Transactions:
     def __init__(self, context: BrokerContext) -> None:
         self._ctx = context
@@ -141,7 +133,7 @@ class _Transactions:
     async def init(self, ask: InitAsk) -> Told:
         """The result is a `Producer`."""
         expected = ask.expected or Producer(-1, -1)
-        return await _told(
+        return await told(
             lambda: init_producer_id(
                 self._ctx,
                 transactional_id=ask.transactional_id,
@@ -157,11 +149,11 @@ class _Transactions:
         return Told(ErrorCode.NONE, tuple(found.items()))
 
     async def add_offsets(self, ask: AddOffsetsAsk) -> Told:
-        return await _told(lambda: add_offsets(self._ctx, ask.transactional_id, ask.producer, ask.group_id))
+        return await told(lambda: add_offsets(self._ctx, ask.transactional_id, ask.producer, ask.group_id))
 
     async def end(self, ask: EndAsk) -> Told:
         """The result is the `Producer` to go on with."""
-        return await _told(
+        return await told(
             lambda: end_transaction(self._ctx, ask.transactional_id, ask.producer, commit=ask.commit, version=ask.version)
         )
 
@@ -196,7 +188,7 @@ class _Transactions:
             Identity(ask.transactional_id, *ask.producer), version=ask.version, knows_abortable=True
         )
         offsets = [OffsetToCommit(tp, offset, None, "") for tp, offset in ask.offsets]
-        return await _told(lambda: commit_in_transaction(self._ctx, base, transaction, offsets))
+        return await told(lambda: commit_in_transaction(self._ctx, base, transaction, offsets))
 
     async def describe(self, ask: DescribeAsk) -> Told:
         """The result is a `TransactionDescription`."""
@@ -204,4 +196,4 @@ class _Transactions:
         async def work() -> Any:
             return describe_transaction(self._ctx, ask.transactional_id)
 
-        return await _told(work)
+        return await told(work)

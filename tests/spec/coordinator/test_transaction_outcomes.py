@@ -9,32 +9,13 @@ import pytest
 
 from kraftlite.coordinator.core.shards import Written
 from kraftlite.coordinator.transactions.events import Fenced, Marked
-from kraftlite.coordinator.transactions.states import FENCING_EPOCH, LAST_EPOCH, Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import FENCING_EPOCH, LAST_EPOCH, TransactionState
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
-from kraftlite.model.topic_partition import TopicPartition
-from tests.harness.transaction_world import FIRST_ID, WALL_MS, TransactionWorld
+from tests.harness.transaction_world import COMPLETED, FIRST_ID, STARTED, VERSIONS, WALL_MS, A, B, C, world
 
 S = TransactionState
 E = ErrorCode
-A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 7)
-VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
-COMPLETED = {True: S.COMPLETE_COMMIT, False: S.COMPLETE_ABORT}
-STARTED = Transaction(
-    producer_id=70,
-    producer_epoch=3,
-    timeout_ms=60_000,
-    state=S.ONGOING,
-    partitions=frozenset({A, C}),
-    start_ms=WALL_MS - 20,
-    updated_ms=WALL_MS - 10,
-)
-
-
-def world(version: int = 2, **config: int) -> TransactionWorld:
-    return TransactionWorld(version=version, **config)
-
-
 # --- ends
 
 

@@ -11,33 +11,15 @@ from kraftlite.coordinator.core.shards import Asked
 from kraftlite.coordinator.transactions.events import Init
 from kraftlite.coordinator.transactions.records import decode_value, encode_key, encode_value
 from kraftlite.coordinator.transactions.shard_core import WRITE_AGAIN_MS
-from kraftlite.coordinator.transactions.states import LAST_EPOCH, Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import LAST_EPOCH, TransactionState
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_TRANSACTION_RECORD_BYTES
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
-from tests.harness.transaction_world import FIRST_ID, WALL_MS, TransactionWorld
+from tests.harness.transaction_world import FIRST_ID, STARTED, VERSIONS, WALL_MS, A, B, C, world
 
 S = TransactionState
 E = ErrorCode
-A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 7)
-VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
-COMPLETED = {True: S.COMPLETE_COMMIT, False: S.COMPLETE_ABORT}
-STARTED = Transaction(
-    producer_id=70,
-    producer_epoch=3,
-    timeout_ms=60_000,
-    state=S.ONGOING,
-    partitions=frozenset({A, C}),
-    start_ms=WALL_MS - 20,
-    updated_ms=WALL_MS - 10,
-)
-
-
-def world(version: int = 2, **config: int) -> TransactionWorld:
-    return TransactionWorld(version=version, **config)
-
-
 # --- records
 
 
