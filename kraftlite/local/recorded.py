@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kraftlite.local.state import LocalCluster, LocalError
 from kraftlite.obs.explain import History, from_line
-from kraftlite.obs.timeline import read_timeline
+from kraftlite.obs.timeline import read_timelines
 
 
 def history_of(cluster: LocalCluster) -> History:
@@ -23,5 +23,5 @@ def history_of(cluster: LocalCluster) -> History:
 
 def read_history(paths: Iterable[Path]) -> History:
     """Read the events of trace files; a file that is not there has no events, and a damaged line is left out."""
-    found = (from_line(line) for path in paths for line in read_timeline(path))
+    found = map(from_line, read_timelines(paths))
     return History(event for event in found if event is not None)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MIB
@@ -65,23 +66,36 @@ class TimelineFile:
 def read_timeline(path: str | Path) -> Iterator[dict[str, Any]]:
     """The events of one file, the older half first. A line cut off by a crash, damaged, or
     longer than 1 MiB is left out."""
-    path = Path(path)
-    for part in (path.with_name(path.name + ".1"), path):
-        try:
-            file = part.open("rb")
-        except FileNotFoundError:
-            continue
-        with file:
-            while line := file.readline(_MAX_LINE_BYTES):
-                try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(event, dict) and "ts" in event and "event" in event:
-                    yield event
+    return read_timelines([path])
+
+
+def read_timelines(paths: Iterable[str | Path]) -> Iterator[dict[str, Any]]:
+    """The events of several nodes, one file behind the other, as they all stood at one moment: what the nodes write while the
+    files are read is left out. Otherwise a file that is read late tells what follows from something that another file, read
+    before, did not have yet."""
+    with ExitStack() as opened:
+        files = [found for path in paths for found in _open_halves(Path(path), opened)]
+        parts = [(file, os.fstat(file.fileno()).st_size) for file in files]
+        for file, size in parts:
+            yield from _events(file, size)
 
 
 def merge_timelines(paths: Iterable[str | Path], *, since_ms: int = 0) -> list[dict[str, Any]]:
     """The events of several nodes by wall time; the nodes of a local cluster share one clock."""
-    events = [event for path in paths for event in read_timeline(path) if event["ts"] >= since_ms]
-    return sorted(events, key=lambda event: int(event["ts"]))
+    return sorted((event for event in read_timelines(paths) if event["ts"] >= since_ms), key=lambda event: int(event["ts"]))
+
+
+def _open_halves(path: Path, opened: ExitStack) -> Iterator[BinaryIO]:
+    for part in (path.with_name(path.name + ".1"), path):
+        with suppress(FileNotFoundError):
+            yield opened.enter_context(part.open("rb"))
+
+
+def _events(file: BinaryIO, size: int) -> Iterator[dict[str, Any]]:
+    while file.tell() < size and (line := file.readline(_MAX_LINE_BYTES)):
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and "ts" in event and "event" in event:
+            yield event

@@ -16,7 +16,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.obs.log import LogSink, capture_python_logging
 from kraftlite.obs.metrics import Metrics, MetricsServer
 from kraftlite.obs.stock import register_controller
-from kraftlite.obs.timeline import TimelineFile, merge_timelines, read_timeline
+from kraftlite.obs.timeline import TimelineFile, merge_timelines, read_timeline, read_timelines
 from kraftlite.obs.tracer import HostTracer, open_tracer
 from kraftlite.runtime.trace import TraceEvent
 from tests.harness.clock import FakeClock
@@ -157,6 +157,18 @@ def test_timelines_merge_by_time(tmp_path: Path) -> None:
     (tmp_path / "2").write_text('{"ts":6,"event":"c"}\n')
     merged = merge_timelines([tmp_path / "1", tmp_path / "2"], since_ms=2)
     assert [event["event"] for event in merged] == ["b", "c"]
+
+
+def test_timelines_are_read_as_of_one_moment(tmp_path: Path) -> None:
+    """An effect is never read without its cause: what is written during the reading is left out."""
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_text('{"ts":1,"event":"a"}\n')
+    second.write_text('{"ts":2,"event":"b"}\n')
+    events = read_timelines([first, second])
+    found = [next(events)["event"]]
+    for path in (first, second):
+        path.write_text(path.read_text() + '{"ts":3,"event":"late"}\n')
+    assert [*found, *(event["event"] for event in events)] == ["a", "b"]
 
 
 def test_a_directory_that_cannot_be_written_breaks_nothing(tmp_path: Path) -> None:
