@@ -50,6 +50,7 @@ def cluster(request: pytest.FixtureRequest, start: Start) -> Iterator[Cluster]:
         return
     # A machine that stands still for a second must not cause a failover.
     calm = {"broker.session.timeout.ms": "6000", "replica.lag.time.max.ms": "10000"}
+    calm["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = "200"
     with start(calm) as cluster:
         yield cluster
 
