@@ -17,7 +17,7 @@ from tests.clients.java import tools
 from tests.clients.programs import Client, Ready, Run
 from tests.harness.local import Cluster, wait_for
 
-FOLDER: Final = Path(__file__).parent / "applications"
+FOLDER: Final = Path(__file__).parent / "streams_and_connect"
 
 
 def jars() -> Path:
