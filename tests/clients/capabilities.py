@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.clients.clusters import Start
 from tests.clients.programs import CODECS, Client, Event, Missing, Ready, Refused, Run
 from tests.clients.transactions import Transactions, capability, keyed
-from tests.harness.embedded import embedded
 from tests.harness.local import Cluster, wait_for
 
 PARTITIONS = 4
@@ -292,8 +292,8 @@ class Capabilities(Transactions):
     # --- failure
 
     @pytest.fixture
-    def breakable(self) -> Iterator[Cluster]:
-        with embedded(controllers=1, brokers=3, config={"min.insync.replicas": "2"}) as cluster:
+    def breakable(self, start: Start) -> Iterator[Cluster]:
+        with start({"min.insync.replicas": "2"}) as cluster:
             yield cluster
 
     @capability("a broker is down: overview")

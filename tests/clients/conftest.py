@@ -2,18 +2,20 @@
 
 The cluster runs in this process: what a client says and hears is the same. Those tests that are about bytes on the wire, and a
 few others, use `processes`, whose nodes run on uvloop. With `--kafka-external BOOTSTRAP` it is that cluster, and what needs nodes
-of its own is skipped: `scripts/apache-kafka --nodes 3 -- …` runs these tests against a real Apache Kafka.
+of its own is skipped: `scripts/apache-kafka --nodes 3 -- …` runs these tests against a real Apache Kafka. With `--apache-kafka`
+each cluster that a test would start is an Apache Kafka, also one whose brokers are killed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from secrets import token_hex
 
 import pytest
 
-from tests.harness.embedded import embedded
+from tests.clients.clusters import Start, started
 from tests.harness.external import External
 from tests.harness.local import CALM, Cluster, running
 
@@ -35,19 +37,28 @@ def _own_nodes(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def start(request: pytest.FixtureRequest) -> Start:
+    """Starts a cluster of one controller and three brokers with the settings that it is given."""
+    return partial(started, apache=bool(request.config.getoption("--apache-kafka")))
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, start: Start) -> Iterator[Cluster]:
     external = _external(request.config)
     if external is not None:
         yield External(external)
         return
     # A machine that stands still for a second must not cause a failover.
     calm = {"broker.session.timeout.ms": "6000", "replica.lag.time.max.ms": "10000"}
-    with embedded(controllers=1, brokers=3, config=calm) as cluster:
+    calm["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = "200"
+    with start(calm) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def processes() -> Iterator[Cluster]:
+def processes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if request.config.getoption("--apache-kafka"):
+        pytest.skip("--apache-kafka: this is about kraftlite's processes")
     with running(controllers=1, brokers=3, config=CALM) as cluster:
         yield cluster
 

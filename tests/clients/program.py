@@ -56,6 +56,11 @@ def transact(steps: list[Job], client: Any, stopped: threading.Event) -> None:
     administer(steps, WithWait())
 
 
+def timeout_ms(job: Job) -> int:
+    """Of a job of transactions."""
+    return int(job.get("timeout_ms", 60_000))
+
+
 def named(error: BaseException) -> str:
     return f"{type(error).__name__} {error}"
 

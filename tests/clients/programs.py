@@ -12,7 +12,8 @@ milliseconds.
   partitions, and each `record`. A second line on standard input ends it: it commits what it has read, and leaves.
 - `transact`: transactional_id, topic, steps. A `result` each: `begin`, `commit`, `abort`; `send` records, which are acknowledged
   when it is told; `copy` so many records of the topic `source` as a member of `group`, from where it has committed, and commit
-  that within the transaction; `wait` for the second line on standard input. `group` stands in the job.
+  that within the transaction; `wait` for the second line on standard input. `group` stands in the job, and `timeout_ms` of a
+  transaction if it is not a minute.
 - `admin`: steps, which are objects with a `do`. A `result` each, with the result or an error.
 """
 
@@ -53,7 +54,8 @@ class Missing(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Client:
     """`prepare` returns the command that runs the program, after building it if need be, or raises Missing. `lacks` says which
-    capabilities the client does not have, and why: their tests are skipped. `past`: an earlier release, of `years`."""
+    capabilities the client does not have, and why: their tests are skipped. `past`: an earlier release, of `years`.
+    `timed_out`: part of the error that it shows for the end of a transaction that has timed out, as it does with Apache Kafka."""
 
     name: str
     version: Callable[[], str]
@@ -61,6 +63,7 @@ class Client:
     lacks: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     past: bool = False
+    timed_out: str = ""
 
 
 class Run:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from kraftlite.client.errors import ClientError
+from kraftlite.client.transactions import describe_transactions
 from kraftlite.coordinator.core.placement import partition_for
+from kraftlite.local.client import cluster_at
 from tests.clients.programs import Ready, Refused, told_results
-from tests.harness.local import Cluster
+from tests.harness.local import Cluster, wait_for
 
 RECORDS = 50
 """In each step of a transaction."""
@@ -42,6 +45,24 @@ class Transactions:
         *_, verdict = told_results(events)
         assert isinstance(verdict, Refused) and ("fenced" in verdict.lower() or "epoch" in verdict.lower()), verdict
         assert values_of(cluster, topic) == texts("new")
+
+    @capability("transactions: timed out")
+    def test_timed_out(self, ready: Ready, cluster: Cluster, topic: str) -> None:
+        """A transaction that is open for too long is aborted. Its end is refused in the words that the client has for it with
+        Apache Kafka; nothing that the producer does then brings any of it back, and a new producer can work."""
+        cluster.create_topic(topic)
+        begin, commit = {"do": "begin"}, {"do": "commit"}
+        steps = [begin, sent("late"), {"do": "wait"}, commit, {"do": "abort"}, begin, sent("after"), commit]
+        job = {"op": "transact", "topic": topic, "transactional_id": topic, "timeout_ms": 1000}
+        with ready.start(**job, steps=steps) as writer:
+            writer.until("it has written", lambda: len(writer.of("result")) == 2)
+            wait_for("the transaction is aborted", lambda: state(cluster, topic) == "CompleteAbort", timeout_s=90)
+            told = told_results(writer.stop())
+        refused = told[3]
+        assert isinstance(refused, Refused) and self.client.timed_out in refused, told
+        goes_on = told[5:] == [None] * 3
+        assert ready.transact(topic, begin, sent("new"), commit) == [None] * 3
+        assert values_of(cluster, topic) == (texts("after") if goes_on else []) + texts("new")
 
     @capability("transactions: copy with offsets")
     def test_copy(self, ready: Ready, cluster: Cluster, topic: str) -> None:
@@ -96,6 +117,14 @@ def transactions_of(values: list[str]) -> list[dict[str, Any]]:
 def coordinator(cluster: Cluster, transactional_id: str) -> int:
     """The broker that leads the id's partition of `__transaction_state`, of which embedded clusters have three."""
     return cluster.leader("__transaction_state", partition_for(transactional_id, 3))
+
+
+def state(cluster: Cluster, transactional_id: str) -> str:
+    """What its coordinator says of it."""
+    with cluster_at(cluster.bootstrap) as client:
+        found = describe_transactions(client, [transactional_id])[transactional_id]
+    assert not isinstance(found, ClientError), found
+    return found.state
 
 
 def texts(name: str) -> list[str]:

@@ -20,7 +20,7 @@ except ImportError:  # before 0.9, when it was built on kafka-python
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.program import Job, administer, main, named, raw, tell, tell_record, transact
+from tests.clients.program import Job, administer, main, named, raw, tell, tell_record, timeout_ms, transact
 
 DYNAMIC_TOPIC_CONFIG = 1
 
@@ -109,7 +109,10 @@ class Transactions:
 
 async def transactions(job: Job, stopped: threading.Event) -> None:
     producer = aiokafka.AIOKafkaProducer(
-        bootstrap_servers=job["bootstrap"], transactional_id=job["transactional_id"], retry_backoff_ms=50
+        bootstrap_servers=job["bootstrap"],
+        transactional_id=job["transactional_id"],
+        transaction_timeout_ms=timeout_ms(job),
+        retry_backoff_ms=50,
     )
     await producer.start()
     await asyncio.to_thread(transact, job["steps"], Transactions(asyncio.get_running_loop(), job, producer), stopped)

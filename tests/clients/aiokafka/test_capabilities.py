@@ -18,6 +18,7 @@ class TestAioKafka(Capabilities):
         name="aiokafka",
         version=lambda: version("aiokafka"),
         prepare=lambda: python_program("aiokafka"),
+        timed_out="ProducerFenced",
         lacks={
             "group: cooperative": "aiokafka has no incremental rebalances",
             "group: KIP-848": "aiokafka has no consumer protocol",

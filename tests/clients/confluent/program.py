@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import admin as administration
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewPartitions, NewTopic
 
-from tests.clients.program import Job, administer, main, raw, tell, tell_record, transact
+from tests.clients.program import Job, administer, main, raw, tell, tell_record, timeout_ms, transact
 
 LIMIT_S = 30.0
 QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20}
@@ -50,7 +50,8 @@ def produce(job: Job, _stopped: threading.Event) -> None:
 class Transactions:
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._producer = Producer({"bootstrap.servers": job["bootstrap"], "transactional.id": job["transactional_id"], **QUICK})
+        config = {"transactional.id": job["transactional_id"], "transaction.timeout.ms": timeout_ms(job), **QUICK}
+        self._producer = Producer({"bootstrap.servers": job["bootstrap"], **config})
         self._producer.init_transactions(LIMIT_S)
 
     def begin(self, _step: Job) -> None:

@@ -17,4 +17,5 @@ class TestConfluent(Capabilities):
         name="confluent-kafka",
         version=lambda: version("confluent-kafka"),
         prepare=lambda: python_program("confluent"),
+        timed_out="_FENCED",
     )

@@ -16,6 +16,7 @@ class TestFranzGo(Capabilities):
         name="franz-go",
         version=lambda: go_version(HERE, "twmb/franz-go"),
         prepare=lambda: go_program(HERE),
+        timed_out="INVALID_TXN_STATE",
     )
 
     def test_guess(self, ready: Ready) -> None:

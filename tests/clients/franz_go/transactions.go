@@ -18,6 +18,9 @@ type transactor struct {
 
 func newTransactor(job *Job) transactor {
 	opts := []kgo.Opt{kgo.TransactionalID(job.TransactionalID), kgo.RecordPartitioner(kgo.ManualPartitioner())}
+	if job.TimeoutMs != 0 {
+		opts = append(opts, kgo.TransactionTimeout(time.Duration(job.TimeoutMs)*time.Millisecond))
+	}
 	if job.Group == "" {
 		alone := client(job, opts...)
 		return transactor{alone, alone.EndTransaction, alone.BeginTransaction}

@@ -21,7 +21,9 @@ class Transactions {
     }
 
     static void run(JsonNode job) throws Exception {
-        Map<String, Object> config = Program.config(job, "transactional.id", job.get("transactional_id").asText());
+        Map<String, Object> config = Program.config(job,
+            "transactional.id", job.get("transactional_id").asText(),
+            "transaction.timeout.ms", job.path("timeout_ms").asInt(60_000));
         try (var producer = new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
             producer.initTransactions();
             var transactions = new Transactions(job, producer);

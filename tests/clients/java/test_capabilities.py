@@ -19,4 +19,9 @@ def prepare() -> list[str]:
 
 
 class TestJava(Capabilities):
-    client = programs.Client(name="kafka-clients (Java)", version=tools.kafka_version, prepare=prepare)
+    client = programs.Client(
+        name="kafka-clients (Java)",
+        version=tools.kafka_version,
+        prepare=prepare,
+        timed_out="INVALID_TXN_STATE",
+    )

@@ -159,13 +159,18 @@ def java(
 @cache
 def programs() -> Path:
     """The jar with the programs here (`Program`), compiled anew when one of them has changed."""
-    sources = sorted(HERE.glob("*.java"))
+    return compiled(HERE, jars())
+
+
+def compiled(folder: Path, of: Path) -> Path:
+    """The jar with the programs of a folder, compiled with these jars unless that was done before."""
+    sources = sorted(folder.glob("*.java"))
     digest = hashlib.sha256(b"".join(it.read_bytes() for it in sources)).hexdigest()[:12]
-    jar = jars().parent / f"programs-{digest}.jar"
+    jar = of.parent / f"programs-{digest}.jar"
     if not jar.exists():
-        with tempfile.TemporaryDirectory(dir=jars().parent, prefix="compiling-") as scratch:
+        with tempfile.TemporaryDirectory(dir=of.parent, prefix="compiling-") as scratch:
             lint = ["-Xlint:all,-path,-classfile", "-Werror"]
-            _run("javac", "-J-Xmx256m", *lint, "-d", f"{scratch}/classes", "-cp", classpath(), *map(str, sources))
+            _run("javac", "-J-Xmx256m", *lint, "-d", f"{scratch}/classes", "-cp", classpath(of=of), *map(str, sources))
             _run("jar", "-J-Xmx256m", "-c", "-f", f"{scratch}/{jar.name}", "-C", f"{scratch}/classes", ".")
             (Path(scratch) / jar.name).rename(jar)
     return jar

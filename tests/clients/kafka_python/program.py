@@ -11,7 +11,7 @@ from kafka import admin as administration
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.clients.program import Job, administer, main, named, raw, tell, tell_record, transact
+from tests.clients.program import Job, administer, main, named, raw, tell, tell_record, timeout_ms, transact
 
 DYNAMIC_TOPIC_CONFIG = 1
 POLL_MS = 400
@@ -59,6 +59,7 @@ class Transactions:
         self._producer = kafka.KafkaProducer(
             bootstrap_servers=job["bootstrap"].split(","),
             transactional_id=job["transactional_id"],
+            transaction_timeout_ms=timeout_ms(job),
             retry_backoff_ms=50,
             reconnect_backoff_ms=20,
             reconnect_backoff_max_ms=200,

@@ -20,6 +20,7 @@ class TestKafkaPython(Capabilities):
         name="kafka-python",
         version=lambda: version("kafka-python"),
         prepare=lambda: python_program("kafka_python"),
+        timed_out="ProducerFencedError",
         lacks={
             "transactions: brokers are killed": LOST,
             "group: KIP-848": "kafka-python has no consumer protocol",

@@ -78,6 +78,7 @@ const produce = async (job) => {
 const transact = async (job, stopped) => {
   const producer = client(job).producer({
     transactionalId: job.transactional_id,
+    transactionTimeout: job.timeout_ms ?? 60000,
     idempotent: true,
     maxInFlightRequests: 1,
     createPartitioner: Partitioners.DefaultPartitioner,
@@ -107,7 +108,11 @@ const transact = async (job, stopped) => {
     begin: async () => {
       open = await producer.transaction()
     },
-    send: ({ records }) => open.send({ topic: job.topic, messages: records.map(message) }),
+    send: async ({ records }) => {
+      const told = await open.send({ topic: job.topic, messages: records.map(message) })
+      const missing = records.filter((it) => !told.some((one) => one.partition === it.partition))
+      if (missing.length > 0) throw new Error(`nobody has acknowledged partition ${missing[0].partition}`)
+    },
     copy,
     commit: () => open.commit(),
     abort: () => open.abort(),

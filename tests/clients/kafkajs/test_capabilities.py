@@ -28,6 +28,7 @@ class TestKafkaJs(Capabilities):
         name="KafkaJS",
         version=version,
         prepare=prepare,
+        timed_out="INVALID_PRODUCER_EPOCH",
         env={"NODE_PATH": str(BUILT / "kafkajs" / "node_modules")},
         lacks={
             "codec lz4": LZ4JS,

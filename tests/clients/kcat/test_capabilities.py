@@ -31,6 +31,7 @@ class TestKcat(Capabilities):
             "group: KIP-848": "the librdkafka in kcat has no consumer protocol",
             "transactions": NO_TRANSACTIONS,
             "transactions: fenced": NO_TRANSACTIONS,
+            "transactions: timed out": NO_TRANSACTIONS,
             "transactions: copy with offsets": NO_TRANSACTIONS,
             "transactions: brokers are killed": NO_TRANSACTIONS,
             "a broker is down: overview": NO_ADMIN,

@@ -37,7 +37,9 @@ type Job struct {
 	SessionMs  int      `json:"session_ms"`
 	// TransactionalID is that of a job in transactions.
 	TransactionalID string `json:"transactional_id"`
-	Steps           []Step `json:"steps"`
+	// TimeoutMs is that of a transaction; 0: a minute.
+	TimeoutMs int    `json:"timeout_ms"`
+	Steps     []Step `json:"steps"`
 }
 
 // Record is what is produced and what is read; a key or value that is absent is null.

@@ -16,5 +16,6 @@ class TestSarama(Capabilities):
         name="Sarama",
         version=lambda: go_version(HERE, "IBM/sarama"),
         prepare=lambda: go_program(HERE),
+        timed_out="PRODUCER_FENCED",
         lacks={"group: KIP-848": "Sarama has no consumer protocol"},
     )

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -16,6 +17,7 @@ type transactor struct {
 func transact(job *Job, stop <-chan struct{}) {
 	settings := config()
 	settings.Producer.Transaction.ID = job.TransactionalID
+	settings.Producer.Transaction.Timeout = timeout(job)
 	settings.Producer.Idempotent = true
 	settings.Producer.RequiredAcks = sarama.WaitForAll
 	settings.Producer.Partitioner = sarama.NewManualPartitioner
@@ -30,6 +32,13 @@ func transact(job *Job, stop <-chan struct{}) {
 		}
 		tell(event)
 	}
+}
+
+func timeout(job *Job) time.Duration {
+	if job.TimeoutMs == 0 {
+		return time.Minute
+	}
+	return time.Duration(job.TimeoutMs) * time.Millisecond
 }
 
 func (producer transactor) step(step *Step) error {

@@ -14,10 +14,14 @@ ESSENTIAL = {
     "test_records",
     "test_group",
     "test_rebalance",
+    "test_transactions",
+    "test_fenced",
+    "test_copy",
     "test_topics",
     "test_configs",
 }
-"""The others are asked of the newest release of each client alone."""
+"""The others are asked of the newest release of each client alone, and of a few `KILLED`."""
+KILLED = "test_transactions_while_brokers_are_killed"
 
 
 def essentials_of(past: Past) -> type[Capabilities]:
@@ -26,7 +30,8 @@ def essentials_of(past: Past) -> type[Capabilities]:
         marks.append(_RUNTIMES[past.client])
     if not past.quick:
         marks.append(pytest.mark.slow)
-    others = {name: None for name in dir(Capabilities) if name.startswith("test_") and name not in ESSENTIAL}
+    essential = ESSENTIAL | ({KILLED} if past.killed else set())
+    others = {name: None for name in dir(Capabilities) if name.startswith("test_") and name not in essential}
     return type(named(past), (Capabilities,), {"client": client_of(past), "pytestmark": marks, **others})
 
 
