@@ -14,7 +14,7 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupsLoaded
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
-from kraftlite.sim.services.groups import Told
+from kraftlite.sim.services.groups import OFFSET_DELETE, OffsetDeleteAsk, Told
 from kraftlite.sim.services.transactions import COMMIT, TransactionalCommitAsk
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
@@ -28,16 +28,18 @@ class PendingOffsetsKept(GroupChecker):
     committed, each pending offset in its memory that the log has too is the last record of that transaction there, or is
     overtaken by a later record. It has every one that was acknowledged, or that it has loaded. What counts is the version of the
     log with the highest record, or an earlier one when nobody was told of those behind it. At the end, when every transaction is
-    over, nothing is pending."""
+    over, nothing is pending. What a tombstone has taken away is not."""
 
     numbers: ClassVar[tuple[int, ...]] = (71,)
-    only_methods = (COMMIT,)
+    only_methods = (COMMIT, OFFSET_DELETE)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._changed: dict[TopicPartition, None] = {}
         self._loaded_up_to: dict[TopicPartition, int] = {}
         """The end of the log that the last coordinator has loaded."""
+        self._deleted: dict[tuple[str, TopicPartition], int] = {}
+        """By group and partition, the offset of the last tombstone that was acknowledged."""
         self._acknowledged: dict[TopicPartition, dict[int, None]] = {}
         """The offsets of the records whose commit was acknowledged."""
         self.compared = 0
@@ -52,9 +54,15 @@ class PendingOffsetsKept(GroupChecker):
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         request = exchange.request
-        assert isinstance(request, TransactionalCommitAsk) and isinstance(response, Told)
+        assert isinstance(request, TransactionalCommitAsk | OffsetDeleteAsk) and isinstance(response, Told)
         log = self.groups.log_of(request.group_id)
         if log is None or response.error is not ErrorCode.NONE:
+            return
+        if isinstance(request, OffsetDeleteAsk):
+            for tp, error in zip(request.partitions, response.result, strict=True):
+                versions = log.offsets.get(request.group_id, {}).get(tp, [])
+                if error is ErrorCode.NONE:
+                    self._deleted[(request.group_id, tp)] = max((it.at for it in versions if it.value is None), default=-1)
             return
         pending = log.pending.get(request.producer.producer_id, [])
         for (tp, offset), error in zip(request.offsets, response.result, strict=True):
@@ -105,9 +113,12 @@ class PendingOffsetsKept(GroupChecker):
             _, group_id, tp = place
             versions = log.offsets.get(group_id, {}).get(tp, [])
             later = next((it for it in reversed(versions) if it.at > at), None)
-            if later is not None and later.value is None:
-                continue  # a tombstone has taken it away (TG-06)
-            if place not in has:
+            tombstone = next((it.at for it in reversed(versions) if it.at > at and it.value is None), None)
+            if tombstone is not None:
+                told = self._deleted.get((group_id, tp), -1) >= tombstone or tombstone < self._loaded_up_to.get(log.tp, 0)
+                if told and has.get(place) is not None:
+                    self.fail(f"{where}: {has[place]} of {place} is pending; the tombstone at {tombstone} has taken it away")
+            elif place not in has:
                 if at in known or at < self._loaded_up_to.get(log.tp, 0):
                     self.fail(f"{where}: {value} of {place} at offset {at} is not pending, and has no marker yet")
             elif has[place] is not None and later is not None:
@@ -130,7 +141,7 @@ class PendingOffsetsKept(GroupChecker):
 
 
 def _pending(driver: GroupDriver) -> dict[Place, CommittedOffset | None]:
-    """What memory has; None: a later record counts already."""
+    """Return what memory has; None: a later record counts already."""
     found: dict[Place, CommittedOffset | None] = {}
     for producer_id, by_group in driver.shard.offsets.pending._open.items():
         for group_id, partitions in by_group.items():

@@ -85,7 +85,7 @@ class TransactionFacts:
         """(producer id, epoch of the markers) → transactions in the order of their decisions."""
         self.in_log: dict[TopicIdPartition, dict[Batch, InLog]] = {}
         self.ends: dict[TopicIdPartition, int] = {}
-        """How far each log has been read."""
+        """The end of what has been read of each log."""
         self.unjudged = False
         """`__transaction_state` may have lost something: nothing is known of transactions any more."""
 

@@ -18,9 +18,11 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.client import SimAdmin, SimClient
 from kraftlite.sim.history import History, Verdict
 from kraftlite.sim.shape import TopicPlan
+from kraftlite.sim.workloads import transaction_groups
 from kraftlite.sim.workloads.creation import create
 from kraftlite.sim.workloads.transaction_client import TransactionClient
-from kraftlite.sim.workloads.transaction_instance import CopyingInstance, Instance
+from kraftlite.sim.workloads.transaction_copying import CopyingInstance
+from kraftlite.sim.workloads.transaction_instance import Instance
 from kraftlite.sim.workloads.transactions_history import Reading
 
 if TYPE_CHECKING:
@@ -48,13 +50,21 @@ def visit(
     yield admin, admin.run(topics)
     for index in range(rng.choice((1, 2, 3))):
         producer = Succession(cluster, NUMBER + 1 + index, f"x{index}", history)
-        yield producer, producer.run(inputs, outputs if rng.randrange(3) == 0 else inputs, copies=False)
+        yield producer, producer.run(inputs, outputs if rng.randrange(3) == 0 else inputs)
     for index in range(rng.choice((0, 1, 1))):
         copier = Succession(cluster, NUMBER + 10 + index, f"copier-{index}", history)
-        yield copier, copier.run(inputs, outputs, copies=True)
+        yield copier, copier.run(inputs, outputs, CopyingInstance)
     for index in range(rng.choice((1, 2))):
         reader = CommittedReader(cluster, NUMBER + 20 + index, f"committed-{index}", history)
         yield reader, reader.run((*inputs, *outputs))
+    more = random.Random(f"transactions/groups/{cluster.seed}")
+    if more.randrange(2) == 0:
+        yield from transaction_groups.mixers(cluster, history, inputs, more)
+        for index in range(more.choice((1, 1, 2))):
+            mixer = Succession(cluster, NUMBER + 30 + index, f"mixer-{index}", history)
+            yield mixer, mixer.run(inputs, outputs, transaction_groups.MixingInstance)
+    if more.randrange(3) == 0:
+        yield from transaction_groups.members(cluster, history, inputs, outputs, more)
 
 
 def is_ready(history: History, *topics: str) -> bool:
@@ -82,9 +92,12 @@ class Succession(TransactionClient):
         super().__init__(cluster, number, name, history)
         self.timeout_ms = self.rng.choice((1_000, 3_000, 6_000))
         self._versions = self.rng.choice(((0,), (2,), (2,), (0, 2)))
-        self._gap_us = self.rng.choice((60_000, 150_000, 400_000))
+        self._gap_us = self.rng.choice((2_000, 60_000, 150_000, 400_000))
 
-    async def run(self, inputs: Sequence[TopicPartition], targets: Sequence[TopicPartition], *, copies: bool) -> None:
+    async def run(
+        self, inputs: Sequence[TopicPartition], targets: Sequence[TopicPartition], kind: type[CopyingInstance] | None = None
+    ) -> None:
+        """One instance after another; `kind`: of those that commit offsets. At the end a fresh one must be able to commit."""
         while not is_ready(self.history, INPUT, OUTPUT):
             if self.stopping:
                 return
@@ -93,8 +106,8 @@ class Succession(TransactionClient):
         number = 0
         while True:
             version = self.rng.choice(self._versions)
-            if copies:
-                instance: Instance = CopyingInstance(self, number, version, targets, self._gap_us, inputs)
+            if kind is not None:
+                instance: Instance = kind(self, number, version, targets, self._gap_us, inputs)
             else:
                 instance = Instance(self, number, version, targets, self._gap_us)
             task = asyncio.get_running_loop().create_task(instance.run(), context=self.cluster.outside)
@@ -113,6 +126,9 @@ class Succession(TransactionClient):
                 break
         for task in late:
             await task
+        self.be_patient_again()
+        last = Instance(self, number, self._versions[0], targets, self._gap_us)
+        self.history.transactions.last_words[self.name] = await last.last_word()
 
     async def _live(self, task: asyncio.Task[None]) -> None:
         """Until the instance has ended, or for some seconds, or until the run ends."""

@@ -38,7 +38,7 @@ from kraftlite.sim.checkers.transaction_log import InLog, transaction_facts
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History
 from kraftlite.sim.loop import VirtualLoop
-from kraftlite.sim.services.groups import OFFSET_FETCH, OffsetFetchAsk, Told
+from kraftlite.sim.services.groups import OFFSET_DELETE, OFFSET_FETCH, OffsetDeleteAsk, OffsetFetchAsk, Told
 from kraftlite.sim.services.transactions import (
     ADD,
     COMMIT,
@@ -300,6 +300,15 @@ def another_offset_is_pending(place: Place) -> None:
 def a_plain_commit_does_not_overtake(place: Place) -> None:
     place.load(place.commit(7, FIRST.producer_id), FIRST.producer_id)
     place.commit(8)
+    place.compare_offsets()
+
+
+@breaks(PendingOffsetsKept, "is pending; the tombstone at 1 has taken it away")
+def a_tombstone_leaves_a_pending_offset(place: Place) -> None:
+    place.load(place.commit(7, FIRST.producer_id), FIRST.producer_id)
+    place.write(offset_tombstone("g", A))
+    place.serve(OFFSET_DELETE, OffsetDeleteAsk("g", (A,)), (ErrorCode.NONE,))
+    place.commit(9)
     place.compare_offsets()
 
 
