@@ -14,6 +14,7 @@ from kraftlite.sim.checkers.i69_fenced_producers import FencedProducers
 from kraftlite.sim.checkers.i70_stable_fetches import StableFetches
 from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
 from kraftlite.sim.checkers.transaction_log import TransactionWatch
+from kraftlite.sim.checkers.transaction_races import RaceWatch
 
 TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     TransactionWatch,
@@ -25,5 +26,6 @@ TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     StableFetches,
     PendingOffsetsKept,
     TransactionsSeen,
+    RaceWatch,
 )
 """The watch drives the others, and is driven by the keeper of the losses."""

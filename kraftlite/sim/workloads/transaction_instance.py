@@ -54,6 +54,10 @@ WITHOUT_EFFECT: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.
 """Refusals of an EndTxn behind which nothing can have been written; the others may have failed behind the append."""
 
 
+PASSING: Final = TopicPartition("tx-passing", 0)
+"""The partition of a topic that comes and goes, to which some transactions write, too."""
+
+
 class Ended(Exception):
     """The instance may not go on."""
 
@@ -80,6 +84,8 @@ class Instance:
         self._added: dict[TopicPartition, None] = {}
         self._made = 0
         self._left: list[asyncio.Task[None]] = []
+        self.ending = asyncio.Event()
+        """Set for the time in which an end of it is under way."""
         self._unsure = False
         """A batch of this epoch has no verdict: the next transaction needs another epoch."""
 
@@ -150,6 +156,13 @@ class Instance:
     async def end(self, tried: Tried, commit: bool) -> None:
         """EndTxn, until it has an answer."""
         tried.commit = commit
+        self.ending.set()
+        try:
+            await self._end(tried, commit)
+        finally:
+            self.ending.clear()
+
+    async def _end(self, tried: Tried, commit: bool) -> None:
         unsure = False
         while True:
             if commit:
@@ -207,7 +220,7 @@ class Instance:
                 return
             odd = self.rng.randrange(12)
             if odd == 0:
-                await self.client.pause(self.rng.randint(1, 2_000 * self.client.timeout_ms))
+                await self._dawdle(tried)
             elif odd <= 2 and tried.sends:
                 commit = False
                 self._leave_behind(tried, await self._somewhere(tried))
@@ -228,17 +241,40 @@ class Instance:
         self.begin(tried)
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             chosen = self.rng.sample(list(self.targets), self.rng.randint(1, len(self.targets)))
+            if self.client.history.transactions.passing and self.rng.randrange(4) == 0:
+                chosen.append(PASSING)
             await self.add(chosen)
             for tp in chosen:
-                await self.send(tried, tp, [self._value() for _ in range(self.rng.choice((1, 1, 2)))])
+                if self.rng.randrange(4) == 0:
+                    await self._send_several(tried, tp)
+                else:
+                    await self.send(tried, tp, [self._value() for _ in range(self.rng.choice((1, 1, 2)))])
         return True
+
+    async def _send_several(self, tried: Tried, tp: TopicPartition) -> None:
+        """Batches that do not wait for each other, as pipelining producers send them."""
+        loop, outside = asyncio.get_running_loop(), self.client.cluster.outside
+        tasks: list[asyncio.Task[None]] = []
+        for _ in range(self.rng.choice((2, 3))):
+            before = tasks[-1] if tasks else None
+            tasks.append(loop.create_task(self.send(tried, tp, [self._value()], before), context=outside))
+            await self.client.pause(1)  # its sequence is drawn before that of the next
+        try:
+            await asyncio.wait(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for task in tasks:
+            task.result()
 
     def _value(self) -> str:
         self._made += 1
         return f"{self.name}/{self.number}/{self._made}"
 
-    async def send(self, tried: Tried, tp: TopicPartition, values: Sequence[str]) -> None:
-        """One batch, again and again until it is acknowledged."""
+    async def send(
+        self, tried: Tried, tp: TopicPartition, values: Sequence[str], before: asyncio.Task[None] | None = None
+    ) -> None:
+        """One batch, again and again until it is acknowledged. It may be out of order while the one `before` has no verdict."""
         sent = [Sent(tp=tp, value=value) for value in values]
         tried.sends += sent
         sequence = self._sequences.get(tp, 0)
@@ -247,13 +283,19 @@ class Instance:
         end_us = self.client.now_us() + DELIVERY_US
         self._unsure = True
         while True:
+            may_be_early = before is not None and not before.done()
             code, offset = await self._attempt(tp, batch)
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 break
+            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and may_be_early:
+                await self.client.backoff()
+                continue
             if code in ABORTABLE or self.client.now_us() >= end_us:
                 raise Aborting
             if code in FATAL:
                 raise Ended
+            if tp == PASSING and code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
+                raise Aborting
             await self.client.backoff()
             await self.client.refresh()
         self._unsure = False
@@ -272,6 +314,14 @@ class Instance:
                 base_sequence=sequence,
             )
         )
+
+    async def _dawdle(self, tried: Tried) -> None:
+        """Pause, maybe for longer than the transaction may take; or until its end and the coordinator's patience meet."""
+        limit_us = 1_000 * self.client.timeout_ms
+        us = self.rng.randint(1, 2 * limit_us)
+        if self.rng.randrange(2):
+            us = tried.began_us + limit_us - self.client.now_us() + self.rng.randint(-5_000, 1_000_000)
+        await self.client.pause(max(1, us))
 
     async def _somewhere(self, tried: Tried) -> TopicPartition:
         """Choose where the transaction has written, or where it has not: there the leader must ask about the batch first."""

@@ -87,5 +87,7 @@ class TransactionsHistory:
     readings: list[Reading] = field(default_factory=list)
     last_words: dict[str, bool] = field(default_factory=dict)
     """Transactional id → whether a fresh producer of it could commit when all was well again."""
+    passing: bool = False
+    """A topic that comes and goes has been there."""
     topics: list[str] = field(default_factory=list)
     """The topics of the workload that exist for certain."""
