@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -33,6 +34,7 @@ class CopyingInstance(Instance):
     ) -> None:
         super().__init__(client, number, version, targets, gap_us)
         self._inputs = inputs
+        self._group_broker: NodeId | None = None
         self._positions: dict[TopicPartition, int] | None = None
 
     @property
@@ -75,8 +77,16 @@ class CopyingInstance(Instance):
             found = await self.client.call(broker, groups.FIND, groups.FindAsk(self.group), 1_000)
         except (TransportError, ApiError):
             return None
-        broker_id: NodeId | None = found.result.broker_id if found.error is ErrorCode.NONE else None
-        return broker_id
+        self._group_broker = found.result.broker_id if found.error is ErrorCode.NONE else None
+        return self._group_broker
+
+    async def look_at_once(self) -> None:
+        """Ask for the offsets of the group where its coordinator was last, with a stable fetch, and do nothing with the answer."""
+        if self._group_broker is None:
+            return
+        ask = OffsetFetchAsk(group_id=self.group, partitions=tuple(self._inputs), require_stable=True)
+        with contextlib.suppress(TransportError, ApiError):
+            await self.client.call(self._group_broker, OFFSET_FETCH, ask, 1_000)
 
     async def committed(self) -> dict[TopicPartition, int]:
         """The offsets of the group, when no transaction is open that moves them."""

@@ -149,7 +149,7 @@ class MixingInstance(CopyingInstance):
 
     async def end(self, tried: Tried, commit: bool) -> None:
         await super().end(tried, commit)
-        await self.committed()
+        await self.look_at_once()
 
 
 class MemberCopier(SimMember):

@@ -287,7 +287,7 @@ def older_epoch_adds(patch: Patch) -> None:
 @mutant("failed-append-stays-pending", "an id whose record could not be written is busy for ever", expects=("liveness", "66"))
 def failed_append_stays_pending(patch: Patch) -> None:
     """TX-07: CONCURRENT_TRANSACTIONS to everybody."""
-    patch.edit(TransactionShard, "_written", ("entry.pending = None\n            if completes:", "if completes:"))
+    patch.edit(TransactionShard, "_written", ("entry.pending = None\n        if completes:", "if completes:"))
 
 
 @mutant(
