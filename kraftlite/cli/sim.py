@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -44,6 +45,7 @@ class _SimCommand(click.Command):
 @click.option(
     "--fault", "fault_lines", multiple=True, metavar="LINE", help="A fault, e.g. '12000 kill leader t1-0 for 3000'. Repeatable."
 )
+@click.option("--scene", metavar="NAME", help="This scene of transactions, again and again, instead of the faults of the seed.")
 @click.option("--no-faults", is_flag=True, help="None of the faults that the seed would draw.")
 @click.option("--until", type=float, metavar="SECONDS", help="Print no event that is later than this.")
 @click.option(
@@ -60,6 +62,7 @@ def sim(
     shape: str | None,
     duration: float,
     fault_lines: tuple[str, ...],
+    scene: str | None,
     no_faults: bool,
     until: float | None,
     trace: Path | None,
@@ -79,8 +82,10 @@ def sim(
     from kraftlite.sim.run import RunPlan, run
 
     if plan_text is not None:
-        if seed is not None or shape is not None or fault_lines or no_faults:
-            raise click.UsageError("--plan says everything: --seed, --shape, --fault and --no-faults cannot be given with it")
+        if seed is not None or shape is not None or fault_lines or scene or no_faults:
+            raise click.UsageError(
+                "--plan says everything: --seed, --shape, --fault, --scene and --no-faults cannot be given with it"
+            )
         plan = _plan(plan_text)
     elif seed is None:
         raise click.UsageError("--seed or --plan is missing")
@@ -92,6 +97,10 @@ def sim(
             duration_ms=milliseconds(duration, "--duration"),
             faults=_faults(fault_lines, no_faults),
         )
+        if scene is not None:
+            if fault_lines or no_faults:
+                raise click.UsageError("--scene says which faults there are: --fault and --no-faults cannot be given with it")
+            plan = _with_scene(plan, scene)
     out = _open(trace)
     limit_us = None if until is None else int(until * 1_000_000)
     events: list[tuple[int, SimHost, TraceEvent]] = []
@@ -138,6 +147,15 @@ def milliseconds(seconds: float, option: str) -> int:
     if not 0.1 <= seconds <= 3600:
         raise click.ClickException(f"{option} {seconds:g}: allowed is 0.1 to 3600 seconds")
     return int(seconds * 1000)
+
+
+def _with_scene(plan: RunPlan, name: str) -> RunPlan:
+    from kraftlite.sim.transaction_scenes import SCENES, play
+
+    if name not in SCENES:
+        raise click.BadParameter(f"unknown scene {name!r}: known are {', '.join(SCENES)}", param_hint="--scene")
+    shape, _ = plan.drawn()
+    return replace(plan, faults=play(name, plan.seed, shape, plan.duration_ms))
 
 
 def _plan(text: str) -> RunPlan:

@@ -36,6 +36,9 @@ def report(totals: Totals, code: CodeReach | None, *, missing: bool) -> None:
     if code is not None:
         click.echo("\ncode")
         _code(code, missing=missing)
+    if coverage.races:
+        click.echo("\nraces of transactions that were met")
+        click.echo("\n".join(f"  {name}: {count}" for name, count in sorted(coverage.races.items())))
     click.echo("\nfaults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(coverage.faults.items())))
     click.echo("; ".join(f"{count} {name}" for name, count in sorted(totals.counts.items())))
     click.echo(
@@ -58,6 +61,7 @@ def as_json(totals: Totals, code: CodeReach | None) -> dict[str, Any]:
         "events": {f"{state} {event}": count for (state, event), count in sorted(coverage.events.items())},
         "answers": {f"{api} {name}": count for (api, name), count in sorted(coverage.answers.items())},
         "faults": dict(sorted(coverage.faults.items())),
+        "races": dict(sorted(coverage.races.items())),
         "never": never(coverage),
         "curve": [{"runs": it.runs, "pairs": it.pairs, "features": it.features, "steps": it.arcs} for it in discovery.points],
         "origins": {name: {"runs": count, "new": discovery.found[name]} for name, count in sorted(discovery.runs.items())},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.raft import StateChanged
 from kraftlite.sim.checkers.base import Checker
+from kraftlite.sim.checkers.transaction_races import RaceWatch
 from kraftlite.simhost.host import SimHost
 
 
@@ -16,7 +17,7 @@ from kraftlite.simhost.host import SimHost
 class Coverage:
     """`raft`: (from state, to state) of quorum members. `events`: (raft state of the node, event name). `follows`: (event, next
     event) of one partition or one component of a node. `answers`: (API, error code) that a client was told. `faults` by kind.
-    `checkers`: (checker, what it counts, the number of bits of how many there were)."""
+    `checkers`: (checker, what it counts, the number of bits of how many there were). `races` by name."""
 
     raft: Counter[tuple[str, str]] = field(default_factory=Counter)
     events: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -24,6 +25,7 @@ class Coverage:
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     checkers: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    races: Counter[str] = field(default_factory=Counter)
     _states: dict[tuple[int, int], str] = field(default_factory=dict)
     _before: dict[tuple[int, object], str] = field(default_factory=dict)
 
@@ -44,6 +46,8 @@ class Coverage:
     def look(self, checkers: Iterable[Checker]) -> None:
         """Note what each checker keeps and counts, in powers of two."""
         for it in checkers:
+            if isinstance(it, RaceWatch):
+                self.races.update({name: count for name, count in it.met.items() if count})
             for name, value in vars(it).items():
                 size = value if type(value) is int else len(value) if isinstance(value, Sized) else 0
                 if size > 0:
@@ -54,7 +58,7 @@ class Coverage:
             mine.update(more)
 
     def _counters(self) -> tuple[Counter[object], ...]:
-        return (self.raft, self.events, self.follows, self.answers, self.faults, self.checkers)  # type: ignore[return-value]
+        return (self.raft, self.events, self.follows, self.answers, self.faults, self.checkers, self.races)  # type: ignore[return-value]
 
     @property
     def pairs(self) -> int:
@@ -63,7 +67,7 @@ class Coverage:
 
     def features(self) -> Iterator[tuple[str, object]]:
         """Everything that was reached, each once."""
-        kinds = ("raft", "events", "follows", "answers", "faults", "checkers")
+        kinds = ("raft", "events", "follows", "answers", "faults", "checkers", "races")
         for kind, counter in zip(kinds, self._counters(), strict=True):
             for what in counter:
                 yield kind, what

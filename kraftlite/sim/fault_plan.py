@@ -26,6 +26,14 @@ FILE_FAULTS: Final = ("rot", "old-files", "stale")
 TIME_FAULTS: Final = ("clocks", "client-clock")
 TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *TIME_FAULTS, "hold")
 """Drawn by `troubles`, from a random stream of their own."""
+AMBUSHES: Final = tuple(
+    f"{deed}-at-{step}"
+    for deed in ("kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan")
+    for step in (
+        "init", "add", "produce", "question", "answer", "commit", "end", "ending", "ended", "mark", "marker", "marked",
+    )
+)  # fmt: skip
+"""Each waits for a step of a transaction. Drawn by `transaction_scenes`, from a random stream of their own."""
 ONE_TARGET: Final = frozenset(
     {*NODE_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS, "cut-quorum", "damage"}
     | {*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS}
@@ -68,8 +76,8 @@ def parse(line: str) -> FaultPlan:
     try:
         at_ms, kind = int(words[0]), words[1]
         known = ALL_FAULTS + SCENE_FAULTS + TROUBLES
-        if kind not in known:
-            raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}")
+        if kind not in known and kind not in AMBUSHES:
+            raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP of a transaction")
         fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}
         here = "target"
         for word in words[2:]:

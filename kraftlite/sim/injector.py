@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kraftlite.model.ids import NodeId
+from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
@@ -53,6 +54,8 @@ class Injector:
         """The kind of fault that has changed the files of a node while it was down, until it has started."""
         self.stopping: dict[Incarnation, SimHost] = {}
         """Those that were told to stop and have not ended, or nobody was told yet: whatever else is over, they will."""
+        self.ambushes: dict[tuple[str, AnyMethod], list[Callable[[NodeId, NodeId], None]]] = {}
+        """The faults that wait for a moment in the life of a call, in the order in which they strike."""
         self.over = False
 
     def check(self, faults: Sequence[FaultPlan]) -> None:
@@ -74,6 +77,12 @@ class Injector:
 
     def note(self, text: str) -> None:
         self.log.append((self.cluster.loop.now_us(), text))
+
+    def meet(self, moment: str, method: AnyMethod, source: NodeId, target: NodeId) -> None:
+        """Somebody takes a step that a fault may wait for."""
+        waiting = self.ambushes.get((moment, method))
+        if waiting and not self.over:
+            waiting.pop(0)(source, target)
 
     # --- whom
 

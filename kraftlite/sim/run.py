@@ -29,6 +29,7 @@ from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.coverage import Coverage
 from kraftlite.sim.fault_plan import FaultPlan, UnknownNode
 from kraftlite.sim.history import History
+from kraftlite.sim.injection.ambushes import ARRIVED, CALLED, SERVED
 from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.sim.injector import Injector
 from kraftlite.sim.knobs import draw as draw_knobs
@@ -252,6 +253,8 @@ class _Run:
     def _on_call(self, source: NodeId, target: NodeId, method: AnyMethod, request: object) -> None:
         if hooks := self._told.calls.of(method):
             self._tell(hooks, source, target, method, request)
+        if self.injector.ambushes:
+            self.injector.meet(CALLED, method, source, target)
 
     def _on_answer(self, source: NodeId, target: NodeId, method: AnyMethod, request: object, response: object) -> None:
         if hooks := self._told.answers.of(method):
@@ -260,10 +263,14 @@ class _Run:
     def _on_arrival(self, exchange: AnyExchange) -> None:
         if hooks := self._told.arrivals.of(exchange.method):
             self._tell(hooks, exchange)
+        if self.injector.ambushes:
+            self.injector.meet(ARRIVED, exchange.method, exchange.source, exchange.target)
 
     def _on_served(self, exchange: AnyExchange, response: object) -> None:
         if hooks := self._told.served.of(exchange.method):
             self._tell(hooks, exchange, response)
+        if self.injector.ambushes:
+            self.injector.meet(SERVED, exchange.method, exchange.source, exchange.target)
 
     def _on_failure(self, node: SimHost, error: BaseException, where: str) -> None:
         """A node ended itself. Allowed are disks that failed it, and what production gives up on by design."""

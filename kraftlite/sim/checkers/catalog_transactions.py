@@ -9,13 +9,23 @@ from kraftlite.sim.checkers.h_transactions import TransactionsSeen
 from kraftlite.sim.checkers.i65_transaction_states import TransactionStates
 from kraftlite.sim.checkers.i66_transaction_outcomes import TransactionOutcomes
 from kraftlite.sim.checkers.i67_stable_offsets import StableOffsets
+from kraftlite.sim.checkers.i68_transaction_memory import CoordinatorMemory
+from kraftlite.sim.checkers.i69_fenced_producers import FencedProducers
+from kraftlite.sim.checkers.i70_stable_fetches import StableFetches
+from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
 from kraftlite.sim.checkers.transaction_log import TransactionWatch
+from kraftlite.sim.checkers.transaction_races import RaceWatch
 
 TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     TransactionWatch,
     TransactionStates,
     TransactionOutcomes,
     StableOffsets,
+    CoordinatorMemory,
+    FencedProducers,
+    StableFetches,
+    PendingOffsetsKept,
     TransactionsSeen,
+    RaceWatch,
 )
 """The watch drives the others, and is driven by the keeper of the losses."""

@@ -10,7 +10,7 @@ from kraftlite.log.batch import iter_batches, iter_records
 from kraftlite.log.control import EndTxnMarker, decode_control
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.base import LivenessViolation, World
 from kraftlite.sim.checkers.history_checker import HistoryChecker
 from kraftlite.sim.checkers.replica_facts import replica_facts
 from kraftlite.sim.checkers.transaction_log import transaction_facts
@@ -37,6 +37,7 @@ class TransactionsSeen(HistoryChecker):
         self._check_given()
         if not self.seen.topics:
             return
+        self._check_last_words()
         committed = {tp: list(records) for tp, records in self._final()}
         self._check_readings(committed)
         self._check_outcomes(committed)
@@ -56,6 +57,16 @@ class TransactionsSeen(HistoryChecker):
             other = ids.setdefault(it.producer.producer_id, it.transactional_id)
             if other != it.transactional_id:
                 self.fail(f"{it.transactional_id} was given producer id {it.producer.producer_id} of {other}")
+
+    # --- the end
+
+    def _check_last_words(self) -> None:
+        """When all is well again each id is of use: its coordinator, and every partition that it was last in."""
+        if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
+            return
+        for transactional_id, could in self.seen.last_words.items():
+            if not could:
+                raise LivenessViolation(self.name, f"a fresh producer of {transactional_id} could not commit when all was well")
 
     # --- records
 
@@ -136,14 +147,14 @@ class TransactionsSeen(HistoryChecker):
         if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
             return
         copies = Counter(value.partition("#")[0] for records in committed.values() for _, value in records if "#" in value)
-        ends: dict[tuple[str, TopicPartition], int] = {}
+        ends: dict[tuple[str | None, TopicPartition], int] = {}
         for tried in self.seen.tried:
-            for tp, (_, end) in tried.moved.items() if tried.outcome is Outcome.COMMITTED else ():
-                ends[(tried.transactional_id, tp)] = max(end, ends.get((tried.transactional_id, tp), 0))
+            for tp, (_, end) in tried.moved.items() if tried.copier and tried.outcome is Outcome.COMMITTED else ():
+                ends[(tried.copier, tp)] = max(end, ends.get((tried.copier, tp), 0))
         for name, times in copies.items():
             if times > 1:
                 self.fail(f"{name} was copied {times} times")
         for (copier, tp), end in ends.items():
             for offset, _ in committed.get(tp, ()):
-                if offset < end and copy_of(copier, tp, offset) not in copies:
+                if copier and offset < end and copy_of(copier, tp, offset) not in copies:
                     self.fail(f"{copy_of(copier, tp, offset)} was never copied; the offset of the group is {end}")

@@ -163,7 +163,10 @@ class OffsetsKept(GroupChecker):
         current = asked.current and self._is_current(node_id, group_id)
         answers = {it.tp: it for it in found if it.error is ErrorCode.NONE}
         partitions = answers if request.partitions is not None else dict.fromkeys((*asked.told, *answers))
+        refused = {it.tp: None for it in found if it.error is not ErrorCode.NONE}
         for tp in partitions:
+            if tp in refused:
+                continue
             it = answers.get(tp)
             versions = log.offsets.get(group_id, {}).get(tp, [])
             least = asked.told.get(tp, -1) if current else -1

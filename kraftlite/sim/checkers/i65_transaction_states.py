@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.transaction_log import StateRecord, TransactionChecker
 
 _S: Final = TransactionState
@@ -26,13 +28,21 @@ class TransactionStates(TransactionChecker):
     """In `__transaction_state` each state of an id follows one that it may follow. The same state once more is a record that was
     written again. The epoch never decreases under one producer id; a new producer id begins with epoch 0, when the old one is
     used up or the id was forgotten; no two ids have one producer id. A transaction of version 2 is decided in the next epoch.
-    Epoch 32767 is in no state but one that is decided."""
+    Epoch 32767 is in no state but one that is decided. No record of an older leader epoch lies behind one of a newer."""
 
     numbers: ClassVar[tuple[int, ...]] = (65,)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._epochs: dict[TopicPartition, int] = {}
+        """The leader epoch of the last record of each partition."""
 
     def on_state(self, record: StateRecord) -> None:
         old, new = record.old, record.new
         where = f"{record.tp}: the record at offset {record.offset} of {record.transactional_id}"
+        if record.epoch < self._epochs.get(record.tp, record.epoch):
+            self.fail(f"{where} is of leader epoch {record.epoch}, and lies behind one of {self._epochs[record.tp]}")
+        self._epochs[record.tp] = record.epoch
         if new is None:
             if old is not None and old.state not in _IDLE:
                 self.fail(f"{where} is a tombstone behind {old}")

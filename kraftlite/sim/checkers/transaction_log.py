@@ -48,7 +48,7 @@ class Deal:
 
 class StateRecord(NamedTuple):
     """One record of `__transaction_state`, with the state before it; None: there is none. `deal`: the transaction that it is
-    about, as of now."""
+    about, as of now. `epoch`: the leader epoch in which it was written."""
 
     tp: TopicPartition
     offset: int
@@ -56,6 +56,7 @@ class StateRecord(NamedTuple):
     old: Transaction | None
     new: Transaction | None
     deal: Deal | None
+    epoch: int
 
 
 class InLog(NamedTuple):
@@ -83,6 +84,8 @@ class TransactionFacts:
         self.decided: dict[tuple[int, int], list[Deal]] = {}
         """(producer id, epoch of the markers) → transactions in the order of their decisions."""
         self.in_log: dict[TopicIdPartition, dict[Batch, InLog]] = {}
+        self.ends: dict[TopicIdPartition, int] = {}
+        """The end of what has been read of each log."""
         self.unjudged = False
         """`__transaction_state` may have lost something: nothing is known of transactions any more."""
 
@@ -109,8 +112,8 @@ class TransactionFacts:
 
     # --- what comes
 
-    def replay(self, tp: TopicPartition, offset: int, transactional_id: str, new: Transaction | None) -> None:
-        """A record of `__transaction_state` is committed."""
+    def replay(self, tp: TopicPartition, offset: int, transactional_id: str, new: Transaction | None, *, epoch: int = 0) -> None:
+        """A record of `__transaction_state`, of a leader epoch, is committed."""
         old = self.states.get(transactional_id)
         if new is None:
             self.states.pop(transactional_id, None)
@@ -119,7 +122,7 @@ class TransactionFacts:
             self.states[transactional_id] = new
             self.by_producer.setdefault(new.producer_id, transactional_id)
             self._follow(transactional_id, old, new)
-        record = StateRecord(tp, offset, transactional_id, old, new, self.current.get(transactional_id))
+        record = StateRecord(tp, offset, transactional_id, old, new, self.current.get(transactional_id), epoch)
         for checker in self.checkers:
             checker.on_state(record)
 
@@ -189,7 +192,6 @@ class TransactionWatch(ReplicaChecker):
         super().__init__(world)
         self.transactions = transaction_facts(world)
         self._records: dict[TopicIdPartition, dict[Batch, list[tuple[int, str, Transaction | None]]]] = {}
-        self._ends: dict[TopicIdPartition, int] = {}
         self._appended: list[InLog] = []
         self._grown: dict[TopicIdPartition, Truth] = {}
         """The growth of the callback that is looked at: a coordinator on the same broker may have said in it what allows it."""
@@ -235,15 +237,15 @@ class TransactionWatch(ReplicaChecker):
     def _extend(self, truth: Truth) -> None:
         if self._is_unjudged():
             return
-        end = self._ends.get(truth.key, 0)
+        end = self.transactions.ends.get(truth.key, 0)
         while (batch := truth.by_base.get(end)) is not None:
             if truth.tp.topic == TRANSACTION_TOPIC:
                 for offset, transactional_id, new in self._records.get(truth.key, {}).get(batch, ()):
-                    self.transactions.replay(truth.tp, offset, transactional_id, new)
+                    self.transactions.replay(truth.tp, offset, transactional_id, new, epoch=batch.epoch)
             else:
                 self._tell_committed(truth, batch)
             end = batch.next_offset
-        self._ends[truth.key] = end
+        self.transactions.ends[truth.key] = end
 
     def _tell_committed(self, truth: Truth, batch: Batch) -> None:
         it = self.transactions.in_log[truth.key].get(batch)

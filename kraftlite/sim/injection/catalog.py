@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kraftlite.sim.injection import clocks, disks, files, links, nodes
+from kraftlite.sim.injection import ambushes, clocks, disks, files, links, nodes
 from kraftlite.sim.injection.handler import Handler
 
-HANDLERS: Final[Mapping[str, Handler]] = {**nodes.KINDS, **links.KINDS, **disks.KINDS, **files.KINDS, **clocks.KINDS}
+HANDLERS: Final[Mapping[str, Handler]] = {
+    **nodes.KINDS,
+    **links.KINDS,
+    **disks.KINDS,
+    **files.KINDS,
+    **clocks.KINDS,
+    **ambushes.KINDS,
+}

@@ -80,13 +80,16 @@ class TransactionalProduceAsk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalCommitAsk:
-    """A TxnOffsetCommit of somebody outside of the group's protocol."""
+    """A TxnOffsetCommit; with what it begins with, of somebody outside of the group's protocol."""
 
     transactional_id: str
     producer: Producer
     version: int
     group_id: str
     offsets: tuple[tuple[TopicPartition, int], ...]
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +181,9 @@ class _Transactions:
         """The result has one error for each offset."""
         base = CommitRequest(
             group_id=ask.group_id,
-            generation=-1,
-            member_id="",
-            instance_id=None,
+            generation=ask.generation,
+            member_id=ask.member_id,
+            instance_id=ask.instance_id,
             offsets=(),
             producer=ask.producer,
         )

@@ -36,6 +36,10 @@ class TransactionClient(SimClient):
             self._until_us = self.now_us() + PATIENCE_US
         return self.stopping and self.now_us() >= self._until_us
 
+    def be_patient_again(self) -> None:
+        """What comes now is given its own time."""
+        self._until_us = 0
+
     async def coordinator(self, transactional_id: str) -> NodeId | None:
         """The coordinator, as some broker told it last; None when none is known."""
         if self._coordinator is None:

@@ -12,30 +12,23 @@ from typing import Final
 
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import TransportError
 from kraftlite.sim.client import REQUEST_TIMEOUT_MS
-from kraftlite.sim.services import groups
-from kraftlite.sim.services.groups import OFFSET_FETCH, OffsetFetchAsk
 from kraftlite.sim.services.transactions import (
     ADD,
-    ADD_OFFSETS,
-    COMMIT,
     END,
     INIT,
     PRODUCE,
     AddAsk,
-    AddOffsetsAsk,
     EndAsk,
     InitAsk,
     TransactionalBatch,
-    TransactionalCommitAsk,
     TransactionalProduceAsk,
 )
 from kraftlite.sim.workloads.transaction_client import TransactionClient
-from kraftlite.sim.workloads.transactions_history import Given, Outcome, Sent, Tried, copy_of
+from kraftlite.sim.workloads.transactions_history import Given, Outcome, Sent, Tried
 
 DELIVERY_US: Final = 8_000_000
 """The time after which a client gives a batch up, and its transaction with it."""
@@ -59,6 +52,10 @@ ABORTABLE: Final = frozenset(
 """The words of a partition after which a transaction is aborted."""
 WITHOUT_EFFECT: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 """Refusals of an EndTxn behind which nothing can have been written; the others may have failed behind the append."""
+
+
+PASSING: Final = TopicPartition("tx-passing", 0)
+"""The partition of a topic that comes and goes, to which some transactions write, too."""
 
 
 class Ended(Exception):
@@ -87,6 +84,8 @@ class Instance:
         self._added: dict[TopicPartition, None] = {}
         self._made = 0
         self._left: list[asyncio.Task[None]] = []
+        self.ending = asyncio.Event()
+        """Set for the time in which an end of it is under way."""
         self._unsure = False
         """A batch of this epoch has no verdict: the next transaction needs another epoch."""
 
@@ -94,12 +93,17 @@ class Instance:
     def name(self) -> str:
         return self.client.name
 
+    @property
+    def copier(self) -> str | None:
+        """The name of the copies that it makes; None: it makes none."""
+        return None
+
     async def run(self) -> None:
         try:
             await self.init(None)
             while not self.client.stopping:
                 await self.client.pause(self.rng.randint(1, 2 * self._gap_us))
-                await self._transaction()
+                await self.transact()
         except Ended:
             return
 
@@ -152,6 +156,13 @@ class Instance:
     async def end(self, tried: Tried, commit: bool) -> None:
         """EndTxn, until it has an answer."""
         tried.commit = commit
+        self.ending.set()
+        try:
+            await self._end(tried, commit)
+        finally:
+            self.ending.clear()
+
+    async def _end(self, tried: Tried, commit: bool) -> None:
         unsure = False
         while True:
             if commit:
@@ -175,14 +186,33 @@ class Instance:
 
     # --- a transaction
 
-    async def _transaction(self) -> None:
-        tried = Tried(
+    async def last_word(self) -> bool:
+        """Begin anew and commit one transaction, with nothing odd about it; return whether that was possible."""
+        try:
+            await self.init(None)
+            tried = self._tried()
+            self.begin(tried)
+            self._added.clear()
+            await self.add(self.targets[:1])
+            await self.send(tried, self.targets[0], [self._value()])
+            await self.end(tried, True)
+        except (Ended, Aborting):
+            return False
+        return True
+
+    def _tried(self) -> Tried:
+        return Tried(
             transactional_id=self.name,
             instance=self.number,
             producer=self.producer,
             version=self.version,
             began_us=self.client.now_us(),
+            copier=self.copier,
         )
+
+    async def transact(self) -> None:
+        """One transaction. Raises Ended when the instance may not go on."""
+        tried = self._tried()
         self._added.clear()
         commit = self.rng.randrange(4) > 0
         try:
@@ -190,10 +220,10 @@ class Instance:
                 return
             odd = self.rng.randrange(12)
             if odd == 0:
-                await self.client.pause(self.rng.randint(1, 2_000 * self.client.timeout_ms))
+                await self._dawdle(tried)
             elif odd <= 2 and tried.sends:
                 commit = False
-                self._leave_behind(tried, tried.sends[-1].tp)
+                self._leave_behind(tried, await self._somewhere(tried))
         except Aborting:
             commit = False
         if self.version < 2 and not self._added:
@@ -211,17 +241,40 @@ class Instance:
         self.begin(tried)
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             chosen = self.rng.sample(list(self.targets), self.rng.randint(1, len(self.targets)))
+            if self.client.history.transactions.passing and self.rng.randrange(4) == 0:
+                chosen.append(PASSING)
             await self.add(chosen)
             for tp in chosen:
-                await self.send(tried, tp, [self._value() for _ in range(self.rng.choice((1, 1, 2)))])
+                if self.rng.randrange(4) == 0:
+                    await self._send_several(tried, tp)
+                else:
+                    await self.send(tried, tp, [self._value() for _ in range(self.rng.choice((1, 1, 2)))])
         return True
+
+    async def _send_several(self, tried: Tried, tp: TopicPartition) -> None:
+        """Batches that do not wait for each other, as pipelining producers send them."""
+        loop, outside = asyncio.get_running_loop(), self.client.cluster.outside
+        tasks: list[asyncio.Task[None]] = []
+        for _ in range(self.rng.choice((2, 3))):
+            before = tasks[-1] if tasks else None
+            tasks.append(loop.create_task(self.send(tried, tp, [self._value()], before), context=outside))
+            await self.client.pause(1)  # its sequence is drawn before that of the next
+        try:
+            await asyncio.wait(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for task in tasks:
+            task.result()
 
     def _value(self) -> str:
         self._made += 1
         return f"{self.name}/{self.number}/{self._made}"
 
-    async def send(self, tried: Tried, tp: TopicPartition, values: Sequence[str]) -> None:
-        """One batch, again and again until it is acknowledged."""
+    async def send(
+        self, tried: Tried, tp: TopicPartition, values: Sequence[str], before: asyncio.Task[None] | None = None
+    ) -> None:
+        """One batch, again and again until it is acknowledged. It may be out of order while the one `before` has no verdict."""
         sent = [Sent(tp=tp, value=value) for value in values]
         tried.sends += sent
         sequence = self._sequences.get(tp, 0)
@@ -230,13 +283,19 @@ class Instance:
         end_us = self.client.now_us() + DELIVERY_US
         self._unsure = True
         while True:
+            may_be_early = before is not None and not before.done()
             code, offset = await self._attempt(tp, batch)
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 break
+            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and may_be_early:
+                await self.client.backoff()
+                continue
             if code in ABORTABLE or self.client.now_us() >= end_us:
                 raise Aborting
             if code in FATAL:
                 raise Ended
+            if tp == PASSING and code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
+                raise Aborting
             await self.client.backoff()
             await self.client.refresh()
         self._unsure = False
@@ -256,6 +315,22 @@ class Instance:
             )
         )
 
+    async def _dawdle(self, tried: Tried) -> None:
+        """Pause, maybe for longer than the transaction may take; or until its end and the coordinator's patience meet."""
+        limit_us = 1_000 * self.client.timeout_ms
+        us = self.rng.randint(1, 2 * limit_us)
+        if self.rng.randrange(2):
+            us = tried.began_us + limit_us - self.client.now_us() + self.rng.randint(-5_000, 1_000_000)
+        await self.client.pause(max(1, us))
+
+    async def _somewhere(self, tried: Tried) -> TopicPartition:
+        """Choose where the transaction has written, or where it has not: there the leader must ask about the batch first."""
+        fresh = [tp for tp in self.targets if all(tp != sent.tp for sent in tried.sends)]
+        if not fresh or self.rng.randrange(3) == 0:
+            return tried.sends[-1].tp
+        await self.add(fresh[:1])
+        return fresh[0]
+
     def _leave_behind(self, tried: Tried, tp: TopicPartition) -> None:
         """A batch that is on its way when its transaction is aborted: it may arrive before the marker, behind it, or in the next
         transaction."""
@@ -263,7 +338,7 @@ class Instance:
         tried.sends.append(Sent(tp=tp, value=value))
         batch = self._build([value], self._sequences.get(tp, 0))
         self._unsure = True
-        delay_us = self.rng.randint(1, 30_000)
+        delay_us = self.rng.choice((0, 0, self.rng.randint(1, 3_000), self.rng.randint(1, 30_000)))
 
         async def arrive() -> None:
             await self.client.pause(delay_us)
@@ -282,108 +357,3 @@ class Instance:
             return ErrorCode.NETWORK_EXCEPTION, -1
         (result,) = told.result
         return ErrorCode(result.error), result.base_offset
-
-
-class CopyingInstance(Instance):
-    """Reads committed records, writes each once, and commits the offsets with them (KIP-98, KIP-447)."""
-
-    def __init__(
-        self,
-        client: TransactionClient,
-        number: int,
-        version: int,
-        targets: Sequence[TopicPartition],
-        gap_us: int,
-        inputs: Sequence[TopicPartition],
-    ) -> None:
-        super().__init__(client, number, version, targets, gap_us)
-        self._inputs = inputs
-        self._positions: dict[TopicPartition, int] | None = None
-
-    @property
-    def group(self) -> str:
-        return f"{self.name}-group"
-
-    async def fill(self, tried: Tried) -> bool:
-        if self._positions is None:
-            self._positions = await self._committed()
-        positions, self._positions = self._positions, None
-        tp = self._inputs[self.rng.randrange(len(self._inputs))]
-        begin = positions.get(tp, 0)
-        found = await self.client.fetch_committed(tp, begin)
-        if found is None or found[0] == begin:
-            self._positions = positions
-            return False
-        end, records = found
-        tried.moved[tp] = (begin, end)
-        self.begin(tried)
-        for offset, _ in records:
-            target = self.targets[self.rng.randrange(len(self.targets))]
-            await self.add((target,))
-            await self.send(tried, target, [f"{copy_of(self.name, tp, offset)}#{self._value()}"])
-        await self._commit_offsets(tp, end)
-        return True
-
-    async def _group_coordinator(self) -> NodeId | None:
-        brokers = [node.node_id for node in self.client.cluster.brokers]
-        try:
-            broker = brokers[self.rng.randrange(len(brokers))]
-            found = await self.client.call(broker, groups.FIND, groups.FindAsk(self.group), 1_000)
-        except (TransportError, ApiError):
-            return None
-        broker_id: NodeId | None = found.result.broker_id if found.error is ErrorCode.NONE else None
-        return broker_id
-
-    async def _committed(self) -> dict[TopicPartition, int]:
-        """The offsets of the group, when no transaction is open that moves them."""
-        while not self.client.gives_up():
-            broker = await self._group_coordinator()
-            if broker is not None:
-                ask = OffsetFetchAsk(group_id=self.group, partitions=tuple(self._inputs), require_stable=True)
-                try:
-                    told = await self.client.call(broker, OFFSET_FETCH, ask, 1_000)
-                except (TransportError, ApiError):
-                    told = None
-                if told is not None and told.error is ErrorCode.NONE and all(it.error is ErrorCode.NONE for it in told.result):
-                    return {it.tp: max(0, it.offset) for it in told.result}
-            await self.client.backoff()
-        raise Ended
-
-    async def _commit_offsets(self, tp: TopicPartition, offset: int) -> None:
-        end_us = self.client.now_us() + DELIVERY_US
-        if self.version < 2:
-            self._added[tp] = None
-            while True:
-                ask = AddOffsetsAsk(self.name, self.producer, self.group)
-                told = await self.client.ask_coordinator(self.name, ADD_OFFSETS, ask)
-                if told is not None and told.error is ErrorCode.NONE:
-                    break
-                self._check(None if told is None else told.error, end_us)
-                await self.client.backoff()
-        commit = TransactionalCommitAsk(
-            transactional_id=self.name,
-            producer=self.producer,
-            version=self.version,
-            group_id=self.group,
-            offsets=((tp, offset),),
-        )
-        while True:
-            broker = await self._group_coordinator()
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            if broker is not None:
-                try:
-                    answer = await self.client.call(broker, COMMIT, commit, 1_500)
-                    code = answer.error if answer.error is not ErrorCode.NONE else answer.result[0]
-                except (TransportError, ApiError):
-                    code = ErrorCode.NETWORK_EXCEPTION
-            if code is ErrorCode.NONE:
-                return
-            self._check(code, end_us)
-            await self.client.backoff()
-
-    def _check(self, code: ErrorCode | None, end_us: int) -> None:
-        """Raises Ended or Aborting for what is not tried again."""
-        if code in ABORTABLE or self.client.now_us() >= end_us:
-            raise Aborting
-        if code in FATAL:
-            raise Ended

@@ -13,14 +13,27 @@ import random
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kraftlite.metadata.features import TRANSACTION_VERSION
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.controller import (
+    AlterPartitionReassignmentsRequest,
+    DeleteTopicsRequest,
+    FeatureUpdate,
+    ReassignablePartition,
+    TopicSelector,
+    UpdateFeaturesRequest,
+)
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.client import SimAdmin, SimClient
 from kraftlite.sim.history import History, Verdict
 from kraftlite.sim.shape import TopicPlan
+from kraftlite.sim.workloads import transaction_groups
 from kraftlite.sim.workloads.creation import create
 from kraftlite.sim.workloads.transaction_client import TransactionClient
-from kraftlite.sim.workloads.transaction_instance import CopyingInstance, Instance
+from kraftlite.sim.workloads.transaction_copying import CopyingInstance
+from kraftlite.sim.workloads.transaction_instance import PASSING, Instance
 from kraftlite.sim.workloads.transactions_history import Reading
 
 if TYPE_CHECKING:
@@ -48,13 +61,21 @@ def visit(
     yield admin, admin.run(topics)
     for index in range(rng.choice((1, 2, 3))):
         producer = Succession(cluster, NUMBER + 1 + index, f"x{index}", history)
-        yield producer, producer.run(inputs, outputs if rng.randrange(3) == 0 else inputs, copies=False)
+        yield producer, producer.run(inputs, outputs if rng.randrange(3) == 0 else inputs)
     for index in range(rng.choice((0, 1, 1))):
         copier = Succession(cluster, NUMBER + 10 + index, f"copier-{index}", history)
-        yield copier, copier.run(inputs, outputs, copies=True)
+        yield copier, copier.run(inputs, outputs, CopyingInstance)
     for index in range(rng.choice((1, 2))):
         reader = CommittedReader(cluster, NUMBER + 20 + index, f"committed-{index}", history)
         yield reader, reader.run((*inputs, *outputs))
+    more = random.Random(f"transactions/groups/{cluster.seed}")
+    if more.randrange(2) == 0:
+        yield from transaction_groups.mixers(cluster, history, inputs, more)
+        for index in range(more.choice((1, 1, 2))):
+            mixer = Succession(cluster, NUMBER + 30 + index, f"mixer-{index}", history)
+            yield mixer, mixer.run(inputs, outputs, transaction_groups.MixingInstance)
+    if more.randrange(3) == 0:
+        yield from transaction_groups.members(cluster, history, inputs, outputs, more)
 
 
 def is_ready(history: History, *topics: str) -> bool:
@@ -62,9 +83,49 @@ def is_ready(history: History, *topics: str) -> bool:
 
 
 class TopicMaker(SimAdmin):
-    """Creates the topics of the workload."""
+    """Creates the topics of the workload; in some seeds it moves partitions, deletes a topic that transactions write to and
+    creates it again, or changes `transaction.version`."""
 
     async def run(self, topics: Sequence[TopicPlan]) -> None:
+        await self._create(topics)
+        moves, comes_and_goes, changes = (self.rng.randrange(among) == 0 for among in (3, 4, 6))
+        brokers = [node.node_id for node in self.cluster.brokers]
+        while not self.stopping and (moves or comes_and_goes or changes):
+            await self.pause(self.rng.randint(200_000, 2_000_000))
+            if moves and len(brokers) > 1:
+                await self._move(topics, brokers)
+            if comes_and_goes and self.rng.randrange(2):
+                await self._come_and_go(brokers)
+            if changes and self.rng.randrange(3) == 0:
+                level = self.rng.choice((0, 1, 2, 2))
+                update = FeatureUpdate(name=TRANSACTION_VERSION, level=level, upgrade_type=2)
+                request = UpdateFeaturesRequest(updates=(update,), validate_only=False, timeout_ms=4_000)
+                await self.do("update_features", request, {"feature": TRANSACTION_VERSION, "level": level})
+
+    async def _move(self, topics: Sequence[TopicPlan], brokers: Sequence[NodeId]) -> None:
+        """Other brokers for a partition that is written to in transactions, or for one of the offsets or of the coordinators."""
+        await self.refresh()
+        names = [topic.name for topic in topics] + [OFFSETS_TOPIC, TRANSACTION_TOPIC]
+        known = [] if self.known is None else sorted(it for it in self.known.leaders if it.topic in names)
+        if not known:
+            return
+        tp = known[self.rng.randrange(len(known))]
+        factor = self.rng.randint(1, min(3, len(brokers))) if tp.topic == OFFSETS_TOPIC else min(3, len(brokers))
+        replicas = tuple(self.rng.sample(list(brokers), factor))
+        move = ReassignablePartition(topic=tp.topic, partition=tp.partition, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(partitions=(move,), allow_replication_factor_change=True, timeout_ms=4_000)
+        await self.do("alter_reassignments", request, {"partition": str(tp)})
+
+    async def _come_and_go(self, brokers: Sequence[NodeId]) -> None:
+        gone = DeleteTopicsRequest(topics=(TopicSelector(name=PASSING.topic, topic_id=None),), timeout_ms=4_000)
+        await self.do("delete_topics", gone, {"topic": PASSING.topic})
+        await self.pause(self.rng.choice((1, 200_000)))
+        plan = TopicPlan(name=PASSING.topic, partitions=1, replication=min(2, len(brokers)), config={})
+        op = await self.do("create_topics", create(plan), {"topic": PASSING.topic, "partitions": 1})
+        if op.verdict is Verdict.OK:
+            self.history.transactions.passing = True
+
+    async def _create(self, topics: Sequence[TopicPlan]) -> None:
         for topic in topics:
             while not self.stopping:
                 facts = {"topic": topic.name, "partitions": topic.partitions}
@@ -82,9 +143,12 @@ class Succession(TransactionClient):
         super().__init__(cluster, number, name, history)
         self.timeout_ms = self.rng.choice((1_000, 3_000, 6_000))
         self._versions = self.rng.choice(((0,), (2,), (2,), (0, 2)))
-        self._gap_us = self.rng.choice((60_000, 150_000, 400_000))
+        self._gap_us = self.rng.choice((2_000, 60_000, 150_000, 400_000))
 
-    async def run(self, inputs: Sequence[TopicPartition], targets: Sequence[TopicPartition], *, copies: bool) -> None:
+    async def run(
+        self, inputs: Sequence[TopicPartition], targets: Sequence[TopicPartition], kind: type[CopyingInstance] | None = None
+    ) -> None:
+        """One instance after another; `kind`: of those that commit offsets. At the end a fresh one must be able to commit."""
         while not is_ready(self.history, INPUT, OUTPUT):
             if self.stopping:
                 return
@@ -93,12 +157,12 @@ class Succession(TransactionClient):
         number = 0
         while True:
             version = self.rng.choice(self._versions)
-            if copies:
-                instance: Instance = CopyingInstance(self, number, version, targets, self._gap_us, inputs)
+            if kind is not None:
+                instance: Instance = kind(self, number, version, targets, self._gap_us, inputs)
             else:
                 instance = Instance(self, number, version, targets, self._gap_us)
             task = asyncio.get_running_loop().create_task(instance.run(), context=self.cluster.outside)
-            await self._live(task)
+            await self._live(instance, task)
             if task.done():
                 task.result()
             elif self.stopping:
@@ -113,12 +177,21 @@ class Succession(TransactionClient):
                 break
         for task in late:
             await task
+        self.be_patient_again()
+        last = Instance(self, number, self._versions[0], targets, self._gap_us)
+        self.history.transactions.last_words[self.name] = await last.last_word()
 
-    async def _live(self, task: asyncio.Task[None]) -> None:
-        """Until the instance has ended, or for some seconds, or until the run ends."""
+    async def _live(self, instance: Instance, task: asyncio.Task[None]) -> None:
+        """Until the instance has ended, or for some seconds, or until the run ends. Half of the successors begin just when it
+        ends a transaction."""
         end_us = self.now_us() + self.rng.randint(500_000, 6_000_000)
         while not task.done() and not self.stopping and self.now_us() < end_us:
             await asyncio.wait([task], timeout=0.1)
+        if not task.done() and not self.stopping and self.rng.randrange(2):
+            ending = asyncio.get_running_loop().create_task(instance.ending.wait(), context=self.cluster.outside)
+            await asyncio.wait([task, ending], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            ending.cancel()
+            await self.pause(self.rng.choice((1, 300, 2_000)))
 
 
 class CommittedReader(TransactionClient):

@@ -36,13 +36,15 @@ class Sent:
 @dataclass(eq=False, slots=True, kw_only=True)
 class Tried:
     """One transaction of one instance of a transactional id, with the producer at its beginning. `commit` None: its end was never
-    asked for. `moved`: what it commits of a group's offsets, by partition from and to."""
+    asked for. `moved`: what it commits of a group's offsets, by partition from and to; `copier`: the name in the copies of what
+    lies between."""
 
     transactional_id: str
     instance: int
     producer: Producer
     version: int
     began_us: int
+    copier: str | None = None
     ended_us: int | None = None
     sends: list[Sent] = field(default_factory=list)
     moved: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -83,5 +85,9 @@ class TransactionsHistory:
     tried: list[Tried] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    last_words: dict[str, bool] = field(default_factory=dict)
+    """Transactional id → whether a fresh producer of it could commit when all was well again."""
+    passing: bool = False
+    """A topic that comes and goes has been there."""
     topics: list[str] = field(default_factory=list)
     """The topics of the workload that exist for certain."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from kraftlite.coordinator.offsets import Offsets
-from kraftlite.coordinator.transactions import markers, rules
+from kraftlite.coordinator.pending_offsets import PendingOffsets
+from kraftlite.coordinator.transactions import markers, records, rules
+from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.log import reads
 from kraftlite.log.context import LogContext
+from kraftlite.log.guards import Guards
+from kraftlite.log.indexes import TransactionIndex
 from kraftlite.log.producers import ProducerState
 from kraftlite.replication.enrol_driver import Enroller
 from tests.sim.mutants.catalog import mutant
@@ -189,3 +193,138 @@ def undecided_forgotten(patch: Patch) -> None:
     """TP-30: a follower that is elected serves as stable what its leader had not decided."""
     patch.edit(LogContext, "set_hw", ("if hw < self.producers.decided_below:", "if False:"))
     patch.edit(LogContext, "reloaded", ("if self.hw < self.producers.decided_below:", "if False:"))
+
+
+@mutant(
+    "guard-survives-marker",
+    "a marker leaves the guard of a batch that was verified before it",
+    expects=("66", "69", "liveness", "TransactionsSeen"),
+)
+def guard_survives_marker(patch: Patch) -> None:
+    """KAFKA-14884: verification answered, marker, append: the batch belongs to a transaction that is over."""
+    patch.edit(Guards, "end", ("if guard is not None and not", "if False and guard is not None and not"))
+
+
+@mutant(
+    "older-coordinator-writes",
+    "a marker of an older coordinator epoch is accepted",
+    expects=("66", "TransactionsSeen", "liveness"),
+)
+def older_coordinator_writes(patch: Patch) -> None:
+    """KAFKA-9144: a coordinator that was replaced ends what is the next one's."""
+    patch.edit(ProducerState, "check_marker", ("if marker.coordinator_epoch < entry.coordinator_epoch:", "if False:"))
+
+
+@mutant("equal-epoch-ends-next", "a late marker of version 2 ends the next transaction", expects=("66", "TransactionsSeen"))
+def equal_epoch_ends_next(patch: Patch) -> None:
+    """KIP-1228: the marker of a transaction has the epoch of the next one."""
+    patch.edit(
+        ProducerState,
+        "check_marker",
+        ("if version >= 2 and header.producer_epoch == entry.producer_epoch and not is_repeated:", "if False:"),
+    )
+
+
+@mutant(
+    "unstable-offset-told",
+    "a stable fetch answers while a transaction that moves the offset is open",
+    expects=("70", "TransactionsSeen"),
+)
+def unstable_offset_told(patch: Patch) -> None:
+    """KIP-447: the next copier begins at the old offset, and copies again what is about to be committed."""
+    patch.edit(Offsets, "fetch", ("if require_stable and self.pending.is_pending(group_id, tp):", "if False:"))
+
+
+@mutant("plain-commit-overwritten", "a commit marker overwrites what was committed plainly behind it", expects=("71", "42", "44"))
+def plain_commit_overwritten(patch: Patch) -> None:
+    """Redpanda 2026: the offsets of a group diverge from their log."""
+    patch.edit(PendingOffsets, "overtake", ("if found is not None and tp in found and found[tp].order < order:", "if False:"))
+
+
+@mutant("tombstone-leaves-pending", "an offset that was deleted comes back with the marker", expects=("71", "42", "44"))
+def tombstone_leaves_pending(patch: Patch) -> None:
+    """TG-06: memory has an offset that the log does not have."""
+    patch.edit(PendingOffsets, "drop", ("by_group.get(group_id, {}).pop(tp, None)", "pass"))
+
+
+@mutant("any-generation-commits", "an offset of a transaction is taken from any generation", expects=("TransactionsSeen",))
+def any_generation_commits(patch: Patch) -> None:
+    """KIP-447: a member that lost its partition commits its copies, and so does who has the partition now."""
+    patch.edit(
+        Offsets,
+        "_check_commit",
+        ("consumers = self._consumers", "if request.producer is not None:\n        return\n    consumers = self._consumers"),
+    )
+
+
+@mutant("offsets-answered-early", "a marker of offsets is answered before it is committed", expects=("66", "70", "crash"))
+def offsets_answered_early(patch: Patch) -> None:
+    """KAFKA-17507: the transaction is complete, and a stable fetch still answers what was before."""
+    patch.edit(
+        Offsets,
+        "end",
+        (
+            "self._effects.mark(marker, written)",
+            "self._effects.answer(request_id, _NONE)\n    request_id = -1\n    self._effects.mark(marker, written)",
+        ),
+    )
+
+
+@mutant(
+    "older-epoch-adds",
+    "a producer of an older epoch adds partitions to the transaction of its successor",
+    expects=("69", "66", "65"),
+)
+def older_epoch_adds(patch: Patch) -> None:
+    """KIP-98: a zombie writes into what the next instance commits."""
+    patch.edit(
+        rules,
+        "_not_its_transaction",
+        ("if asker.producer_epoch != current.producer_epoch:", "if asker.producer_epoch > current.producer_epoch:"),
+    )
+
+
+@mutant("failed-append-stays-pending", "an id whose record could not be written is busy for ever", expects=("liveness", "66"))
+def failed_append_stays_pending(patch: Patch) -> None:
+    """TX-07: CONCURRENT_TRANSACTIONS to everybody."""
+    patch.edit(TransactionShard, "_written", ("entry.pending = None\n        if completes:", "if completes:"))
+
+
+@mutant(
+    "complete-written-once",
+    "an id whose completion could not be written is decided for ever",
+    expects=("liveness", "66", "crash"),
+)
+def complete_written_once(patch: Patch) -> None:
+    """TX-54: its markers are there, and nobody completes it before the next coordinator."""
+    patch.edit(
+        TransactionShard,
+        "_written",
+        ("in_doubt or (completes and told is not ErrorCode.NOT_COORDINATOR)", "in_doubt and not completes"),
+    )
+    patch.edit(
+        TransactionShard,
+        "check",
+        (
+            'assert pending is not None, f"{transactional_id} is {current.state.title}, and nobody',
+            'assert True, f"{transactional_id} is {current.state.title}, and nobody',
+        ),
+    )
+
+
+@mutant("deleted-topic-waited-for", "a marker waits for a partition that was deleted", expects=("liveness", "66"))
+def deleted_topic_waited_for(patch: Patch) -> None:
+    """TX-52: the transaction is decided for ever, and its id is of no use."""
+    patch.edit(MarkerSender, "_where", ("return Gone.GONE", "return None"))
+
+
+@mutant("previous-id-not-logged", "a record does not say which producer id an id had before", expects=("68",))
+def previous_id_not_logged(patch: Patch) -> None:
+    """KIP-890: behind a failover the retry over the end of the epochs is fenced."""
+    patch.edit(records, "_tags", ("if value.previous_producer_id != NO_PRODUCER_ID:", "if False:"))
+
+
+@mutant("index-not-truncated", "the index of aborted transactions keeps what was cut off the log", expects=("67",))
+def index_not_truncated(patch: Patch) -> None:
+    """TP-38: readers leave out what is committed."""
+    patch.edit(TransactionIndex, "truncate", ("del self._entries[keep:]", "pass"))

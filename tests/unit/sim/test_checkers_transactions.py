@@ -255,6 +255,7 @@ def a_record_is_not_copied(log: Log) -> None:
     log.tried(Outcome.COMMITTED, "v")
     log.tried(Outcome.COMMITTED)
     log.seen.tried[-1].moved[A] = (0, 1)
+    log.seen.tried[-1].copier = "x"
     committed(log.checker, log, (0, "v"))  # type: ignore[arg-type]
 
 

@@ -1,0 +1,133 @@
+"""Faults that wait for a step of a transaction, and strike when somebody takes it: `kill-at-end`, `hold-at-mark`.
+
+What a clock meets once in thousands of runs, a step meets each time: the moment between the outcome's record and its markers
+lasts for a few hundred microseconds. `amount` is the pause, in microseconds, between the step and the blow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.methods import ENROLL, WRITE_MARKERS
+from kraftlite.model.method import AnyMethod
+from kraftlite.sim.fault_plan import AMBUSHES, FaultPlan
+from kraftlite.sim.injection import nodes
+from kraftlite.sim.injection.handler import Handler
+from kraftlite.sim.services.transactions import ADD, COMMIT, END, INIT, PRODUCE
+from kraftlite.simhost.host import SimHost
+
+if TYPE_CHECKING:
+    from kraftlite.sim.injector import Injector
+
+CALLED: Final = "called"
+ARRIVED: Final = "arrived"
+SERVED: Final = "served"
+
+
+class Step(NamedTuple):
+    """A moment in the life of a call. `hits_caller`: the blow hits who has called, else who is called. The caller of a client's
+    method is no node."""
+
+    moment: str
+    method: AnyMethod
+    hits_caller: bool
+
+
+STEPS: Final[Mapping[str, Step]] = {
+    "init": Step(ARRIVED, INIT, False),
+    "add": Step(CALLED, ADD, False),
+    "produce": Step(CALLED, PRODUCE, False),
+    "question": Step(CALLED, ENROLL, True),
+    "answer": Step(SERVED, ENROLL, True),
+    "commit": Step(ARRIVED, COMMIT, False),
+    "end": Step(ARRIVED, END, False),
+    "ending": Step(CALLED, END, False),
+    "ended": Step(SERVED, END, False),
+    "mark": Step(CALLED, WRITE_MARKERS, True),
+    "marker": Step(ARRIVED, WRITE_MARKERS, False),
+    "marked": Step(SERVED, WRITE_MARKERS, True),
+}
+"""The steps by their names: an init, a partition that is added, a batch that is sent, the question of its leader and the answer
+of the coordinator, an offset, an end that comes, is sent, is answered, a marker that is sent, comes, is written."""
+
+
+def ambush(injector: Injector, plan: FaultPlan) -> None:
+    """Wait for the step, once. What is late or held is so from this very message on."""
+    deed, name = plan.kind.split("-at-")
+    step = STEPS[name]
+    injector.note(f"{plan.kind} is armed")
+
+    def strike(source: NodeId, target: NodeId) -> None:
+        if deed in _OF_LINKS:
+            ends = (target, source) if step.moment == SERVED else (source, target)
+            _OF_LINKS[deed](injector, plan, *ends)
+            return
+        victim = source if step.hits_caller else target
+        injector.cluster.network.at(max(1, plan.amount), lambda: _hit(injector, plan, deed, victim))
+
+    injector.ambushes.setdefault((step.moment, step.method), []).append(strike)
+
+
+def _hit(injector: Injector, plan: FaultPlan, deed: str, victim: NodeId) -> None:
+    node: SimHost | None = injector.cluster.nodes.get(victim)
+    if node is None or not node.running or injector.over:
+        return
+    injector.note(f"{plan.kind} strikes")
+    _OF_NODES[deed](injector, FaultPlan(at_ms=plan.at_ms, kind=deed, target=str(victim), for_ms=plan.for_ms, amount=1))
+
+
+def late(injector: Injector, plan: FaultPlan, source: NodeId, target: NodeId) -> None:
+    """Delay this one message for as long as the fault lasts; all others overtake it."""
+    _hold(injector, plan, source, target, 1)
+
+
+def hold(injector: Injector, plan: FaultPlan, source: NodeId, target: NodeId) -> None:
+    """Let nothing arrive on this link, in this direction, before the fault is over."""
+    _hold(injector, plan, source, target, 1000 * plan.for_ms)
+
+
+def repeat(injector: Injector, plan: FaultPlan, source: NodeId, target: NodeId) -> None:
+    """Delay this message, and break its connection meanwhile: the caller asks again, and both arrive."""
+    late(injector, plan, source, target)
+    network = injector.cluster.network
+    network.at(max(1, plan.amount), lambda: None if injector.over else network.reset(source, target))
+
+
+def orphan(injector: Injector, plan: FaultPlan, source: NodeId, target: NodeId) -> None:
+    """Delay this message, and stop its sender in order: it arrives when another has long done what it was about."""
+    late(injector, plan, source, target)
+    injector.cluster.network.at(max(1, plan.amount), lambda: _hit(injector, plan, "stop", source))
+
+
+def _hold(injector: Injector, plan: FaultPlan, source: NodeId, target: NodeId, for_us: int) -> None:
+    network = injector.cluster.network
+    link, until_us = network.link(source, target), injector.cluster.loop.now_us() + 1000 * plan.for_ms
+    injector.note(f"{plan.kind} strikes {source}>{target} for {plan.for_ms} ms")
+    link.held_until_us = until_us
+
+    def free() -> None:
+        if link.held_until_us == until_us:
+            link.held_until_us = 0
+
+    network.at(for_us, free)
+
+
+_OF_LINKS: Final[Mapping[str, Callable[[Injector, FaultPlan, NodeId, NodeId], None]]] = {
+    "late": late,
+    "hold": hold,
+    "repeat": repeat,
+    "orphan": orphan,
+}
+_OF_NODES: Final[Mapping[str, Handler]] = {
+    "kill": nodes.kill,
+    "power": nodes.power,
+    "pause": nodes.pause,
+    "stop": nodes.stop,
+    "kill-all": nodes.kill_all,
+    "power-all": nodes.power_all,
+}
+
+KINDS: Final[Mapping[str, Handler]] = dict.fromkeys(AMBUSHES, ambush)
+"""Every kind of fault, and what carries it out."""
