@@ -6,6 +6,7 @@ from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
 from kraftlite.broker.handlers import broker_changes, configs
+from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.config_control import ConfigControl
@@ -22,6 +23,7 @@ from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.timeline.registry import Revertable
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
 
 # --- deltas, images, snapshots, the timeline
@@ -262,3 +264,15 @@ def downgrade_without_permission(patch: Patch) -> None:
 def led_by_anybody_counted(patch: Patch) -> None:
     """Nothing but the metrics page looks there, and who balances the cluster by it moves leaders for nothing."""
     patch.edit(ReplicaManager, "leader_count", ("partition.leader is not None", "partition.leader_id is not None"))
+
+
+@mutant(
+    "deletion-takes-another-directory",
+    "what is removed after its delay is the newest directory",
+    expects=("36", "28", "crash"),
+    lens=configured(log_segment_delete_delay_ms="100"),
+)
+def deletion_takes_another_directory(patch: Patch) -> None:
+    """`log.segment.delete.delay.ms`. The name was looked up when the delay was over, and no longer that of the deleted log."""
+    removed = "remove(self._ports.disk, log.directory)"
+    patch.edit(LogDirs, "_remove_later", (removed, "remove(self._ports.disk, (state.newest or (None, log.directory))[1])"))

@@ -11,7 +11,9 @@ from kraftlite.controller.isr_control import IsrControl
 from kraftlite.controller.offset_control import OffsetControl
 from kraftlite.controller.producer_id_control import ProducerIdControl
 from kraftlite.replication.table import PartitionTable
+from kraftlite.sim.scenes import overtaken_join
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing
 from tests.sim.mutants.patching import Patch
 
 
@@ -77,7 +79,12 @@ def fenced_replica_joins_isr(patch: Patch) -> None:
     )
 
 
-@mutant("old-incarnation-joins-isr", "nobody asks which incarnation of a replica has fetched", expects=("27", "26", "25"))
+@mutant(
+    "old-incarnation-joins-isr",
+    "nobody asks which incarnation of a replica has fetched",
+    expects=("21", "25", "26", "27"),
+    lens=playing(overtaken_join),
+)
 def old_incarnation_joins_isr(patch: Patch) -> None:
     """KIP-903 (KAFKA-14139): a broker that came back without its log was added to the ISR for fetches of before."""
     patch.edit(PartitionTable, "eligible", (" and broker.broker_epoch == replica_epoch", ""))
