@@ -15,6 +15,7 @@ from kraftlite.sim.loop import VirtualLoop
 from kraftlite.sim.service import client_handlers
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.themes import PLAIN
+from kraftlite.sim.workloads.rack_settings import of_broker
 from kraftlite.sim.workloads.settings import settings_of
 from kraftlite.simhost.disk import MemDisk
 from kraftlite.simhost.host import SimHost
@@ -74,6 +75,7 @@ class SimCluster:
             **({"inter.broker.listener.name": "REPLICATION"} if "broker" in roles else {}),
             **SIM_DEFAULTS,
             **self._drawn,
+            **(of_broker(self.theme, self.seed, number) if "broker" in roles else {}),
             **self.shape.config,
         }
         node_id = NodeId(number)

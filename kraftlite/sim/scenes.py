@@ -213,6 +213,32 @@ def two_failovers(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Faul
     )
 
 
+def overtaken_join(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """A follower that was out of the ISR catches up, and its leader asks for it to join; the request is held, and when it arrives
+    the follower has stopped and is there again, with its disk or without (KIP-903)."""
+    partition = leader_with_followers(rng, shape)
+    if partition is None:
+        return ()
+    follower = rng.choice(node_ids(shape, "broker"))
+    lag_ms, session_ms = period_ms(shape, "replica.lag.time.max.ms", 30_000), period_ms(shape, "broker.session.timeout.ms", 9_000)
+    backoff_ms = period_ms(shape, "replica.fetch.backoff.ms", 1_000)
+    heartbeat_ms = period_ms(shape, "broker.heartbeat.interval.ms", 2_000)
+    behind_ms = lag_ms * 3 // 2 + rng.randint(100, 500)
+    asked_ms = at_ms + behind_ms + backoff_ms + rng.randint(50, 500)
+    held_ms = asked_ms - (at_ms + behind_ms) + heartbeat_ms + rng.randint(300, 1500)
+    found = [
+        FaultPlan(at_ms=at_ms, kind="refuse", target=follower, other=partition, for_ms=behind_ms),
+        # No longer than its leader's session: a leader that is fenced meanwhile is one no more.
+        FaultPlan(
+            at_ms=at_ms + behind_ms - 20, kind="hold", target=partition, other="controller", for_ms=min(held_ms, session_ms)
+        ),
+        FaultPlan(at_ms=asked_ms, kind="stop", target=follower, for_ms=20),
+    ]
+    if rng.randrange(2):
+        found.append(FaultPlan(at_ms=asked_ms + rng.randint(5, 100), kind="wipe", target=follower, for_ms=20))
+    return found
+
+
 _SCENES: Final[tuple[Scene, ...]] = (
     contested_election,
     deposed_leader,
@@ -222,4 +248,4 @@ _SCENES: Final[tuple[Scene, ...]] = (
     refused_member,
     busy_start,
 )
-_LATE_SCENES: Final[tuple[Scene, ...]] = (stopped_then_dark, two_failovers)
+_LATE_SCENES: Final[tuple[Scene, ...]] = (stopped_then_dark, two_failovers, overtaken_join)

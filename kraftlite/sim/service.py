@@ -44,6 +44,7 @@ class FetchAsk:
     max_wait_ms: int
     max_bytes: int
     read_committed: bool = False
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class _Service:
             uses_topic_ids=False,
             partitions=[SessionPartition(key, epoch, ask.offset, -1, ask.max_bytes)],
             forgotten=[],
-            rack_id=None,
+            rack_id=ask.rack,
         )
         found = plan(self._ctx, call)
         results = self._ctx.replicas.fetch_now(found.params, found.entries)

@@ -41,6 +41,8 @@ class Incarnation:
     """The node's own part of `stopping`."""
     failure: tuple[BaseException, str] | None = None
     dead: bool = False
+    stopped: bool = False
+    """It ended in order, by itself: nobody killed it meanwhile."""
     paused: bool = False
 
     @property
@@ -75,6 +77,8 @@ class SimHost:
     seed: int = 0
     rate_ppm: int = 0
     boots: int = 0
+    ended: int = 0
+    """The number of the last incarnation that has ended: nobody hears of it any more."""
     _rates: tuple[int, int] = (0, 0)
     now: Incarnation | None = None
     node_id: NodeId = field(init=False)
@@ -224,6 +228,7 @@ class SimHost:
                 raise
             return  # killed meanwhile
         if self.now is here and not here.dead:
+            here.stopped = True
             self._end()
             self.disk.kill()
 
@@ -245,6 +250,7 @@ class SimHost:
         assert here is not None
         self.now = None
         here.dead = True
+        self.ended = here.number
         self.resume_process(here)
         here.clock.stop()
         here.node.listeners.abort()
@@ -270,5 +276,5 @@ class _Tracer:
 
     def emit(self, event: TraceEvent) -> None:
         node = self._node
-        if node.boots == self._boot and (node.now is None or not node.now.dead):
+        if node.ended < self._boot == node.boots:
             node.on_event(node, event)

@@ -63,7 +63,8 @@ def stop(injector: Injector, plan: FaultPlan) -> None:
             loop.at_us(loop.now_us() + 20_000, watch, injector.cluster.outside)
             return
         del injector.stopping[before]
-        injector.on_death(node, "stopped")
+        if before.stopped:
+            injector.on_death(node, "stopped")
         injector.boot_later(node, plan.for_ms)
 
     watch()

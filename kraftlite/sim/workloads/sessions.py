@@ -9,29 +9,24 @@ from __future__ import annotations
 import random
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from uuid import UUID
 
 from kraftlite.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SessionKey, next_epoch
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.api import FetchResult
 from kraftlite.runtime.ports import TransportError
-from kraftlite.sim.checkers.base import LivenessViolation
-from kraftlite.sim.client import SimClient, records_of
-from kraftlite.sim.history import Consumed, History
-from kraftlite.sim.service import OFFSETS, OffsetAsk
+from kraftlite.sim.client import SimClient
+from kraftlite.sim.history import History
 from kraftlite.sim.services.sessions import SESSION_FETCH, SessionAnswer, SessionAsk
+from kraftlite.sim.workloads.reading import EndReader
 
 if TYPE_CHECKING:
     from kraftlite.sim.cluster import SimCluster
 
 NUMBER: Final = 220
 ONE_SEED_IN: Final = 3
-END_LIMIT_US: Final = 30_000_000
-LATEST: Final = -1
-EARLIEST: Final = -2
 
 
 def visit(
@@ -54,44 +49,21 @@ class _Session:
     """Key → (leader epoch, offset)."""
 
 
-class SessionConsumer(SimClient):
+class SessionConsumer(EndReader):
     """Reads at the leaders, up to the HW. Now and then it begins a session anew, or names an epoch of it that is not its turn."""
 
-    async def run(self, partitions: Sequence[TopicPartition], mean_gap_us: int) -> None:
-        """LivenessViolation when it does not come to the end of every partition."""
-        self._positions = dict.fromkeys(partitions, 0)
-        self._sessions: dict[NodeId, _Session] = {}
-        while not self.stopping:
-            await self.pause(self.rng.randint(1, 2 * mean_gap_us))
-            leader = await self.leader(partitions[self.rng.randrange(len(partitions))])
-            await (self.refresh() if leader is None else self._poll(leader))
-        end_us = self.now_us() + END_LIMIT_US
-        while behind := await self._behind():
-            if self.now_us() > end_us:
-                raise LivenessViolation("sessions", f"{self.name} is at {behind}: still so {END_LIMIT_US} us after all was well")
-            await self.refresh()
-            for tp in behind:
-                leader = await self.leader(tp)
-                if leader is not None:
-                    await self._poll(leader)
-            await self.pause(100_000)
+    kind: ClassVar[str] = "sessions"
 
-    async def _behind(self) -> dict[TopicPartition, int]:
-        """The partitions, with the position, whose end it has not reached or does not know."""
-        found = {}
-        for tp, position in self._positions.items():
-            leader = await self.leader(tp)
-            try:
-                last = None if leader is None else await self.call(leader, OFFSETS, OffsetAsk(tp, LATEST))
-            except (TransportError, ApiError):
-                last = None
-            if last is None or ErrorCode(last.error) is not ErrorCode.NONE or position < last.offset:
-                found[tp] = position
-        return found
+    def __init__(self, cluster: SimCluster, number: int, name: str, history: History) -> None:
+        super().__init__(cluster, number, name, history)
+        self._sessions: dict[NodeId, _Session] = {}
 
     # --- one fetch
 
-    async def _poll(self, broker: NodeId) -> None:
+    async def poll(self, tp: TopicPartition, leader: NodeId) -> None:
+        await self._fetch(leader)
+
+    async def _fetch(self, broker: NodeId) -> None:
         rng = self.rng
         session = self._sessions.get(broker)
         if session is None or rng.randrange(40) == 0:
@@ -99,7 +71,7 @@ class SessionConsumer(SimClient):
                 rng.randrange(2) == 0, NO_SESSION if session is None else session.session_id
             )
         wanted = {}
-        for tp, position in self._positions.items():
+        for tp, position in self.positions.items():
             key = self._key(tp, broker, session)
             if key is not None:
                 wanted[key] = self._at(tp, position)
@@ -147,38 +119,12 @@ class SessionConsumer(SimClient):
         for _key, result in told.items:
             code = ErrorCode(result.error)
             if code is ErrorCode.NONE:
-                self._read(broker, result)
+                self.take(broker, result)
             elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._positions[result.tp] = await self._earliest(broker, result.tp)
+                self.positions[result.tp] = await self.earliest(broker, result.tp)
                 lost = True
             else:
                 lost = True
         if lost:
             await self.backoff()
             await self.refresh()
-
-    async def _earliest(self, broker: NodeId, tp: TopicPartition) -> int:
-        """The beginning of a partition; 0 when the broker does not say."""
-        try:
-            told = await self.call(broker, OFFSETS, OffsetAsk(tp, EARLIEST))
-        except (TransportError, ApiError):
-            return 0
-        return told.offset if ErrorCode(told.error) is ErrorCode.NONE else 0
-
-    def _read(self, broker: NodeId, result: FetchResult) -> None:
-        tp = result.tp
-        found = records_of(bytes(result.records), self._positions[tp])
-        if not found:
-            return
-        self._positions[tp] = found[-1][0] + 1
-        self.history.consumed.append(
-            Consumed(
-                client=self.name,
-                tp=tp,
-                topic_id=self.topic_id(tp),
-                broker=broker,
-                at_us=self.now_us(),
-                hw=result.hw,
-                records=found,
-            )
-        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
 from kraftlite.sim.themes import ADMIN, GROUPS, LOGS, TRANSACTIONS
-from kraftlite.sim.workloads import admin, groups, logs, sessions, stranger, transactions
+from kraftlite.sim.workloads import admin, groups, logs, racks, sessions, stranger, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -26,7 +26,7 @@ IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit,)
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
     ADMIN: (admin.visit,),
-    LOGS: (logs.visit, sessions.visit),
+    LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
 }
 """By theme: what the runs of that theme have, and no others."""

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -72,6 +73,27 @@ class _Planted(Checker):
     def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
         if event.event == "controller.broker_session_expired":
             self.fail("a session expired")
+
+
+class _Deaths(Checker):
+    """Keeps what it is told of the end of nodes, and looks for words from the grave."""
+
+    told: ClassVar[list[str]] = []
+
+    def on_death(self, node: SimHost, how: str) -> None:
+        self.told.append(f"{node.node_id} {how}")
+
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
+        if self.told and self.told[-1].startswith(f"{node.node_id} ") and event.event == "node.stopped":
+            self.fail("a node that was killed says that it has stopped")
+
+
+def test_a_node_that_is_killed_while_it_stops_has_not_stopped() -> None:
+    _Deaths.told.clear()
+    faults = (parse("1000 stop 2 for 900"), parse("1001 kill 2 for 900"))
+    result = run(RunPlan(seed=1, shape=NAMED["1+3"], faults=faults, duration_ms=SHORT_MS), [_Deaths])
+    assert result.outcome is Outcome.OK, result.story
+    assert _Deaths.told == ["2 killed"]
 
 
 class _Hopeless(Checker):

@@ -41,10 +41,15 @@ def main() -> int:
         return 0
     began = time.monotonic()
     done = 0
+    found = known.read()
+    seeds = {} if options.afresh else known.seeds(found)
 
     def tell(record: Record) -> None:
         nonlocal done
         done += 1
+        name = record.mutant.name
+        found[name] = known.of_record(record, found.get(name))
+        known.write(found, list(all_of_them))  # after each: a run that is ended has not been for nothing
         first = record.first
         verdict = f"survived {len(record.tried)} seeds" if first is None else f"seed {first.seed}: {first.by}"
         print(f"[{time.monotonic() - began:5.0f} s {done:>3}/{len(wanted)}] {record.mutant.name:<32} {verdict}", flush=True)
@@ -57,14 +62,13 @@ def main() -> int:
         elif len(record.tried) % 25 == 0 and record.first is None:
             print(f"    {record.mutant.name}: {len(record.tried)} seeds", flush=True)
 
-    seeds = {} if options.afresh else known.read()
     records = hunt(wanted, seeds=options.seeds, workers=options.workers, known=seeds, on_done=tell, on_attempt=tick)
     print()
     print(report.plain(records))
     print(report.summary(records))
-    if not options.only:
-        report.write(PAGE, records)
-        known.write(records, before=known.read())
+    runs, used, seconds = sum(len(it.tried) for it in records), sum(it.seconds for it in records), time.monotonic() - began
+    print(f"{runs} runs, {used:.0f} s of processor time, {seconds:.0f} s with {options.workers} workers")
+    report.write(PAGE, [known.record_of(m, found[m.name]) for m in all_of_them.values() if m.name in found])
     return 1 if any(it.first is None for it in records) else 0
 
 

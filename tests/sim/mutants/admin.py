@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kraftlite.broker.dynamic_configs import DynamicConfigs
-from kraftlite.broker.handlers import broker_changes, configs
+from kraftlite.broker.handlers import broker_changes, configs, quotas
+from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.config_control import ConfigControl
@@ -20,8 +21,11 @@ from kraftlite.metadata.image import ClientQuotasImage, FeaturesImage
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
+from kraftlite.sim.workloads import admin as workload
+from kraftlite.sim.workloads.admin_configs import quotas as draw_quotas
 from kraftlite.timeline.registry import Revertable
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import configured
 from tests.sim.mutants.patching import Patch
 
 # --- deltas, images, snapshots, the timeline
@@ -262,3 +266,34 @@ def downgrade_without_permission(patch: Patch) -> None:
 def led_by_anybody_counted(patch: Patch) -> None:
     """Nothing but the metrics page looks there, and who balances the cluster by it moves leaders for nothing."""
     patch.edit(ReplicaManager, "leader_count", ("partition.leader is not None", "partition.leader_id is not None"))
+
+
+@mutant(
+    "deletion-takes-another-directory",
+    "what is removed after its delay is the newest directory",
+    expects=("36", "28", "crash"),
+    lens=configured(log_segment_delete_delay_ms="100"),
+)
+def deletion_takes_another_directory(patch: Patch) -> None:
+    """`log.segment.delete.delay.ms`. The name was looked up when the delay was over, and no longer that of the deleted log."""
+    removed = "remove(self._ports.disk, log.directory)"
+    patch.edit(LogDirs, "_remove_later", (removed, "remove(self._ports.disk, (state.newest or (None, log.directory))[1])"))
+
+
+def much_about_quotas(patch: Patch) -> None:
+    """The administrator changes no configuration but quotas, and every other question is about those of an entity."""
+    patch.set(workload, "CONFIG_DRAWS", (draw_quotas,))
+    strict = 'asks = (DescribeAsk("strict quotas", self._filters()),) if rng.randrange(2) else asks'
+    rule = "return asks[rng.randrange(len(asks))]"
+    patch.edit(workload.SimOperator, "_question", (rule, f"{strict}\n    {rule}"))
+
+
+@mutant(
+    "strict-filter-not-strict",
+    "a strict filter describes the quotas of entities with more parts, too",
+    expects=("53",),
+    lens=much_about_quotas,
+)
+def strict_filter_not_strict(patch: Patch) -> None:
+    """KIP-546: who asks for the quotas of a user gets those of the user's clients, and alters the wrong ones."""
+    patch.edit(quotas, "describe_quotas", ("not (strict and len(entity) != len(filters)) and ", ""))

@@ -21,6 +21,7 @@ MODULES: Final = (
     "storage",
     "cleaning",
     "producers",
+    "consumers",
     "strangers",
     "disks",
     "stalls",
@@ -36,6 +37,7 @@ Change = Callable[[Patch], None]
 AREA_THEMES: Final = {
     "groups": GROUPS,
     "cleaning": LOGS,
+    "consumers": LOGS,
     "admin": ADMIN,
     "periods": KNOBS,
     "disks": TROUBLES,

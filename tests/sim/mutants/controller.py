@@ -11,7 +11,9 @@ from kraftlite.controller.isr_control import IsrControl
 from kraftlite.controller.offset_control import OffsetControl
 from kraftlite.controller.producer_id_control import ProducerIdControl
 from kraftlite.replication.table import PartitionTable
+from kraftlite.sim.scenes import deposed_leader, late_requests, overtaken_join
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing
 from tests.sim.mutants.patching import Patch
 
 
@@ -30,7 +32,10 @@ def answers_at_earlier_commit(patch: Patch) -> None:
 
 
 @mutant(
-    "renounce-answers-success", "what waits when a controller steps down is answered as if it had been committed", expects=("18",)
+    "renounce-answers-success",
+    "what waits when a controller steps down is answered as if it had been committed",
+    expects=("18",),
+    lens=playing(deposed_leader),
 )
 def renounce_answers_success(patch: Patch) -> None:
     """CE-12: the cleanup path completes what it should fail. With futures the two differ by one argument."""
@@ -41,6 +46,7 @@ def renounce_answers_success(patch: Patch) -> None:
     "renounce-keeps-uncommitted",
     "a controller that steps down keeps what was never committed",
     expects=("14", "16", "18", "crash"),
+    lens=playing(deposed_leader),
 )
 def renounce_keeps_uncommitted(patch: Patch) -> None:
     """The reason for Kafka's TimelineHashMap: a controller that steps down must forget what it only believed (CE-12)."""
@@ -48,7 +54,12 @@ def renounce_keeps_uncommitted(patch: Patch) -> None:
     patch.edit(OffsetControl, "deactivate", ("self._registry.revert_to(floor)", forget))
 
 
-@mutant("stale-broker-epoch-accepted", "requests of an earlier incarnation of a broker are carried out", expects=("22",))
+@mutant(
+    "stale-broker-epoch-accepted",
+    "requests of an earlier incarnation of a broker are carried out",
+    expects=("22",),
+    lens=playing(late_requests),
+)
 def stale_broker_epoch_accepted(patch: Patch) -> None:
     """KIP-380 (KAFKA-7235): a request from before a restart arrives after it."""
     patch.edit(ClusterControl, "check_epoch", ("if registration.broker_epoch != broker_epoch:", "if False:"))
@@ -77,7 +88,12 @@ def fenced_replica_joins_isr(patch: Patch) -> None:
     )
 
 
-@mutant("old-incarnation-joins-isr", "nobody asks which incarnation of a replica has fetched", expects=("27", "26", "25"))
+@mutant(
+    "old-incarnation-joins-isr",
+    "nobody asks which incarnation of a replica has fetched",
+    expects=("21", "25", "26", "27"),
+    lens=playing(overtaken_join),
+)
 def old_incarnation_joins_isr(patch: Patch) -> None:
     """KIP-903 (KAFKA-14139): a broker that came back without its log was added to the ISR for fetches of before."""
     patch.edit(PartitionTable, "eligible", (" and broker.broker_epoch == replica_epoch", ""))

@@ -12,7 +12,9 @@ from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.quorum_state import QuorumStateStore
 from kraftlite.raft.states import Candidate, Resigned
 from kraftlite.raft.voters import VoterSet
+from kraftlite.sim.scenes import contested_election, deposed_leader
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing
 from tests.sim.mutants.patching import Patch
 
 _PERSIST = "self._disk.write_file_atomically(self.path, render(state))"
@@ -33,13 +35,23 @@ def quorum_state_not_written(patch: Patch) -> None:
     patch.edit(QuorumStateStore, "write", (_PERSIST, "pass"))
 
 
-@mutant("two-votes-in-one-epoch", "a voter that has voted votes for the next candidate, too", expects=("3", "1"))
+@mutant(
+    "two-votes-in-one-epoch",
+    "a voter that has voted votes for the next candidate, too",
+    expects=("3", "1"),
+    lens=playing(contested_election),
+)
 def two_votes_in_one_epoch(patch: Patch) -> None:
     """Raft §5.2: at most one vote per term, first come, first served. The first thing that a re-implementation forgets."""
     patch.edit(states, "_can_grant_unless_decided", ("return voted.matches(candidate)", "return log_is_up_to_date"))
 
 
-@mutant("vote-for-an-older-log", "a vote does not look at the candidate's log", expects=("5", "6", "8"))
+@mutant(
+    "vote-for-an-older-log",
+    "a vote does not look at the candidate's log",
+    expects=("5", "6", "8"),
+    lens=playing(contested_election),
+)
 def vote_for_an_older_log(patch: Patch) -> None:
     """Raft §5.4.1. ZOOKEEPER-1154 and ZOOKEEPER-2845: a server with an older history won, and committed
     transactions were gone."""
@@ -47,7 +59,12 @@ def vote_for_an_older_log(patch: Patch) -> None:
     patch.edit(RaftContext, "log_is_up_to_date", (compare, "return True"))
 
 
-@mutant("vote-for-the-longer-log", "the longer log wins an election, whatever its last epoch", expects=("5", "6", "8"))
+@mutant(
+    "vote-for-the-longer-log",
+    "the longer log wins an election, whatever its last epoch",
+    expects=("5", "6", "8"),
+    lens=playing(deposed_leader),
+)
 def vote_for_the_longer_log(patch: Patch) -> None:
     """Raft §5.4.1 compares the last term first. Elections by the length of the log are what Redis Sentinel's replica choice
     does, and why it may lose writes."""
@@ -94,7 +111,12 @@ def resumes_old_epoch(patch: Patch) -> None:
     patch.around(RaftCore, "__init__", init)
 
 
-@mutant("check-quorum-missing", "a leader that no voter fetches from stays the leader", expects=("10", "15"))
+@mutant(
+    "check-quorum-missing",
+    "a leader that no voter fetches from stays the leader",
+    expects=("CheckQuorum", "10", "15"),
+    lens=playing(deposed_leader),
+)
 def check_quorum_missing(patch: Patch) -> None:
     """KAFKA-15489: KIP-595 has it and the implementation had left it out until 3.7, so that a partition gave two active
     controllers. RATIS-981 is the same."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.log_dirs_state import LogDirState
 from kraftlite.controller.core import ControllerCore
 from kraftlite.controller.election_control import ElectionControl
@@ -34,15 +33,6 @@ def producer_expires_from_its_first_write(patch: Patch) -> None:
     """LG-21; `producer.id.expiration.ms`. A producer that writes all the time is forgotten, and its retry appended twice."""
     rule = "entry.last_timestamp_ms = timestamp"
     patch.edit(ProducerState, "append_batch", (rule, f"{rule} if entry.last_timestamp_ms < 0 else entry.last_timestamp_ms"))
-
-
-@mutant(
-    "deletion-takes-another-directory", "what is removed after its delay is the newest directory", expects=("36", "28", "crash")
-)
-def deletion_takes_another_directory(patch: Patch) -> None:
-    """`log.segment.delete.delay.ms`. The name was looked up when the delay was over, and no longer that of the deleted log."""
-    removed = "remove(self._ports.disk, log.directory)"
-    patch.edit(LogDirs, "_remove_later", (removed, "remove(self._ports.disk, (state.newest or (None, log.directory))[1])"))
 
 
 @mutant(

@@ -9,8 +9,9 @@ from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.metalog import MetadataLog
 from kraftlite.raft.serving import Serving
 from kraftlite.raft.snapshots import FileSnapshotWriter
+from kraftlite.sim.scenes import deposed_leader
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import tuned
+from tests.sim.mutants.lenses import playing, tuned
 from tests.sim.mutants.patching import Patch
 
 
@@ -61,7 +62,10 @@ def quorum_divergence_by_offset(patch: Patch) -> None:
 
 
 @mutant(
-    "diverging-voter-counts", "the fetch of a voter whose log has parted from the leader's counts for the HW", expects=("6", "5")
+    "diverging-voter-counts",
+    "the fetch of a voter whose log has parted from the leader's counts for the HW",
+    expects=("6", "5"),
+    lens=playing(deposed_leader),
 )
 def diverging_voter_counts(patch: Patch) -> None:
     """RF-25: the position of a fetch is validated before it becomes the progress of a voter; the two lines are easily swapped."""

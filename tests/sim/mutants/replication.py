@@ -7,7 +7,9 @@ from kraftlite.replication.leader import LeaderState
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.replication.partition import Partition
 from kraftlite.replication.sessions import FetchServer, SessionEntry
+from kraftlite.sim.scenes import overtaken_join
 from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing
 from tests.sim.mutants.patching import Patch
 
 
@@ -43,6 +45,7 @@ def isr_never_shrinks(patch: Patch) -> None:
     "refused-isr-change-stays",
     "an ISR change that the controller has refused is waited for all the same",
     expects=("33", "liveness"),
+    lens=playing(overtaken_join),
 )
 def refused_isr_change_stays(patch: Patch) -> None:
     """KAFKA-2729: a leader whose ISR update was refused kept what it believed, and never recovered. KIP-841 has it revert

@@ -22,6 +22,7 @@ from kraftlite.sim.run import Outcome, RunPlan
 from kraftlite.sim.shape import NAMED
 from tests.sim.mutants import known, report, runner
 from tests.sim.mutants.catalog import Mutant, mutants
+from tests.sim.mutants.known import Known
 from tests.sim.mutants.patching import Patch, PatchError
 from tests.sim.mutants.runner import Attempt, Record, caught_by, hunt, matches, run_mutant, run_without
 
@@ -162,10 +163,22 @@ def plain_mutants(count: int) -> list[Mutant]:
 def test_known_seeds_are_kept_and_a_survivor_keeps_its_own(tmp_path: Path) -> None:
     path = tmp_path / "known.toml"
     assert known.read(path) == {}
-    first, second, third = plain_mutants(3)
-    caught = Record(mutant=first, tried={4: Attempt(mutant=first.name, seed=4, by="Some[1]")})
-    known.write([caught, Record(mutant=second), Record(mutant=third)], path, before={first.name: 9, second.name: 6})
-    assert known.read(path) == {first.name: 4, second.name: 6}
+    first, second, third = (it.name for it in plain_mutants(3))
+    caught = Record(mutant=mutants()[first], tried={4: Attempt(mutant=first, seed=4, by="Some[1]", seconds=2.4)})
+    survived = Record(mutant=mutants()[second], tried={0: Attempt(mutant=second, seed=0, seconds=3.0)})
+    before = {first: Known(9, "Other[2]", 1), second: Known(6, "Other[2]", 1), "gone": Known(1, "Other[2]", 1)}
+    found = before | {it.mutant.name: known.of_record(it, before.get(it.mutant.name)) for it in (caught, survived)}
+    known.write(found, [first, second, third], path)
+    assert known.read(path) == {first: Known(4, "Some[1]", 2), second: Known(6, "", 3)}
+    assert known.seeds(known.read(path)) == {first: 4, second: 6}
+
+
+def test_the_table_is_made_of_what_is_known() -> None:
+    first, second = plain_mutants(2)
+    records = [known.record_of(first, Known(4, "Some[99]", 2)), known.record_of(second, Known(6, "", 30))]
+    assert report.rows(records)[0][2:] == ("Some[99] *", "4", "2")
+    assert report.rows(records)[1][2:] == ("**survived**", "", "30")
+    assert report.summary(records) == "1 of 2 mutants are caught. The median of their first seeds is 4."
 
 
 def test_known_seeds_are_of_mutants_that_there_are() -> None:

@@ -1,0 +1,63 @@
+"""Consumers that read over fetch sessions (KIP-227), where what is left out counts as known, and from followers (KIP-392)."""
+
+from __future__ import annotations
+
+from kraftlite.broker.handlers.fetch_sessions import FetchSession
+from kraftlite.replication.consume import ConsumePath
+from kraftlite.sim.workloads import rack_settings, sessions
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.patching import Patch
+
+
+def in_every_run(patch: Patch) -> None:
+    """Every run has the consumer, not a third of them."""
+    patch.set(sessions, "ONE_SEED_IN", 1)
+
+
+@mutant(
+    "session-keeps-the-first-offset",
+    "a fetch session goes on from the offset with which a partition came into it",
+    expects=("liveness: sessions",),
+    lens=in_every_run,
+)
+def session_keeps_the_first_offset(patch: Patch) -> None:
+    """KIP-227: a request names what has changed. KAFKA-8150's neighbourhood: sessions that mix up what their clients asked."""
+    patch.edit(FetchSession, "update", ("known.ask(partition)", "pass"))
+
+
+@mutant(
+    "session-tells-of-new-hws-only",
+    "records that a session has not told yet are told when the HW moves, not before",
+    expects=("liveness: sessions",),
+    lens=in_every_run,
+)
+def session_tells_of_new_hws_only(patch: Patch) -> None:
+    """CP-20: an answer that a byte limit cut short is followed by one with the same HW, and with records."""
+    patch.edit(FetchSession, "must_tell", ("tell = size > 0 or error or", "tell = error or"))
+
+
+def racks_in_every_run(patch: Patch) -> None:
+    """The brokers of every run stand in racks, and it has a consumer that names its own."""
+    patch.set(rack_settings, "ONE_SEED_IN", 1)
+
+
+@mutant(
+    "sent-out-of-the-isr",
+    "a consumer is sent to a replica in its rack, whether that is in the ISR or not",
+    expects=("55",),
+    lens=racks_in_every_run,
+)
+def sent_out_of_the_isr(patch: Patch) -> None:
+    """KIP-392: a replica that has fallen behind serves what is old, and none of what is new."""
+    patch.edit(ConsumePath, "_preferred_replica", ("in leader.isr.committed:", "in leader.followers:"))
+
+
+@mutant(
+    "follower-serves-to-its-end",
+    "a follower serves consumers up to its end, not up to its HW",
+    expects=("29",),
+    lens=racks_in_every_run,
+)
+def follower_serves_to_its_end(patch: Patch) -> None:
+    """KIP-392: what a follower has, and not every replica in the ISR, may be gone after the next election."""
+    patch.edit(ConsumePath, "_read", ("else hw\n", "else hw if partition.leader is not None else log.leo\n"))
