@@ -94,6 +94,10 @@ class Decision:
         tasks = [entry.task for entry in self.entries]
         if any(later <= earlier for earlier, later in pairwise(tasks)):
             raise BadRecord("entries are not in ascending order of their tasks")
+        for entry in self.entries:
+            ending = task_id("", self.query, entry.task)
+            if not entry.transactional_id.endswith(ending) or entry.transactional_id == ending:
+                raise BadRecord(f"transactional_id is {_shown(entry.transactional_id)}: allowed is one that ends in {ending}")
 
     @property
     def key(self) -> str:

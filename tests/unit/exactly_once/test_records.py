@@ -33,7 +33,7 @@ ENTRY = Entry(
     marker_partition=4,
     marker_offset=77,
 )
-DECISION = Decision(query="q", batch=7, run="r-1", entries=(ENTRY, replace(ENTRY, task=5)))
+DECISION = Decision(query="q", batch=7, run="r-1", entries=(ENTRY, replace(ENTRY, task=5, transactional_id="kraftlite-q/5")))
 MARKER = Marker(query="q", task=1, batch=7, run="r-1", rows=20, fingerprint="ab" * 16)
 
 
@@ -97,6 +97,8 @@ def entry(**fields: Any) -> list[Any]:
         (changed(DECISION, entries=entry(marker_partition=0)), "marker_partition is 0: allowed is a whole number from 1"),
         (changed(DECISION, entries=entry(marker_offset=2**62 + 1)), "marker_offset is"),
         (changed(DECISION, entries=entry(transactional_id="")), "transactional_id is ''"),
+        (changed(DECISION, entries=entry(transactional_id="-q/1")), "transactional_id is '-q/1'"),
+        (changed(DECISION, entries=entry(transactional_id="of-somebody-else")), "allowed is one that ends in -q/1"),
         (changed(DECISION, entries=entry(transactional_id=[])), "transactional_id is"),
         ((b"q", b"[]"), "not a JSON object"),
         ((b"q", b"\xff"), "not JSON"),
@@ -120,6 +122,6 @@ def test_bytes_of_others_are_one_error(value: Any) -> None:
 
 
 def test_a_decision_that_is_too_long_is_refused_before_it_is_sent() -> None:
-    many = tuple(replace(ENTRY, task=task, transactional_id="x" * 200) for task in range(30_000))
+    many = tuple(replace(ENTRY, task=task, transactional_id=f"{'x' * 200}-q/{task}") for task in range(30_000))
     with pytest.raises(BadRecord, match="let the batch have fewer tasks"):
         encode(replace(DECISION, entries=many))
