@@ -29,6 +29,9 @@ NAMES: Final = (INGEST, AGGREGATE)
 TRIGGER: Final = "5s"
 BATCH: Final = 40_000
 """Offsets of one batch: there are several, however late a driver comes."""
+STARTS: Final = 3
+NOT_CONNECTED: Final = "failed to connect back"
+"""Spark gives a Python process ten seconds to connect, which a busy machine may not keep: such a query is started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +63,21 @@ class Queries:
         stop: Callable[[], bool] | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        """Run a query from where its checkpoint is. Raises what the job raises."""
+        """Run a query from where its checkpoint is, again when Spark lost patience with a Python process. Raises what the job
+        raises."""
+        from pyspark.errors import StreamingQueryException
+
+        for attempt in range(1, STARTS + 1):
+            try:
+                self._run(spark, name, trigger=trigger, stop=stop, on_progress=on_progress)
+                return
+            except StreamingQueryException as error:
+                if attempt == STARTS or NOT_CONNECTED not in str(error):
+                    raise
+
+    def _run(self, spark: SparkSession, name: str, **how: Any) -> None:
         source = Source(bootstrap=self.bootstrap, topics=self.topic)
-        how: dict[str, Any] = {"trigger": trigger, "stop": stop, "on_progress": on_progress, "max_offsets": BATCH, "form": FORM}
+        how |= {"max_offsets": BATCH, "form": FORM}
         checkpoint = str(self.checkpoint(name))
         if name == INGEST:
             ingest(spark, source, out=self.lake, checkpoint=checkpoint, **how)
@@ -85,14 +100,22 @@ class Queries:
         except (OSError, ValueError):
             return None
 
+    def planned(self, name: str) -> int:
+        """The newest batch that a query has begun; -1 before the first."""
+        return _newest(self.checkpoint(name) / "offsets")
+
     def committed_rows(self, name: str) -> int:
         """The rows of the batches that a query has done, by its checkpoint."""
         folder = self.checkpoint(name)
-        done = [int(it.name) for it in (folder / "commits").glob("[0-9]*") if it.name.isdecimal()]
-        if not done:
+        done = _newest(folder / "commits")
+        if done < 0:
             return 0
-        ends = (folder / "offsets" / str(max(done))).read_text().splitlines()
+        ends = (folder / "offsets" / str(done)).read_text().splitlines()
         return sum(from_json(ends[-1]).values())
+
+
+def _newest(log: Path) -> int:
+    return max((int(it.name) for it in log.glob("[0-9]*") if it.name.isdecimal()), default=-1)
 
 
 def main(bootstrap: str, topic: str, results: str, directory: str) -> None:
@@ -118,11 +141,16 @@ def main(bootstrap: str, topic: str, results: str, directory: str) -> None:
     jobs = [threading.Thread(target=work, args=(name,), name=name, daemon=True) for name in NAMES]
     for job in jobs:
         job.start()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), name="stdin", daemon=True).start()
+    threading.Thread(target=_until_alone, args=(ended,), name="stdin", daemon=True).start()
     ended.wait()
     for job in jobs:
         job.join()
     spark.stop()
+
+
+def _until_alone(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
 
 
 if __name__ == "__main__":
