@@ -1,4 +1,4 @@
-"""sink list, describe and abort: what Spark queries have decided to write, and what they left open (SX-06)."""
+"""sink list, describe, finish and abort: what Spark queries have decided to write, and what they left open (SX-06)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from kraftlite.cli.common import output_option, print_json, print_table, printable
 from kraftlite.cli.target import Target, target_options
-from kraftlite.exactly_once.listing import QueryState, Stage, queries
+from kraftlite.exactly_once.listing import QueryState, Stage, finish, queries
 from kraftlite.exactly_once.listing import abort as abort_open
 from kraftlite.exactly_once.protocol_core import Fate
 from kraftlite.exactly_once.records import DEFAULT_PREFIX, STATE_TOPIC, BadRecord, Entry, check_name
@@ -138,6 +138,30 @@ def _print_stages(stages: tuple[Stage, ...] | list[Stage]) -> None:
 
 def _partitions(stage: Stage) -> str:
     return ",".join(f"{topic}-{index}" for topic, index in stage.partitions)
+
+
+@click.command("finish")
+@click.argument("query")
+@_state_options
+@output_option
+def finish_command(query: str, target: Target, state_topic: str, prefix: str, output: str) -> None:
+    """Commit what QUERY has decided and not committed yet, which the query itself does when it is started again.
+
+    Exit status 1 when some of it has expired: only the query itself can write that again.
+    """
+    (it,) = _found(target, state_topic, prefix, query)
+    found = finish(reader(target), it)
+    lost = [entry for entry, committed in found if not committed]
+    if output == "json":
+        print_json([{"task": entry.task, "rows": entry.rows, "committed": committed} for entry, committed in found])
+    else:
+        what = "nothing of it is decided" if it.decision is None else f"batch {it.decision.batch}"
+        click.echo(f"Committed {len(found) - len(lost)} transactions of query {it.query}, {what}.")
+    if lost:
+        tasks = ", ".join(str(entry.task) for entry in lost)
+        raise click.ClickException(
+            f"what task {tasks} wrote has expired or was aborted: start the query again, which writes it again"
+        )
 
 
 @click.command("abort")

@@ -1,6 +1,7 @@
 """The queries that a state topic knows: what was decided last, what became of it, and what is staged and not decided.
 
-Everything is read from the cluster, and nothing is kept. `abort` ends what a query that is gone has open.
+Everything is read from the cluster, and nothing is kept. `finish` commits what was decided and is open yet, as the driver that
+has decided would; `abort` ends what a query that is gone has open.
 
 Source: SX-06.
 """
@@ -23,6 +24,7 @@ from kraftlite.exactly_once.records import (
     DEFAULT_PREFIX,
     BadRecord,
     Decision,
+    Entry,
     check_name,
     decode,
     driver_id,
@@ -152,6 +154,20 @@ def query_and_task(prefix: str, transactional_id: str) -> tuple[str, int] | None
 def _prefixes(decision: Decision) -> set[str]:
     ends = {f"-{decision.query}/{entry.task}": entry.transactional_id for entry in decision.entries}
     return {name.removesuffix(end) for end, name in ends.items() if name.endswith(end)}
+
+
+def finish(records: KafkaClient, state: QueryState) -> list[tuple[Entry, bool]]:
+    """Commit the transactions of the newest decision that are open, and return those that are not committed by now as False: they
+    have expired, or another run is about to replace them. A driver may do the same meanwhile. Raises ClientError."""
+    if state.decision is None:
+        return []
+    found = []
+    for entry, fate in zip(state.decision.entries, state.fates, strict=True):
+        if fate is Fate.OPEN:
+            found.append((entry, records.end_transaction(entry.transactional_id, entry.producer, commit=True)))
+        elif fate is Fate.ABORTED:
+            found.append((entry, False))
+    return found
 
 
 def abort(cluster: ClusterClient, state: QueryState, *, prefix: str = DEFAULT_PREFIX) -> list[Stage]:

@@ -105,6 +105,29 @@ def test_sx_06_abort_ends_what_is_open_and_fences_the_query(query: SinkState) ->
     assert "Aborted 0 transactions" in run(query, "abort", query.query).output
 
 
+def test_sx_06_finish_commits_what_is_decided_and_open(query: SinkState) -> None:
+    stages = [query.stage(0, task, [0, 1]) for task in range(3)]
+    undecided = query.stage(0, 3, [0])
+    query.decide(0, stages)
+    stages[0].end()
+    assert told(query, "finish", query.query) == [{"task": it, "rows": 2, "committed": True} for it in (1, 2)]
+    assert audited(query) == (0, [])
+    (left,) = told(query, "describe", query.query)["open"]
+    assert (left["task"], left["decided"]) == (3, False), "nobody has decided that"
+    assert "Committed 0 transactions" in run(query, "finish", query.query).output
+    undecided.end(commit=False)
+
+
+def test_sx_06_finish_says_what_only_the_query_can_write_again(query: SinkState) -> None:
+    stages = [query.stage(0, task, [0]) for task in range(2)]
+    query.decide(0, stages)
+    query.stage(0, 1, [0], "r2").end(commit=False)  # fences the decided one
+    with pytest.raises(Exception, match="what task 1 wrote has expired or was aborted: start the query again"):
+        run(query, "finish", query.query)
+    assert audited(query) == (0, [("unfinished", 0, -1)])
+    assert [it["transaction"] for it in told(query, "describe", query.query)["tasks"]] == ["committed", "aborted"]
+
+
 def test_sx_06_abort_says_what_stays_in_part(query: SinkState) -> None:
     stages = [query.stage(0, task, [0]) for task in range(2)]
     query.decide(0, stages)
