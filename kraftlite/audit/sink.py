@@ -1,4 +1,4 @@
-"""Whether what readers of committed records see is what the exactly-once sink has decided, row by row.
+"""The audit of the exactly-once sink: every row that readers of committed records see against what was decided.
 
 The rows are judged by two things that do not depend on each other: the producer id and epoch of their transaction, which the
 decision names, and their stamp (`kraftlite.batch`), which says query, batch, task and index.
@@ -68,7 +68,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Seen:
-    """What is in the topics. `lacking`: older records may have been deleted."""
+    """The content of the topics. `lacking`: older records may have been deleted."""
 
     visible: int = 0
     aborted: int = 0
