@@ -127,7 +127,7 @@ def open_stages(cluster: ClusterClient, prefixes: Iterable[str]) -> list[Stage]:
     wanted = {}
     longest_first = sorted({*prefixes}, key=lambda it: (-len(it), it))
     for one in list_transactions(cluster, states=OPEN_STATES):
-        place = next((found for prefix in longest_first if (found := query_and_task(prefix, one.transactional_id))), None)
+        place = _place(one.transactional_id, longest_first)
         if place is not None:
             wanted[one.transactional_id] = place
     found = []
@@ -137,6 +137,11 @@ def open_stages(cluster: ClusterClient, prefixes: Iterable[str]) -> list[Stage]:
         query, task = wanted[name]
         found.append(Stage(query, task, name, it.producer_id, it.producer_epoch, it.state, it.start_ms, it.partitions))
     return sorted(found)
+
+
+def _place(transactional_id: str, prefixes: Iterable[str]) -> tuple[str, int] | None:
+    places = (query_and_task(prefix, transactional_id) for prefix in prefixes)
+    return next((place for place in places if place is not None), None)
 
 
 def query_and_task(prefix: str, transactional_id: str) -> tuple[str, int] | None:
