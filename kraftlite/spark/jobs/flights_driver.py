@@ -29,7 +29,7 @@ NAMES: Final = (INGEST, AGGREGATE)
 TRIGGER: Final = "5s"
 BATCH: Final = 40_000
 """Offsets of one batch: there are several, however late a driver comes."""
-STARTS: Final = 3
+STARTS: Final = 5
 NOT_CONNECTED: Final = "failed to connect back"
 """Spark gives a Python process ten seconds to connect, which a busy machine may not keep: such a query is started again."""
 
