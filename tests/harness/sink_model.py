@@ -1,8 +1,8 @@
 """Every history of the protocol within bounds: two drivers of a query, two tasks, attempts that are repeated, crashes anywhere.
 
-An actor is a piece of the real protocol (`Staging` or `commit`) over a fake cluster. It is a function of what the cluster has answered
-so far: to go one step further it is run again from its beginning with the answers it had, and stopped at its next call. So an actor
-can be stopped at every call, die there, and go on at any later time, and equal situations are looked at once.
+An actor is a piece of the real protocol (`Staging` or `commit`) over a fake cluster. It is a function of what the cluster has
+answered so far: to go one step further it is run again from its beginning with the answers it had, and stopped at its next call.
+So an actor can be stopped at every call, die there, and go on at any later time, and equal situations are looked at once.
 
 A world is what the cluster has, and where every actor is. `explore` goes through all worlds; `Rule` says what must hold.
 """

@@ -42,8 +42,8 @@ ORDER = Bounds(splits=((("a", "b"),), (("b", "a"),)))
     ids=["alone", "two", "twins", "timeout", "split", "fewer", "order", "three", "long-timeout"],
 )
 def test_sx_03_rows_are_seen_once_whatever_happens(bounds: Bounds, ends: set[str]) -> None:
-    """Two drivers, twins of tasks, transactions that time out, answers that are lost, and death at every call: nobody ever sees a
-    row twice or one that nobody has decided, a commit that returns is complete and stays so, and a run alone completes the batch."""
+    """Two drivers, twins of tasks, transactions that time out, answers that are lost, and death at every call: nobody ever sees
+    a row twice or one that nobody has decided, a commit that returns is complete and stays so, and a run alone completes it."""
     explorer = Explorer(bounds)
     assert explorer.broken() is None
     assert explorer.outcomes == ends, "the bounds do not hold what they are for"
