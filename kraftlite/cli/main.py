@@ -147,6 +147,17 @@ _TRANSACTIONS = LazyGroup(
         "fence": ("transactions", "fence_command", "Take a transactional id away from its producer."),
     },
 )
+_SINK = LazyGroup(
+    "sink",
+    "Spark queries that write exactly once: what they decided, and what they have open.",
+    {
+        "list": ("sink", "list_command", "Queries, their newest batches, and what is open."),
+        "describe": ("sink", "describe_command", "The newest decision of a query, task by task."),
+        "finish": ("sink", "finish_command", "Commit what was decided and is open yet."),
+        "abort": ("sink", "abort_command", "Abort what a query that is gone has open."),
+        "audit": ("sink_audit", "audit_command", "Every visible row of topics against the decisions."),
+    },
+)
 _REASSIGN = LazyGroup(
     "reassign",
     "Move partitions to other brokers.",
@@ -184,6 +195,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "records": ("main", "_RECORDS", "Delete the oldest records of partitions."),
     "group": ("main", "_GROUP", "Consumer groups: describe, reset offsets, delete."),
     "transactions": ("main", "_TRANSACTIONS", "Transactions: list, describe, find what hangs, abort, fence."),
+    "sink": ("main", "_SINK", "Spark queries that write exactly once: list, finish, abort, audit."),
     "config": ("main", "_CONFIG", "Describe and alter configurations."),
     "elect-leaders": ("clusters", "elect_leaders", "Elect preferred or unclean leaders."),
     "sim": ("sim", "sim", "Run one seed: a whole cluster and its faults on virtual time."),

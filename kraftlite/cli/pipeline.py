@@ -96,6 +96,7 @@ def ingest(out: str, quarantine: str | None, compact: bool, output: str, **given
 @click.option("--mode", type=click.Choice(["append", "update"]), default="append", show_default=True)
 @click.option("--out", metavar="DIR", help="Parquet.")
 @click.option("--result-topic", metavar="TOPIC", help="JSON by the window's key.")
+@click.option("--exactly-once", is_flag=True, help="Write the result topic in transactions: every result is committed once.")
 @output_option
 def aggregate(
     group_by: str, value: str, window: str, slide: str | None, watermark: str, mode: str, output: str, **given: Any
@@ -120,6 +121,7 @@ def aggregate(
             checkpoint=given["checkpoint"],
             out=given["out"],
             result_topic=given["result_topic"],
+            exactly_once=given["exactly_once"],
             trigger=given["trigger"],
             max_offsets=given["max_offsets"],
             on_progress=on_progress,

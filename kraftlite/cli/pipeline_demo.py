@@ -1,19 +1,19 @@
 """`kraftlite pipeline demo`, which `scripts/run --pipeline` calls: every job, on real data, while nodes are killed.
 
-The flights are produced to a replicated topic. Meanwhile `ingest` and `aggregate` read it, the broker that leads most is killed,
-and then the active controller. Afterwards every acknowledged record is read back, `audit` verifies the files of all replicas,
-`failover-report` says what the failures cost, and the aggregates are compared with the same computation on the CSV file.
+The flights are produced to a replicated topic. Meanwhile `ingest` and `aggregate` read it, and `aggregate` writes its results
+to another topic, exactly once. The broker that leads most is killed, then the active controller, and the driver of both queries
+in the middle of a batch, with transactions open; another driver goes on. Afterwards every acknowledged record is read back, the
+results are compared with the same computation on the CSV file and with what the sink has decided, `audit` verifies the files of
+all replicas, and `failover-report` says what the failures cost.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,17 +25,18 @@ from kraftlite.cli.pipeline import spark_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
-    from rich.progress import Progress
 
+    from kraftlite.cli.demo_driver import Drivers
     from kraftlite.local.chaos import Chaos
     from kraftlite.local.state import LocalCluster
     from kraftlite.local.stream import Streamer
+    from kraftlite.spark.jobs.flights import Delays, Key
+    from kraftlite.spark.jobs.flights_driver import Queries
 
 TOPIC: Final = "flights"
 RESULTS: Final = "flight-delays"
 PARTITIONS: Final = 6
 PACE: Final = 8_000.0
-TRIGGER: Final = "5s"
 
 
 @dataclass
@@ -55,25 +56,11 @@ class Run:
         self.checks.append((what, holds, says))
 
 
-class Job(threading.Thread):
-    """A thread whose error is another's to raise."""
-
-    error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            super().run()
-        except BaseException as error:
-            self.error = error
-            if not isinstance(error, Exception):
-                raise
-
-
 @click.command("demo")
 @click.option("--data-dir", type=click.Path(path_type=Path), default=Path("var/pipeline"), show_default=True, metavar="DIR")
 @output_option
 def demo_command(data_dir: Path, output: str) -> None:
-    """All of it, while a broker and the controller are killed. Exit status 0 only if every check holds."""
+    """All of it, while a broker, the controller and a driver are killed. Exit status 0 only if every check holds."""
     from rich.console import Console
 
     from kraftlite.client.errors import ClientError
@@ -97,26 +84,28 @@ def demo_command(data_dir: Path, output: str) -> None:
 
 def demonstrate(run: Run) -> None:
     """Carry it out. Raises what keeps it from being carried out; its findings are in `run.checks`."""
+    from kraftlite.cli.demo_driver import Drivers
     from kraftlite.local import cluster as local
     from kraftlite.local.demo import write_history
-    from kraftlite.spark.session import session
+    from kraftlite.spark.jobs.flights_driver import Queries
 
     cluster = _start(run)
-    spark: SparkSession | None = None
+    queries = Queries(bootstrap=cluster.bootstrap_servers, topic=TOPIC, results=RESULTS, directory=run.directory)
+    drivers = Drivers(queries, run.directory / "driver.log")
     try:
-        run.console.print("starting Spark …")
-        spark = session("job", master="local[2]", app="kraftlite pipeline demo", log_level="OFF")
-        streamer, chaos = _stream_and_read(run, cluster, spark)
+        streamer, chaos = _stream_and_read(run, cluster, drivers)
+        spark = drivers.spark()
         _read_back(run, cluster, streamer, chaos)
         write_history(run.directory / "history.jsonl", TOPIC, chaos, streamer)
-        _compare(run, spark, cluster.bootstrap_servers)
+        run.seconds.update(drivers.seconds)
+        _compare(run, spark, queries)
+        _decided(run, queries)
         run.console.print("stopping the cluster …")
         local.down(run.directory / "cluster")
         _audit(run, cluster, spark)
         _failover_report(run, spark)
     finally:
-        if spark is not None:
-            spark.stop()
+        drivers.end()
         local.down(run.directory / "cluster")
 
 
@@ -134,22 +123,25 @@ def _start(run: Run) -> LocalCluster:
         local.down(home, wipe=True)
     for name in ("lake", "lake_quarantine", "delays", "checkpoints", "report"):
         shutil.rmtree(run.directory / name, ignore_errors=True)
+    (run.directory / "driver.log").unlink(missing_ok=True)
     began = time.monotonic()
     cluster = local.up(home)
     with cluster_at(cluster.bootstrap_servers) as client:
         # The flights are of 2013: by the time in their records they would expire at once.
         create_topic(client, TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2", "retention.ms": "-1"})
-        create_topic(client, RESULTS, 3, 3, {"min.insync.replicas": "2", "cleanup.policy": "compact"})
+        create_topic(client, RESULTS, 3, 3, {"min.insync.replicas": "2", "retention.ms": "-1"})
     run.console.print(f"3 controllers and 3 brokers are up after {time.monotonic() - began:.1f} s, topics {TOPIC} and {RESULTS}")
     return cluster
 
 
-def _stream_and_read(run: Run, cluster: LocalCluster, spark: SparkSession) -> tuple[Streamer, Chaos]:
+def _stream_and_read(run: Run, cluster: LocalCluster, drivers: Drivers) -> tuple[Streamer, Chaos]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from kraftlite.cli.demo_driver import Job
     from kraftlite.local.chaos import Chaos
     from kraftlite.local.source import flights
     from kraftlite.local.stream import Pace, Streamer
+    from kraftlite.spark.jobs.flights_driver import NAMES
 
     source = flights()
     streamer = Streamer(cluster.bootstrap_servers, TOPIC, source, Pace(PACE))
@@ -160,79 +152,28 @@ def _stream_and_read(run: Run, cluster: LocalCluster, spark: SparkSession) -> tu
         def say(text: str) -> None:
             progress.console.print(f"{time.time() - began:6.1f} s  {text}")
 
+        def over() -> bool:
+            return streamer.finished.is_set() and not chaos.is_alive()
+
+        def on_rows(name: str, rows: int) -> None:
+            run.rows[name] = rows
+            progress.update(shown[name], completed=rows)
+
         chaos = Chaos(run.directory / "cluster", cluster.bootstrap_servers, PARTITIONS, streamer, say)
-        jobs = _jobs(run, cluster.bootstrap_servers, spark, streamer, chaos, progress, source.count)
+        shown = {name: progress.add_task(name, total=source.count) for name in NAMES}
         sending = progress.add_task("acknowledged", total=source.count)
-        for job in jobs:
-            job.start()
+        reading = Job(target=drivers.run, args=(over, say, on_rows), name="drivers", daemon=True)
+        reading.start()
         chaos.start()
         streamer.run(lambda: progress.update(sending, completed=streamer.ledger.acknowledged))
         chaos.join()
-        while any(job.is_alive() for job in jobs) and not any(job.error for job in jobs):
-            time.sleep(0.1)
-    for job in jobs:
-        if job.error is not None:
-            raise job.error
-    run.check(
-        "failures",
-        chaos.error is None,
-        chaos.error or f"killed broker {chaos.times.broker} and controller {chaos.times.controller}",
-    )
+        reading.join()
+    if reading.error is not None:
+        raise reading.error
+    nodes = f"killed broker {chaos.times.broker} and controller {chaos.times.controller}"
+    told = f"{nodes}, and the driver in batch {drivers.killed_in} with {len(drivers.left_open)} open transactions"
+    run.check("failures", chaos.error is None, chaos.error or told)
     return streamer, chaos
-
-
-def _jobs(
-    run: Run,
-    bootstrap: str,
-    spark: SparkSession,
-    streamer: Streamer,
-    chaos: Chaos,
-    progress: Progress,
-    total: int | None,
-) -> list[Job]:
-    """`ingest` and `aggregate`, each in a thread: first beside the producer and the failures, then until the topic is read."""
-    from kraftlite.spark.jobs.aggregate import aggregate
-    from kraftlite.spark.jobs.flights import FORM, WINDOWS
-    from kraftlite.spark.jobs.ingest import ingest
-    from kraftlite.spark.jobs.running import Source
-
-    source = Source(bootstrap=bootstrap, topics=TOPIC)
-
-    def over() -> bool:
-        return streamer.finished.is_set() and not chaos.is_alive()
-
-    checkpoints = {name: run.path("checkpoints", name) for name in ("ingest", "aggregate")}
-    ingesting = partial(ingest, spark, source, out=run.path("lake"), checkpoint=checkpoints["ingest"], form=FORM)
-    aggregating = partial(
-        aggregate,
-        spark,
-        source,
-        out=run.path("delays"),
-        result_topic=RESULTS,
-        checkpoint=checkpoints["aggregate"],
-        form=FORM,
-        windows=WINDOWS,
-    )
-
-    def thread(name: str, job: Callable[..., Any]) -> Job:
-        shown = progress.add_task(name, total=total)
-        before = 0
-
-        def note(found: Any) -> None:
-            run.rows[name] = before + found.rows
-            progress.update(shown, completed=run.rows[name])
-
-        def work() -> None:
-            nonlocal before
-            began = time.monotonic()
-            job(trigger=TRIGGER, stop=over, on_progress=note)
-            before = run.rows.get(name, 0)
-            job(trigger="available-now", on_progress=note)
-            run.seconds[name] = time.monotonic() - began
-
-        return Job(target=work, name=name, daemon=True)
-
-    return [thread("ingest", ingesting), thread("aggregate", aggregating)]
 
 
 def _read_back(run: Run, cluster: LocalCluster, streamer: Streamer, chaos: Chaos) -> None:
@@ -242,33 +183,63 @@ def _read_back(run: Run, cluster: LocalCluster, streamer: Streamer, chaos: Chaos
     run.check("every acknowledged record is there once, in order", verdict.holds, verdict.line())
 
 
-def _compare(run: Run, spark: SparkSession, bootstrap: str) -> None:
+def _compare(run: Run, spark: SparkSession, queries: Queries) -> None:
     """The lake, the Parquet results and the result topic with the CSV file."""
     from kraftlite.local.source import FLIGHTS, flights_archive
     from kraftlite.spark.jobs.aggregate import latest_results
     from kraftlite.spark.jobs.flights import WINDOWS, differences, expected
 
-    lake = spark.read.parquet(run.path("lake"))
+    lake = spark.read.parquet(queries.lake)
     rows, places = lake.count(), lake.select("_partition", "_offset").distinct().count()
     run.check("ingest: every flight once", rows == places == FLIGHTS, f"{rows:,} rows, {places:,} offsets, {FLIGHTS:,} flights")
     truth = expected(flights_archive())
-    results = latest_results(spark.read.parquet(run.path("delays")), WINDOWS.group_by).toLocalIterator()
-    wrong = differences(truth, (row.asDict() for row in results))
+    written = spark.read.parquet(queries.delays)
+    wrong = differences(truth, (row.asDict() for row in latest_results(written, WINDOWS.group_by).toLocalIterator()))
     run.check(
         "aggregate: Parquet agrees with the CSV file", not wrong, wrong[0] if wrong else f"{len(truth):,} carriers and hours"
     )
-    latest: dict[str, dict[str, Any]] = {}
-    topic = spark.read.format("kraftlite").options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": RESULTS}).load()
-    ordered = topic.selectExpr("cast(key as string) k", "cast(value as string) v", "partition", "offset").orderBy(
-        "partition", "offset"
-    )
-    for row in ordered.toLocalIterator():
-        found = json.loads(row["v"])
-        latest[row["k"]] = {**dict.fromkeys(("sum", "mean", "min", "max")), **found}
-    wrong = differences(truth, latest.values())
-    run.check(
-        "aggregate: the topic agrees with the CSV file", not wrong, wrong[0] if wrong else f"{len(latest):,} keys in {RESULTS}"
-    )
+    _exactly_once(run, _committed(spark, queries), truth, written.count())
+
+
+def _committed(spark: SparkSession, queries: Queries) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Key and value of what a reader of committed records gets from the result topic, in order in each partition."""
+    options = {
+        "kafka.bootstrap.servers": queries.bootstrap,
+        "subscribe": queries.results,
+        "kafka.isolation.level": "read_committed",
+    }
+    topic = spark.read.format("kraftlite").options(**options).load()
+    rows = topic.selectExpr("cast(key as string) k", "cast(value as string) v", "partition", "offset")
+    for row in rows.orderBy("partition", "offset").toLocalIterator():
+        yield row["k"], {**dict.fromkeys(("sum", "mean", "min", "max")), **json.loads(row["v"])}
+
+
+def _exactly_once(run: Run, results: Iterable[tuple[str, dict[str, Any]]], truth: Mapping[Key, Delays], written: int) -> None:
+    """`written`: how many results there are in Parquet, where every batch is there once."""
+    from kraftlite.spark.jobs.flights import differences, grown
+
+    count, last, wrong = grown(results)
+    if count != written:
+        wrong.append(f"the topic has {count:,} results, Parquet has {written:,}")
+    wrong += differences(truth, last.values())
+    told = f"{count:,} results, each there once; the last of each window are the {len(truth):,} of the CSV file"
+    run.check(f"exactly once: {RESULTS}, read_committed, agrees with the CSV file", not wrong, wrong[0] if wrong else told)
+
+
+def _decided(run: Run, queries: Queries) -> None:
+    """Compare every row of the result topic with what the sink has decided."""
+    from kraftlite.audit.sink import audit_sink
+    from kraftlite.client.kafka_client import client_for
+    from kraftlite.exactly_once.records import STATE_TOPIC
+    from kraftlite.local.client import admin_settings
+    from kraftlite.spark.jobs.flights_driver import AGGREGATE
+
+    client = client_for(admin_settings({"bootstrap.servers": queries.bootstrap}))
+    report = audit_sink(client, [queries.results], STATE_TOPIC, query=queries.query_id(AGGREGATE))
+    told = f"{report.visible:,} visible rows in {report.transactions} transactions of {report.decisions} decisions; "
+    told += f"{report.aborted:,} rows that the dead driver left are not visible"
+    holds = report.ok and not report.found
+    run.check("exactly once: what is visible is what was decided", holds, told if holds else str(report.found[0]))
 
 
 def _audit(run: Run, cluster: LocalCluster, spark: SparkSession) -> None:
@@ -306,4 +277,4 @@ def _table(run: Run, holds: bool) -> None:
     told = ", ".join(f"{name} {run.rows[name]:,} rows in {run.seconds[name]:.0f} s" for name in run.rows)
     run.console.print(f"{told}. Everything is in {run.directory}", soft_wrap=True)
     word, style = ("holds", "bold green") if holds else ("does NOT hold", "bold red")
-    run.console.print(f"the pipeline's promise {word}", style=style)
+    run.console.print(f"the pipeline's promise {word}: every flight in, every result out, exactly once", style=style)

@@ -21,7 +21,9 @@ from kraftlite.client.settings import ClientSettings
 from kraftlite.model.errors import ErrorCode, error_code
 from kraftlite.model.limits import MIB
 from kraftlite.protocol.api_keys import (
+    ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
+    END_TXN,
     FETCH,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
@@ -50,6 +52,8 @@ VERSIONS: Final = {
     API_VERSIONS: 3,
     LIST_GROUPS: 4,
     INIT_PRODUCER_ID: 4,
+    ADD_PARTITIONS_TO_TXN: 3,
+    END_TXN: 3,
     SASL_AUTHENTICATE: 2,
 }
 """The version in which an API is spoken unless a call says so: one that Apache Kafka from 3.0 on and kraftlite both know."""
@@ -218,6 +222,11 @@ class Connection:
         if not lowest <= version <= highest:
             offers = f"versions {lowest} to {highest} of {api_name(api_key)}" if highest >= 0 else f"no {api_name(api_key)}"
             raise ClientError(f"the broker offers {offers}: version {version} is needed", ErrorCode.UNSUPPORTED_VERSION)
+
+    def offers(self, api_key: int, version: int) -> bool:
+        """Return whether the broker speaks this version of an API."""
+        lowest, highest = (self._offered or {}).get(api_key, (0, -1))
+        return lowest <= version <= highest
 
     def _authenticate(self, deadline: float) -> None:
         sasl = self._settings.sasl

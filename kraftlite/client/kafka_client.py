@@ -15,8 +15,9 @@ from typing import Any
 
 from kraftlite.client.connection import Connection, code_of
 from kraftlite.client.errors import ClientError, OffsetOutOfRange
-from kraftlite.client.routing import FAILURES, Routing, TopicInfo, told
+from kraftlite.client.routing import FAILURES, TopicInfo, told
 from kraftlite.client.settings import ClientSettings
+from kraftlite.client.transactional import Transactional, check_verifies
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition, by_topic
 from kraftlite.protocol import api_keys
@@ -26,7 +27,7 @@ from kraftlite.protocol.record_requests import Fetched, OffsetAt, ProduceResult
 E = ErrorCode
 
 
-class KafkaClient(Routing):
+class KafkaClient(Transactional):
     """One per process and thread (`client_for`); connects when it must, keeps its connections, and begins anew after a fork.
 
     Methods raise ClientError when they fail for good, UnknownTopic (one of it) for topics and partitions that nobody knows.
@@ -185,11 +186,17 @@ class KafkaClient(Routing):
             budget.pause(code.name, code)
 
     def produce(
-        self, batches: Sequence[tuple[TopicPartition, bytes]], *, acks: int = -1, timeout_ms: int | None = None
+        self,
+        batches: Sequence[tuple[TopicPartition, bytes]],
+        *,
+        acks: int = -1,
+        timeout_ms: int | None = None,
+        transactional_id: str | None = None,
     ) -> dict[TopicPartition, ProduceResult]:
         """One encoded batch for each partition; one request for each leader, all on their way at once. `timeout_ms` is for the
         call, retries included; None: the settings' `delivery_timeout_ms`. What cannot be retried is in the results, not raised. A
         batch with a producer id and sequence is written once, however often it is sent; another may be written again by a retry.
+        `transactional_id`: of transactional batches, whose partitions are in the transaction.
         """
         data = dict(batches)
         if len(data) != len(batches):
@@ -199,7 +206,10 @@ class KafkaClient(Routing):
         wait_ms = min(self.settings.request_timeout_ms, limit_ms)
 
         def send(connection: Connection, tps: list[TopicPartition], deadline: float) -> None:
-            body = codec.encode_produce({tp: data[tp] for tp in tps}, acks=acks, timeout_ms=wait_ms)
+            if transactional_id is not None:
+                check_verifies(connection)
+            theirs = {tp: data[tp] for tp in tps}
+            body = codec.encode_produce(theirs, acks=acks, timeout_ms=wait_ms, transactional_id=transactional_id)
             connection.send(api_keys.PRODUCE, body, deadline, silent=acks == 0)
             if acks == 0:
                 results.update(dict.fromkeys(tps, ProduceResult(0, -1)))

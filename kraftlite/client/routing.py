@@ -119,6 +119,7 @@ class Routing:
         self._past_ids: set[UUID | None] = set()
         self._answered: Address | None = None
         self._coordinators: dict[str, Address] = {}
+        self._transaction_coordinators: dict[str, Address] = {}
         self._buffer = Buffer()
 
     def close(self) -> None:
@@ -410,15 +411,18 @@ class Routing:
             budget.pause(told(address, error), E.NETWORK_EXCEPTION)
             return None
 
-    def _find_coordinator(self, group: str, budget: RetryBudget) -> Address:
+    def _find_coordinator(self, name: str, budget: RetryBudget, *, of_transactions: bool = False) -> Address:
+        """Look for the coordinator of a group, or of a transactional id."""
+        known = self._transaction_coordinators if of_transactions else self._coordinators
+        what = "transactional id" if of_transactions else "group"
         while True:
-            answer = self._ask_anyone(FIND_COORDINATOR, {"key": group, "key_type": 0}, budget)
+            answer = self._ask_anyone(FIND_COORDINATOR, {"key": name, "key_type": int(of_transactions)}, budget)
             code = code_of(answer)
             if code is E.NONE:
-                self._coordinators[group] = (str(answer.host), int(answer.port))
-                return self._coordinators[group]
+                known[name] = (str(answer.host), int(answer.port))
+                return known[name]
             if not code.retriable:
-                raise ClientError(f"coordinator of group {group}: {code.name}", code)
+                raise ClientError(f"coordinator of {what} {name}: {code.name}", code)
             budget.pause(f"coordinator: {code.name}", code)
 
     # --- connections

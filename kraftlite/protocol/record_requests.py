@@ -113,10 +113,13 @@ def decode_fetch(frame: memoryview, tp: TopicPartition) -> tuple[ErrorCode, Fetc
     return error_code(error), Fetched(records, hw, stable, start, tuple(aborted))
 
 
-def encode_produce(batches: Mapping[TopicPartition, bytes], *, acks: int, timeout_ms: int) -> list[bytes]:
+def encode_produce(
+    batches: Mapping[TopicPartition, bytes], *, acks: int, timeout_ms: int, transactional_id: str | None = None
+) -> list[bytes]:
     """Body of a Produce request, in parts: one batch for each partition."""
     grouped = by_topic(batches)
-    parts = [b"\x00" + struct.pack(">hi", acks, timeout_ms) + array_length(len(grouped), True)]
+    name = b"\x00" if transactional_id is None else string(transactional_id, True)
+    parts = [name + struct.pack(">hi", acks, timeout_ms) + array_length(len(grouped), True)]
     for topic, tps in grouped.items():
         parts.append(string(topic, True) + array_length(len(tps), True))
         for tp in tps:

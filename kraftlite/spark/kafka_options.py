@@ -30,8 +30,8 @@ _NOT_HONOURED: Final = {
     "send.buffer.bytes": "the size of socket buffers is fixed",
     "session.timeout.ms": "there is no group membership",
     "heartbeat.interval.ms": "there is no group membership",
-    "transactional.id": "there are no transactions yet",
-    "transaction.timeout.ms": "there are no transactions yet",
+    "transactional.id": "kraftlite.sink.mode=exactly_once makes its own ids; kraftlite.sink.transactional.id.prefix begins them",
+    "transaction.timeout.ms": "only a sink with kraftlite.sink.mode=exactly_once has transactions",
 }
 
 

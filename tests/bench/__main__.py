@@ -35,6 +35,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "peers": peers.peers,
     "greedy": greedy.greedy_connections,
     "spark": bench_spark.spark,
+    "sink_modes": bench_spark.sink_modes,
     "sim_speed": sim_speed.sim_speed,
 }
 

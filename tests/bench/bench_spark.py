@@ -21,6 +21,7 @@ from tests.bench.cluster import BenchCluster, until
 from tests.bench.failover import create, whole
 from tests.bench.throughput import CLUSTER
 
+SINGLE: Final = {**CLUSTER, "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 ROWS: Final = 5_000_000
 PARTITIONS: Final = 6
 PAYLOAD: Final = 84
@@ -66,13 +67,14 @@ def spark() -> dict[str, Any]:
     config = {"spark.jars": connector} if connector else {}
     found = session("job", master="local[2]", config={**config, "spark.driver.memory": "2g"})
     try:
-        with BenchCluster(controllers=1, brokers=1, combined=True, config=CLUSTER) as cluster:
+        with BenchCluster(controllers=1, brokers=1, combined=True, config=SINGLE) as cluster:
             _create(cluster.bootstrap, "rows")
             _fill(found, cluster.bootstrap, "rows")
             figures |= _scans(found, cluster.bootstrap, there, bool(connector))
             figures |= _segments(found, cluster.data_dir, there)
             figures |= _sink(found, cluster.bootstrap, there)
             figures |= _latency(found, cluster.bootstrap, there)
+            figures |= _exactly_once(found, cluster.bootstrap, there)
     finally:
         found.stop()
         shutil.rmtree(there, ignore_errors=True)
@@ -174,6 +176,59 @@ def _latency(spark: Any, bootstrap: str, there: Path) -> dict[str, Any]:
         took = [it.durationMs["triggerExecution"] for it in query.recentProgress[5:]]
         figures[f"micro-batch of 1,000 rows to {sink}, p50 ms"] = round(statistics.median(took))
     return figures
+
+
+def sink_modes() -> dict[str, Any]:
+    """The exactly-once sink beside the at-least-once sink alone: the last rows of `spark`, without the others."""
+    from kraftlite.spark.session import session
+
+    there = Path(tempfile.mkdtemp(prefix="kraftlite-bench-"))
+    found = session("job", master="local[2]", config={"spark.driver.memory": "2g"})
+    try:
+        with BenchCluster(controllers=1, brokers=1, combined=True, config=SINGLE) as cluster:
+            for topic in ("rows", "few"):
+                _create(cluster.bootstrap, topic)
+            _fill(found, cluster.bootstrap, "rows")
+            _few(found, cluster.bootstrap, "rows")
+            return _exactly_once(found, cluster.bootstrap, there)
+    finally:
+        found.stop()
+        shutil.rmtree(there, ignore_errors=True)
+
+
+def _few(spark: Any, bootstrap: str, source: str) -> None:
+    rows = spark.read.format("kraftlite").option("kafka.bootstrap.servers", bootstrap).option("subscribe", source).load()
+    few = rows.select("key", "value").limit(TRIGGERS * 1_000)
+    few.write.format("kraftlite").options(**{"kafka.bootstrap.servers": bootstrap, "topic": "few"}).mode("append").save()
+
+
+def _exactly_once(spark: Any, bootstrap: str, there: Path) -> dict[str, Any]:
+    """Both modes in turns: batches of a million rows, and batches of a thousand."""
+    _create(bootstrap, "sunk")
+
+    def took_ms(mode: str, source: str, rows: int, run: int) -> list[int]:
+        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": source, "startingOffsets": "earliest"}
+        frame = spark.readStream.format("kraftlite").options(**options, maxOffsetsPerTrigger=str(rows)).load()
+        sink = {"kafka.bootstrap.servers": bootstrap, "topic": "sunk", "kraftlite.sink.mode": mode}
+        writer = frame.select("key", "value").writeStream.format("kraftlite").options(**sink)
+        writer = writer.option("checkpointLocation", str(there / f"checkpoint-{mode}-{source}-{run}"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return [it.durationMs["triggerExecution"] for it in query.recentProgress if it.numInputRows]
+
+    large: dict[str, float] = {}
+    small: dict[str, float] = {}
+    for run in range(REPETITIONS):
+        for mode in ("at_least_once", "exactly_once"):
+            million = statistics.median(took_ms(mode, "rows", 1_000_000, run)[1:])
+            large[mode] = min(large.get(mode, 1e9), million)
+            thousand = statistics.median(took_ms(mode, "few", 1_000, run)[5:])
+            small[mode] = min(small.get(mode, 1e9), thousand)
+    return {
+        "exactly-once sink, batches of 1 M rows, M rows/s": round(1_000 / large["exactly_once"], 2),
+        "exactly-once sink / at-least-once sink, batches of 1 M rows": round(large["at_least_once"] / large["exactly_once"], 2),
+        "exactly-once sink, what it adds to a micro-batch, p50 ms": round(small["exactly_once"] - small["at_least_once"]),
+    }
 
 
 def _connector() -> str | None:

@@ -10,6 +10,7 @@ import pytest
 from kraftlite.testing import SyncCluster
 from tests.harness import embedded
 from tests.harness.audit_cluster import make_cluster
+from tests.harness.exactly_once import values
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SPARK.md"
 README = DOCUMENT.parents[1] / "README.md"
@@ -22,8 +23,8 @@ def test_the_examples_of_the_document(
     spark: Any, cluster: SyncCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     examples = [it.split("```", 1)[0] for it in DOCUMENT.read_text().split("```python\n")[1:]]
-    assert len(examples) == 9
-    for topic in ("orders", "copies"):
+    assert len(examples) == 12
+    for topic in ("orders", "copies", "exact-copies"):
         cluster.create_topic(topic, 3)
     for partition in range(3):
         embedded.produce(cluster, "orders", [str(it) for it in range(partition, COUNT, 3)], partition=partition)
@@ -43,6 +44,8 @@ def test_the_examples_of_the_document(
     assert len(copies) == names["once"].count() == COUNT + 3, "a thousand of the stream, three of the update mode"
     stamps = [header.value for row in copies for header in row.headers or () if header.key == "kraftlite.batch"]
     assert len(stamps) == COUNT
+    seen = values(cluster.bootstrap_servers, "exact-copies")
+    assert len(seen) == COUNT + 3 + 3, "a thousand of the stream, three of the update mode, three of the job"
     first_time = names["Once"]()
     before, after = b"1b/6/0/9", b"1b/8/0/0"
     assert [first_time(it) for it in (before, *stamps[:2], *stamps[:2], after, before, after)] == [

@@ -394,7 +394,8 @@ def test_aggregate_is_what_plain_python_makes_of_it(
         assert results(latest_results(found, ("carrier",))) == expected(final=False)
 
 
-def test_aggregate_to_a_topic(spark: Any, cluster: SyncCluster, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_aggregate_to_a_topic(spark: Any, cluster: SyncCluster, topic: str, tmp_path: Path, exactly_once: bool) -> None:
     from kraftlite.spark.jobs.aggregate import Windows, aggregate
 
     results_topic = f"{topic}-results"
@@ -408,9 +409,11 @@ def test_aggregate_to_a_topic(spark: Any, cluster: SyncCluster, topic: str, tmp_
         windows=Windows(group_by=("carrier",), value="delay", length="10 minutes", mode="update"),
         checkpoint=str(tmp_path / "checkpoint"),
         result_topic=results_topic,
+        exactly_once=exactly_once,
     )
     assert (report.malformed_rows, report.late_rows) == (1, 0)
-    (row,) = read(spark, cluster, results_topic).collect()
+    (row,) = read(spark, cluster, results_topic, includeHeaders="true", **{"kafka.isolation.level": "read_committed"}).collect()
+    assert [it.key for it in row.headers or ()] == (["kraftlite.batch"] if exactly_once else [])
     key, value = json.loads(row.key), json.loads(row.value)
     assert key == {"window_start": "2013-01-01T10:00:00.000Z", "carrier": "A"}
     assert {name: value[name] for name in ("rows", "values", "sum", "mean")} == {"rows": 10, "values": 9, "sum": 45, "mean": 5}
@@ -422,6 +425,8 @@ def test_aggregate_says_what_is_wrong(spark: Any, cluster: SyncCluster, topic: s
     given: dict[str, Any] = {"form": form("json", "a int, at timestamp", "at"), "checkpoint": str(tmp_path / "checkpoint")}
     with pytest.raises(ValueError, match="nowhere to write to"):
         aggregate(spark, source(cluster, topic), windows=Windows(group_by=("a",), value="a"), **given)
+    with pytest.raises(ValueError, match="exactly once is about the result topic, and none is given"):
+        aggregate(spark, source(cluster, topic), windows=Windows(group_by=("a",), value="a"), out="x", exactly_once=True, **given)
     with pytest.raises(ValueError, match="column 'b' is not there; the schema has a, at"):
         aggregate(spark, source(cluster, topic), windows=Windows(group_by=("b",), value="a"), out=str(tmp_path / "out"), **given)
 

@@ -154,7 +154,6 @@ def test_columns_that_are_refused(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"kraftlite.sink.mode": "exactly_once"}, "no transaction coordinator yet; use at_least_once, .*kraftlite.batch"),
         ({"kraftlite.sink.mode": "twice"}, "kraftlite.sink.mode='twice': allowed is at_least_once"),
         ({"topik": "x"}, "option topik is not known to the sink; did you mean topic"),
         ({"kafka.linger.ms": "5"}, "kafka.linger.ms='5' cannot be honoured"),
@@ -164,15 +163,6 @@ def test_columns_that_are_refused(
 def test_options_that_are_refused(spark: Any, cluster: SyncCluster, topic: str, more: dict[str, str], said: str) -> None:
     with pytest.raises(Exception, match=said):
         save(spark.sql("select 'v' as value"), cluster, topic, **more)
-    assert values_of(cluster, topic) == []
-
-
-def test_streams_are_refused_exactly_once_too(spark: Any, cluster: SyncCluster, topic: str, tmp_path: Path) -> None:
-    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().selectExpr("cast(value as string) value")
-    with pytest.raises(
-        Exception, match=r"kraftlite.sink.mode='exactly_once' cannot be honoured: .* no transaction coordinator yet"
-    ):
-        finish(start(rate, cluster, topic, tmp_path / "checkpoint", **{"kraftlite.sink.mode": "exactly_once"}))
     assert values_of(cluster, topic) == []
 
 

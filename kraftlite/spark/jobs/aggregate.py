@@ -69,14 +69,18 @@ def aggregate(
     checkpoint: str,
     out: str | None = None,
     result_topic: str | None = None,
+    exactly_once: bool = False,
     trigger: str = "available-now",
     max_offsets: int | None = 1_000_000,
     on_progress: OnProgress | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> AggregateReport:
-    """Run until the topics are read (available-now) or `stop` says so. Raises ValueError when there is nowhere to write to."""
+    """Run until the topics are read (available-now) or `stop` says so. `exactly_once`: the result topic is written in
+    transactions. Raises ValueError when there is nowhere to write to."""
     if out is None and result_topic is None:
         raise ValueError("nowhere to write to: give an output directory, a result topic, or both")
+    if exactly_once and result_topic is None:
+        raise ValueError("exactly once is about the result topic, and none is given; Parquet is exact without it")
     from pyspark.sql import functions as F
 
     began = time.monotonic()
@@ -91,7 +95,7 @@ def aggregate(
             if lake is not None:
                 lake.write(batch_id, results.selectExpr("*", f"{batch_id} as {BATCH}"))
             if result_topic is not None:
-                _to_topic(results, source.bootstrap, result_topic, windows.group_by)
+                _to_topic(results, source.bootstrap, result_topic, windows.group_by, exactly_once=exactly_once)
         finally:
             results.unpersist()
 
@@ -152,8 +156,9 @@ def latest_results(results: DataFrame, group_by: Sequence[str]) -> DataFrame:
     return results.withColumn("_rank", F.row_number().over(order)).where("_rank = 1").drop("_rank", BATCH)
 
 
-def _to_topic(results: DataFrame, bootstrap: str, topic: str, group_by: Sequence[str]) -> None:
-    """Key and value are JSON. The key is the window's, so a batch that runs again changes nothing for who reads by key."""
+def _to_topic(results: DataFrame, bootstrap: str, topic: str, group_by: Sequence[str], *, exactly_once: bool) -> None:
+    """Key and value are JSON. The key is the window's, so a batch that runs again changes nothing for who reads by key; with
+    `exactly_once` nobody who reads what is committed sees it twice."""
     from pyspark.sql import functions as F
 
     keys = F.to_json(F.struct("window_start", *[F.col(f"`{name}`") for name in group_by]))
@@ -163,6 +168,7 @@ def _to_topic(results: DataFrame, bootstrap: str, topic: str, group_by: Sequence
         .write.format("kraftlite")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("topic", topic)
+        .option("kraftlite.sink.mode", "exactly_once" if exactly_once else "at_least_once")
         .mode("append")
         .save()
     )

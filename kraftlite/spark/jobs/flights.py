@@ -86,6 +86,19 @@ def differences(truth: Mapping[Key, Delays], results: Iterable[Mapping[str, Any]
     return wrong
 
 
+def grown(results: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[int, dict[str, Mapping[str, Any]], list[str]]:
+    """Count results that come in order, by key, and keep the last one of each. Every result of a window has more rows than the
+    one before, so what was written twice is seen: return in words where that is not so."""
+    count, last, wrong = 0, dict[str, Mapping[str, Any]](), list[str]()
+    for key, row in results:
+        count += 1
+        before = last.get(key)
+        if before is not None and int(row["rows"]) <= int(before["rows"]):
+            wrong.append(f"{key} has {before['rows']} rows, and behind that {row['rows']}: a result is there twice")
+        last[key] = row
+    return count, last, wrong
+
+
 def _named(key: Key) -> str:
     return f"{key[0]} at {datetime.fromtimestamp(key[1], UTC):%Y-%m-%d %H:%M}"
 

@@ -2,28 +2,29 @@
 
 Columns, option `topic` and errors as in Spark's Kafka sink. Delivery is at least once: a task that fails is run again by Spark,
 and after a crash the last batch is. In a streaming query every record carries `kraftlite.batch`, the same in every attempt, by
-which a reader drops what is there twice.
+which a reader drops what is there twice. With `kraftlite.sink.mode=exactly_once` tasks only stage, and the driver's `commit`
+makes what they have staged visible, once.
 
 Departs: output mode update is not there, because Spark does not offer it to data sources in Python (`foreachBatch` does it); and
 an option that would have no effect is refused.
 
-Source: Spark's KafkaSourceProvider, KafkaWriter; DataSourceArrowWriter and DataSourceStreamArrowWriter of PySpark.
+Source: Spark's KafkaSourceProvider, KafkaWriter; DataSourceArrowWriter and DataSourceStreamArrowWriter of PySpark; SX-01, SX-05.
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, overload
+from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kraftlite.client.kafka_client import client_for
-from kraftlite.spark.kafka_options import client_settings
-from kraftlite.spark.sink.producing import KraftliteWriter, SinkSettings, Written, check_columns
+from kraftlite.spark.sink.committing import Committed, Part, abort_staged, commit_staged, staging_of
+from kraftlite.spark.sink.options import JOB, sink_settings
+from kraftlite.spark.sink.producing import KraftliteWriter, SinkError, SinkSettings, check_columns
 from kraftlite.spark.workers import settle
 
 if TYPE_CHECKING:
@@ -32,58 +33,66 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kraftlite.spark")
 
-NAMES: Final = ("topic", "kraftlite.sink.mode", "kraftlite.sink.headers")
-MODES: Final = ("at_least_once", "exactly_once")
-OF_SPARK: Final = ("checkpointlocation", "queryname", "path")
-"""Options of Spark itself, which it hands on to the sink."""
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 
-@dataclass
-class Committed(WriterCommitMessage):
-    """The report of a task: rows, and bytes of encoded batches."""
-
-    rows: int
-    bytes: int
-
-
 class BatchWriter(DataSourceArrowWriter):
-    """One `save()`. Pickled to its tasks. `write` raises SinkError, ClientError and UnknownTopic."""
+    """One `save()`. Pickled to its tasks. `write` raises SinkError, ClientError and UnknownTopic; `commit` CommitFailed and
+    ClientError."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
+        self._run = str(uuid4())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
-        return _committed(write_task(self._settings, iterator, turn=_partition_id()))
+        part = None if self._settings.exactly_once is None else self._part(self._settings.exactly_once.job)
+        stamp = part.stamp if part is not None and self._settings.stamped else None
+        return write_task(self._settings, iterator, turn=_partition_id(), stamp=stamp, part=part)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        pass  # every task has its acknowledgements
+        if self._settings.exactly_once is not None:
+            commit_staged(self._settings, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _tell_of_abort(messages, "the job")
+        _abort(self._settings, messages, "the job")
+
+    def _part(self, job: str | None) -> Part:
+        """A job is written once. Within `foreachBatch`, each of the query's batches is, by each job that it has in it."""
+        streaming = _streaming()
+        if streaming is None and job is None:
+            raise SinkError(f"exactly once: by which name is this output known when it is written again? {JOB} tells it")
+        query, batch = (job, 0) if streaming is None else streaming
+        if streaming is not None and job is not None:
+            query = f"{query}.{job}"
+        return Part(query=str(query), batch=batch, run=self._run, task=_partition_id())
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch of a query. Pickled to its tasks. `write` raises SinkError, ClientError and UnknownTopic."""
+    """One micro-batch of a query. Pickled to its tasks. Errors as BatchWriter's."""
 
     def __init__(self, settings: SinkSettings) -> None:
+        if settings.exactly_once is not None and settings.exactly_once.job is not None:
+            raise ValueError(f"{JOB}={settings.exactly_once.job!r} is for batches: a stream is known by its query's id")
         self._settings = settings
+        self._run = str(uuid4())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
-        task = _partition_id()
-        context = TaskContext.get()
-        query, batch = (None if context is None else context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
-        if query is None or batch is None:
+        streaming = _streaming()
+        if streaming is None:
             raise RuntimeError(f"Spark does not tell {QUERY_ID} and {BATCH_ID}: a stream's writer is for its tasks only")
-        stamp = f"{query}/{batch}/{task}" if self._settings.stamped else None
-        return _committed(write_task(self._settings, iterator, turn=task + int(batch), stamp=stamp))
+        query, batch = streaming
+        part = Part(query=query, batch=batch, run=self._run, task=_partition_id())
+        stamp = part.stamp if self._settings.stamped else None
+        exactly = None if self._settings.exactly_once is None else part
+        return write_task(self._settings, iterator, turn=part.task + batch, stamp=stamp, part=exactly)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        pass  # every task has its acknowledgements
+        if self._settings.exactly_once is not None:
+            commit_staged(self._settings, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _tell_of_abort(messages, f"batch {batchId}")
+        _abort(self._settings, messages, f"batch {batchId}")
 
 
 @overload
@@ -99,40 +108,18 @@ def sink_writer(options: Mapping[str, str], schema: StructType, *, streaming: bo
     return StreamWriter(settings) if streaming else BatchWriter(settings)
 
 
-def sink_settings(options: Mapping[str, str]) -> SinkSettings:
-    """Raises ValueError naming the option, its value and what is allowed."""
-    given = {name.lower(): value for name, value in options.items()}
-    for name in given:
-        if name not in NAMES and name not in OF_SPARK and not name.startswith("kafka."):
-            near = difflib.get_close_matches(name, (*NAMES, "kafka.bootstrap.servers"), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"option {name} is not known to the sink{hint} Known are kafka.*, {', '.join(NAMES)}")
-    mode = given.get("kraftlite.sink.mode", MODES[0]).strip().lower()
-    if mode not in MODES:
-        raise ValueError(f"kraftlite.sink.mode={given['kraftlite.sink.mode']!r}: allowed is {MODES[0]}")
-    if mode == "exactly_once":
-        instead = f"use {MODES[0]}, and in readers drop records whose header kraftlite.batch has been seen"
-        raise ValueError(
-            f"kraftlite.sink.mode='{mode}' cannot be honoured: the cluster has no transaction coordinator yet; {instead}"
-        )
-    stamped = given.get("kraftlite.sink.headers", "true").strip().lower()
-    if stamped not in ("true", "false"):
-        raise ValueError(f"kraftlite.sink.headers={given['kraftlite.sink.headers']!r}: allowed is true or false")
-    topic = given.get("topic")
-    if topic is not None and not topic.strip():
-        raise ValueError(f"topic={topic!r}: allowed is the name of a topic")
-    kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
-    settings = client_settings(kafka)
-    return SinkSettings(client=settings, topic=None if topic is None else topic.strip(), stamped=stamped == "true")
-
-
-def write_task(settings: SinkSettings, iterator: Iterator[pa.RecordBatch], *, turn: int, stamp: str | None = None) -> Written:
-    """All rows of a task, acknowledged."""
+def write_task(
+    settings: SinkSettings, iterator: Iterator[pa.RecordBatch], *, turn: int, stamp: str | None = None, part: Part | None = None
+) -> Committed:
+    """All rows of a task, acknowledged; with `part`, staged."""
     try:
-        with KraftliteWriter(client_for(settings.client), settings, turn=turn, stamp=stamp) as writer:
+        client = client_for(settings.client)
+        staging = None if part is None or settings.exactly_once is None else staging_of(client, settings.exactly_once, part)
+        with KraftliteWriter(client, settings, turn=turn, stamp=stamp, staging=staging) as writer:
             for batch in iterator:
                 writer.add(batch)
-            return writer.finish()
+            written = writer.finish()
+        return Committed(rows=written.rows, bytes=written.bytes, part=part, entry=written.entry)
     finally:
         settle()
 
@@ -142,10 +129,16 @@ def _partition_id() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def _committed(written: Written) -> Committed:
-    return Committed(rows=written.rows, bytes=written.bytes)
+def _streaming() -> tuple[str, int] | None:
+    """The query and the batch that this task is a part of."""
+    context = TaskContext.get()
+    query, batch = (None if context is None else context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
+    return None if query is None or batch is None else (query, int(batch))
 
 
-def _tell_of_abort(messages: list[WriterCommitMessage | None], what: str) -> None:
+def _abort(settings: SinkSettings, messages: list[WriterCommitMessage | None], what: str) -> None:
+    if settings.exactly_once is not None:
+        abort_staged(settings, messages, what)
+        return
     rows = sum(it.rows for it in messages if isinstance(it, Committed))
     log.warning("%s failed: at least %d of its records are written, and stay", what, rows)

@@ -6,9 +6,10 @@ while the next ones are gathered. What is gathered, and what is on its way, are 
 
 A key decides the partition as in Kafka's producers; rows without one go to one partition as long as they arrive together, and to
 the next one then. Batches carry a producer id and sequences, so that a broker writes each once, however often it is sent: a
-task that runs again is another producer, and writes again what the earlier attempt has written.
+task that runs again is another producer, and writes again what the earlier attempt has written. A task that stages writes in a
+transaction of its own, which stays open for its driver to end.
 
-Source: Spark's KafkaWriter and KafkaRowWriter (columns, types, errors); KIP-98; KIP-480 (records without a key).
+Source: Spark's KafkaWriter and KafkaRowWriter (columns, types, errors); KIP-98; KIP-480 (records without a key); SX-01.
 """
 
 from __future__ import annotations
@@ -28,11 +29,16 @@ import pyarrow.compute as pc
 
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
+from kraftlite.client.transactional import ENDED_OTHERWISE
 from kraftlite.columns.encode import EncodedBatch, encode_records
+from kraftlite.columns.fingerprint import Fingerprint
+from kraftlite.exactly_once.protocol_core import Staging
+from kraftlite.exactly_once.records import DEFAULT_PREFIX, STATE_TOPIC, Entry
 from kraftlite.log import codecs
 from kraftlite.log.batch import MAX_SEQUENCE, NO_SEQUENCE
 from kraftlite.model.errors import ApiError, ErrorCode, error_code
 from kraftlite.model.limits import MIB
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.spark.sink.partitioner import murmur2_partition
 
@@ -40,6 +46,10 @@ GATHERED_BYTES: Final = 8 * MIB
 """Rows, in memory, that are encoded and sent together; as much is on its way meanwhile."""
 BATCH_HEADER: Final = "kraftlite.batch"
 """<query id>/<batch id>/<partition id>/<index in the task>: the same in every attempt, for readers that drop duplicates."""
+TRANSACTION_ENDED: Final = (
+    ". The task's transaction has ended: it was open for longer than kafka.transaction.timeout.ms, or another attempt of the "
+    "task has begun since"
+)
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "topic": ("string",),
@@ -58,20 +68,34 @@ class SinkError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExactlyOnce:
+    """How the sink stages and decides. `timeout_ms`: how long a task's transaction may be open. `job`: the name of what a batch
+    writes; None: the streaming query is the name."""
+
+    prefix: str = DEFAULT_PREFIX
+    state_topic: str = STATE_TOPIC
+    timeout_ms: int = 900_000
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
-    """`topic` None: every row names its own. `stamped`: records of a streaming query carry `BATCH_HEADER`. Picklable."""
+    """`topic` None: every row names its own. `stamped`: records carry `BATCH_HEADER`, where they are of a streaming query or
+    written exactly once. `exactly_once` None: at least once. Picklable."""
 
     client: ClientSettings
     topic: str | None = None
     stamped: bool = True
+    exactly_once: ExactlyOnce | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The amount that a task wrote: rows, and bytes of encoded batches."""
+    """The amount that a task wrote: rows, and bytes of encoded batches. `entry`: of its transaction; None: it has none."""
 
     rows: int
     bytes: int
+    entry: Entry | None = None
 
 
 def check_columns(columns: Sequence[tuple[str, str]], topic: str | None) -> None:
@@ -105,8 +129,8 @@ class KraftliteWriter:
     """For one task, in one thread: `add` every batch of rows, then `finish`; as a context manager, for its own thread to end.
 
     `turn`: by which tasks and micro-batches begin with different partitions for rows without a key. `stamp`: what stands before
-    the index in `BATCH_HEADER`; None: no such header. Raises SinkError, ClientError and UnknownTopic; then some of the rows are
-    written, and there is no going on.
+    the index in `BATCH_HEADER`; None: no such header. `staging`: of a task whose driver makes the rows visible. Raises SinkError,
+    ClientError and UnknownTopic; then some of the rows are written, and there is no going on.
     """
 
     def __init__(
@@ -116,12 +140,16 @@ class KraftliteWriter:
         *,
         turn: int = 0,
         stamp: str | None = None,
+        staging: Staging | None = None,
         now_ms: Callable[[], int] = _now_ms,
     ) -> None:
         self._client = client
         self._settings = settings
         self._turn = turn
         self._stamp = stamp
+        self._staging = staging
+        self._fingerprint = Fingerprint()
+        self._in_transaction: set[TopicPartition] = set()
         self._now_ms = now_ms
         self._codec = codecs.CODECS_BY_NAME[settings.client.compression]
         self._counts: dict[str, int] = {}
@@ -132,7 +160,7 @@ class KraftliteWriter:
         self._gathered_bytes = 0
         self._rows = 0
         self._bytes = 0
-        self._producer: tuple[int, int] | None = None
+        self._producer: Producer | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="kraftlite-sink")
         self._sending: Future[None] | None = None
@@ -157,7 +185,8 @@ class KraftliteWriter:
         """Everything is acknowledged when it returns."""
         self._flush()
         self._collect()
-        return Written(rows=self._rows, bytes=self._bytes)
+        entry = self._staging.mark(self._rows, self._fingerprint.text) if self._staging is not None and self._rows else None
+        return Written(rows=self._rows, bytes=self._bytes, entry=entry)
 
     # --- partitions
 
@@ -166,7 +195,10 @@ class KraftliteWriter:
         places: Indexes = np.empty(batch.num_rows, np.int64)
         chosen = _column(batch, "partition")
         key = _column(batch, "key")
-        for topic, rows in self._by_topic(batch):
+        topics = list(self._by_topic(batch))
+        if self._staging is not None:
+            self._fingerprint.add(batch, topics)
+        for topic, rows in topics:
             count = self._partitions(topic)
             numbers = self._by_key(topic, None if key is None else _take(key, rows), rows.size, count)
             if chosen is not None:
@@ -213,6 +245,9 @@ class KraftliteWriter:
 
     def _partitions(self, topic: str) -> int:
         if topic not in self._counts:
+            settings = self._settings.exactly_once
+            if settings is not None and topic == settings.state_topic:
+                raise SinkError(f"topic {topic} is the sink's own state: rows cannot be written there")
             self._collect()  # the client is for one thread at a time
             self._counts[topic] = len(self._client.partitions_for(topic, create=True))
         return self._counts[topic]
@@ -223,12 +258,17 @@ class KraftliteWriter:
         """Encode what is gathered while what was gathered before is sent; then send it."""
         if not self._gathered:
             return
-        if self._producer is None and self._settings.client.idempotent:
-            self._producer = self._client.init_producer_id()
+        if self._producer is None and self._staging is not None:
+            self._producer = self._staging.begin()
+        elif self._producer is None and self._settings.client.idempotent:
+            self._producer = Producer(*self._client.init_producer_id())
         encoded = self._encode()
         self._gathered, self._gathered_bytes = [], 0
         self._bytes += sum(len(one.data) for batches in encoded.values() for one in batches)
         self._collect()
+        if self._staging is not None and self._producer is not None and not encoded.keys() <= self._in_transaction:
+            self._client.add_partitions(self._staging.transactional_id, self._producer, encoded.keys() - self._in_transaction)
+            self._in_transaction |= encoded.keys()
         self._sending = self._sender.submit(self._send, encoded)
 
     def _collect(self) -> None:
@@ -267,6 +307,7 @@ class KraftliteWriter:
                 producer_epoch=epoch,
                 base_sequence=sequence,
                 codec=self._codec,
+                transactional=self._staging is not None,
                 stamp=stamp,
             )
         except ApiError as error:
@@ -279,12 +320,15 @@ class KraftliteWriter:
     def _send(self, encoded: Mapping[TopicPartition, list[EncodedBatch]]) -> None:
         """In the writer's thread. One batch of each partition at a time: that is what keeps their order."""
         acks = self._settings.client.acks
+        name = None if self._staging is None else self._staging.transactional_id
         for turn in range(max(map(len, encoded.values()))):
-            results = self._client.produce([(tp, them[turn].data) for tp, them in encoded.items() if turn < len(them)], acks=acks)
+            batches = [(tp, them[turn].data) for tp, them in encoded.items() if turn < len(them)]
+            results = self._client.produce(batches, acks=acks, transactional_id=name)
             for tp, result in results.items():
                 if result.error_code != ErrorCode.NONE:
                     why = f"{result.message}; " if result.message else ""
-                    raise SinkError(f"{tp}: {error_code(result.error_code).name}: {why}the records were not written")
+                    hint = TRANSACTION_ENDED if result.error_code in ENDED_OTHERWISE else ""
+                    raise SinkError(f"{tp}: {error_code(result.error_code).name}: {why}the records were not written{hint}")
 
 
 def _column(batch: Any, name: str) -> Any:

@@ -6,18 +6,22 @@ Source: Spark's KafkaWriter (what is required, which types, the words of the err
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
 from kraftlite.client.settings import ClientSettings
-from kraftlite.spark.sink.producing import HEADERS_TYPE, check_columns
+from kraftlite.spark.sink.producing import HEADERS_TYPE, ExactlyOnce, SinkError, check_columns
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
-from kraftlite.spark.sink.datasink import BatchWriter, Committed, StreamWriter, sink_settings, sink_writer
+from kraftlite.exactly_once.protocol_core import CommitFailed
+from kraftlite.spark.sink.committing import Committed, Part
+from kraftlite.spark.sink.datasink import BatchWriter, StreamWriter, sink_writer
+from kraftlite.spark.sink.options import sink_settings
 
 B = {"kafka.bootstrap.servers": "one:9092"}
 FULL = "key string, value binary, topic string, partition int, headers array<struct<key:string,value:binary>>"
@@ -103,19 +107,83 @@ def test_options() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("kraftlite.sink.mode", "exactly_once", "no transaction coordinator yet; use at_least_once, and in readers drop"),
         ("kraftlite.sink.mode", "twice", "kraftlite.sink.mode='twice': allowed is at_least_once"),
         ("kraftlite.sink.headers", "yes", "kraftlite.sink.headers='yes': allowed is true or false"),
         ("topics", "t", "option topics is not known to the sink; did you mean topic\\?"),
         ("startingOffsets", "earliest", "option startingoffsets is not known to the sink"),
         ("kafka.linger.ms", "5", "kafka.linger.ms='5' cannot be honoured"),
         ("kafka.key.serializer", "x", "kafka.key.serializer='x' cannot be honoured"),
-        ("kafka.transactional.id", "x", "kafka.transactional.id='x' cannot be honoured"),
+        ("kafka.transactional.id", "x", "cannot be honoured: .*kraftlite.sink.transactional.id.prefix begins them"),
+        ("kafka.transaction.timeout.ms", "5", "cannot be honoured: only a sink with kraftlite.sink.mode=exactly_once has"),
+        ("kraftlite.sink.job.id", "j", "kraftlite.sink.job.id='j' means nothing without kraftlite.sink.mode=exactly_once"),
+        ("kraftlite.sink.state.topic", "t", "means nothing without"),
+        ("kraftlite.sink.transactional.id.prefix", "p", "means nothing without"),
     ],
 )
 def test_options_that_cannot_be_honoured(name: str, value: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         sink_settings({**B, name: value})
+
+
+EXACTLY = {**B, "kraftlite.sink.mode": "Exactly_Once"}
+
+
+def test_sx_01_options() -> None:
+    found = sink_settings(EXACTLY).exactly_once
+    assert found == ExactlyOnce(prefix="kraftlite", state_topic="__kraftlite_sink_state", timeout_ms=900_000, job=None)
+    own = {"transactional.id.prefix": "p", "state.topic": " s ", "job.id": "j.1"}
+    given = {**EXACTLY, **{f"kraftlite.sink.{name}": it for name, it in own.items()}, "kafka.transaction.timeout.ms": "5000"}
+    assert sink_settings(given).exactly_once == ExactlyOnce(prefix="p", state_topic="s", timeout_ms=5_000, job="j.1")
+    assert sink_settings(B).exactly_once is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("kafka.transaction.timeout.ms", "0", "kafka.transaction.timeout.ms='0': allowed is a whole number from 1 to 2147483647"),
+        ("kafka.transaction.timeout.ms", "soon", "allowed is a whole number"),
+        ("kafka.transaction.timeout.ms", "9" * 5000, "allowed is a whole number"),
+        ("kraftlite.sink.transactional.id.prefix", "a/b", "prefix='a/b': allowed are 1 to 200 letters"),
+        ("kraftlite.sink.job.id", "", "job.id='': allowed are 1 to 200 letters"),
+        ("kraftlite.sink.state.topic", "a b", "topic='a b': allowed are"),
+        ("topic", "__kraftlite_sink_state", "allowed is another one than kraftlite.sink.state.topic"),
+        ("kafka.acks", "1", "needs kafka.acks=all and kafka.enable.idempotence=true"),
+        ("kafka.enable.idempotence", "false", "needs kafka.acks=all"),
+    ],
+)
+def test_sx_01_options_that_are_refused(name: str, value: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        sink_settings({**EXACTLY, name: value})
+
+
+def test_sx_05_an_output_has_a_name() -> None:
+    """A stream is known by its query; a batch needs a name, or nobody could tell that it is written again."""
+    with pytest.raises(ValueError, match=r"job\.id='j' is for batches: a stream is known by its query's id"):
+        sink_writer({**EXACTLY, "topic": "t", "kraftlite.sink.job.id": "j"}, schema("value string"), streaming=True)
+    batch = sink_writer({**EXACTLY, "topic": "t"}, schema("value string"), streaming=False)
+    with pytest.raises(SinkError, match=r"by which name is this output known .* kraftlite.sink.job.id tells it"):
+        batch.write(iter(()))
+
+
+def test_sx_01_reports_are_those_of_one_run() -> None:
+    """A driver decides about what every task of one run has told, and about nothing else."""
+    batch = sink_writer({**EXACTLY, "topic": "t", "kraftlite.sink.job.id": "j"}, schema("value string"), streaming=False)
+    assert isinstance(batch, BatchWriter)
+    one = batch.write(iter(()))
+    assert one.part is not None and (one.part.query, one.part.batch, one.part.task, one.entry) == ("j", 0, 0, None)
+    for messages, said in (
+        ([one, None], "1 of 2 tasks did not tell what they staged"),
+        ([], "0 of 0 tasks"),
+        ([one, Committed(rows=1, bytes=1)], "1 of 2 tasks"),
+        ([one, replace(one, part=replace(one.part, task=1, run="other"))], "not those of one run"),
+        ([one, replace(one, part=replace(one.part, task=1, batch=1))], "not those of one run"),
+        ([one, one], "not those of one run"),
+    ):
+        with pytest.raises(CommitFailed, match=said):
+            batch.commit(messages)
+    stream = sink_writer({**EXACTLY, "topic": "t"}, schema("value string"), streaming=True)
+    with pytest.raises(CommitFailed, match="not those of one run of batch 7"):
+        stream.commit([Committed(rows=0, bytes=0, part=Part(query="q", batch=6, run="r", task=0))], 7)
 
 
 def test_a_streams_writer_is_for_a_streams_tasks() -> None:

@@ -1,0 +1,84 @@
+"""The state topic itself: created when it is first needed, and refused when it would lose what it is for.
+
+Source: SX-01.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Final
+
+from kraftlite.client.admin import create_topic, describe_configs
+from kraftlite.client.cluster import ClusterClient
+from kraftlite.client.errors import ClientError, RequestRefused
+from kraftlite.client.kafka_client import KafkaClient
+from kraftlite.client.routing import RetryBudget
+from kraftlite.exactly_once.records import MAX_RECORD_BYTES, STATE_PARTITIONS
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.limits import KIB, MIB
+from kraftlite.model.messages.choices import ConfigResourceType
+
+REPLICAS: Final = 3
+_NEEDED: Final = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
+_known: weakref.WeakKeyDictionary[KafkaClient, dict[str, tuple[int, ...]]] = weakref.WeakKeyDictionary()
+"""The partitions of state topics that were looked at, by client."""
+
+
+def ensure_state_topic(client: KafkaClient, topic: str) -> tuple[int, ...]:
+    """The partitions of the topic, which is created unless it is there. Looked at once by each client. Raises ClientError when
+    its configuration would lose decisions, or it cannot be created."""
+    known = _known.setdefault(client, {})
+    if topic not in known:
+        if topic not in client.describe([topic]):
+            _create(client, topic)
+        partitions = client.partitions_for(topic)
+        with ClusterClient(client.settings) as cluster:
+            _check(_configs(cluster, topic), topic, partitions)
+        known[topic] = partitions
+    return known[topic]
+
+
+def _create(client: KafkaClient, topic: str) -> None:
+    with ClusterClient(client.settings) as cluster:
+        replicas = min(REPLICAS, len(cluster.brokers()))
+        config = {
+            **_NEEDED,
+            "min.insync.replicas": "2" if replicas >= REPLICAS else "1",
+            "max.message.bytes": str(MAX_RECORD_BYTES + 64 * KIB),
+            "segment.bytes": str(16 * MIB),
+        }
+        try:
+            create_topic(cluster, topic, STATE_PARTITIONS, replicas, config)
+        except RequestRefused as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise ClientError(f"the sink's state topic {topic} cannot be created: {error}", error.code) from error
+
+
+def _configs(cluster: ClusterClient, topic: str) -> dict[str, str | None]:
+    """A broker may learn of a new topic a little later than others."""
+    budget = RetryBudget(cluster.settings, "state topic of the sink")
+    while True:
+        try:
+            return {str(it.name): it.value for it in describe_configs(cluster, ConfigResourceType.TOPIC, topic)}
+        except RequestRefused as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            budget.unknown(topic)
+
+
+def _check(found: dict[str, str | None], topic: str, partitions: tuple[int, ...]) -> None:
+    for name, value in _NEEDED.items():
+        if found.get(name) != value:
+            raise ClientError(f"the sink's state topic {topic} has {name}={found.get(name)}: {value} is needed")
+    if len(partitions) < 2 or partitions != tuple(range(len(partitions))):
+        raise ClientError(f"the sink's state topic {topic} has {len(partitions)} partitions: at least 2 are needed")
+
+
+def broker_limit(client: KafkaClient) -> int | None:
+    """The longest transaction timeout that a broker allows, in ms; None when it does not tell."""
+    with ClusterClient(client.settings) as cluster:
+        broker = next(iter(cluster.brokers()))
+        for entry in describe_configs(cluster, ConfigResourceType.BROKER, str(broker)):
+            if entry.name == "transaction.max.timeout.ms" and entry.value is not None and str(entry.value).isdigit():
+                return int(entry.value)
+    return None

@@ -1,0 +1,100 @@
+"""The driver's side of the sink that writes exactly once: from the reports of tasks to the protocol.
+
+Source: SX-01 to SX-05.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from kraftlite.client.errors import ClientError
+from kraftlite.client.kafka_client import KafkaClient, client_for
+from kraftlite.client.settings import ClientSettings
+from kraftlite.exactly_once import protocol_core
+from kraftlite.exactly_once.driver import KafkaCluster
+from kraftlite.exactly_once.protocol_core import CommitFailed, Staging
+from kraftlite.exactly_once.reading import DecisionReader
+from kraftlite.exactly_once.records import Entry
+from kraftlite.spark.sink.producing import ExactlyOnce, SinkSettings
+
+log = logging.getLogger("kraftlite.spark")
+
+MAX_READERS: Final = 16
+_readers: dict[tuple[ClientSettings, str, str], DecisionReader] = {}
+"""What this process has read of decisions, by cluster, topic and query: the next batch reads on from there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of an output that one attempt of a task makes. `run`: of the whole output, drawn by its driver."""
+
+    query: str
+    batch: int
+    run: str
+    task: int
+
+    @property
+    def stamp(self) -> str:
+        return f"{self.query}/{self.batch}/{self.task}"
+
+
+@dataclass
+class Committed(WriterCommitMessage):
+    """The report of a task: rows, and bytes of encoded batches; where it writes exactly once, its part, and its transaction
+    unless it had no rows."""
+
+    rows: int
+    bytes: int
+    part: Part | None = None
+    entry: Entry | None = None
+
+
+def staging_of(client: KafkaClient, settings: ExactlyOnce, part: Part) -> Staging:
+    """What a task stages with."""
+    cluster = KafkaCluster(client, settings.state_topic, settings.timeout_ms)
+    return Staging(cluster, prefix=settings.prefix, query=part.query, batch=part.batch, run=part.run, task=part.task)
+
+
+def commit_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
+    """Make an output visible. `batch`: the one that Spark names. Raises CommitFailed, ClientError."""
+    reports = [it for it in messages if isinstance(it, Committed) and it.part is not None]
+    parts = [it.part for it in reports if it.part is not None]
+    if not parts or len(parts) < len(messages):
+        raise CommitFailed(f"{len(messages) - len(parts)} of {len(messages)} tasks did not tell what they staged")
+    first = parts[0]
+    same = all((it.query, it.batch, it.run) == (first.query, first.batch, first.run) for it in parts)
+    if not same or len({it.task for it in parts}) < len(parts) or batch not in (None, first.batch):
+        raise CommitFailed(f"the reports of tasks are not those of one run of batch {batch} of {first.query}")
+    exactly = settings.exactly_once
+    assert exactly is not None
+    key = (settings.client, exactly.state_topic, first.query)
+    reader = _readers.pop(key, None) or DecisionReader(first.query)
+    client = client_for(settings.client)
+    protocol_core.commit(
+        KafkaCluster(client, exactly.state_topic, exactly.timeout_ms, reader),
+        prefix=exactly.prefix,
+        query=first.query,
+        batch=first.batch,
+        run=first.run,
+        staged=[it.entry for it in reports if it.entry is not None],
+    )
+    _readers[key] = reader
+    while len(_readers) > MAX_READERS:
+        del _readers[next(iter(_readers))]
+
+
+def abort_staged(settings: SinkSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+    """Abort what tasks have reported. Nothing depends on it: what stays open is aborted when the output is made again, and at the
+    latest by its timeout."""
+    entries = [it.entry for it in messages if isinstance(it, Committed) and it.entry is not None]
+    exactly = settings.exactly_once
+    assert exactly is not None
+    try:
+        protocol_core.discard(KafkaCluster(client_for(settings.client), exactly.state_topic, exactly.timeout_ms), entries)
+    except ClientError as error:
+        log.warning("%s failed, and what it staged could not be aborted yet: %s", what, error)

@@ -1,0 +1,238 @@
+"""The sink that writes exactly once, killed where it matters most (SX-03).
+
+A driver runs in a process of its own and stands still at a marked point of the protocol, in a task or in the commit. There it is
+killed: with all its processes, or all but the one that stands there, which goes on later as a zombie beside the next driver. What
+readers of committed records see is compared with what was sent, and with what was decided.
+
+The whole matrix, some minutes: `pytest -m slow tests/spark/test_sink_kills.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kraftlite.audit.sink import audit_sink
+from kraftlite.client.kafka_client import client_for
+from kraftlite.exactly_once.records import STATE_TOPIC
+from kraftlite.testing import SyncCluster
+from tests.harness.exactly_once import values
+from tests.harness.halting import Point, give, halt_at, halted, run
+from tests.spark.test_driver_kills import ROOT
+from tests.spark.test_producing import settings_of
+
+pytestmark = [pytest.mark.spark]
+
+LIMIT_S = 240.0
+"""For a start of Spark on a machine with a load of many times its cores."""
+FRESH = 120
+"""Rows for each start: a batch of three tasks."""
+ALL, ZOMBIE = "all", "zombie"
+
+
+class Driver:
+    """A process, its JVM and their workers."""
+
+    def __init__(self, cluster: SyncCluster, out: str, at: Path, point: Point) -> None:
+        halt_at(at, point)
+        self.at = at
+        command = [sys.executable, "-m", "tests.harness.halting", cluster.bootstrap_servers, out, str(at)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        self._log = (at / "driver.log").open("ab")
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, start_new_session=True, stdout=self._log, stderr=self._log
+        )
+        self.zombie: int | None = None
+
+    def until_halted(self) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while halted(self.at) is None:
+            assert self.process.poll() is None, f"it came to its end: {self.tail()}"
+            assert time.monotonic() < deadline, f"it never got there: {self.tail()}"
+            time.sleep(0.01)
+
+    def tail(self) -> str:
+        return (self.at / "driver.log").read_text()[-2_000:]
+
+    def pids(self) -> list[int]:
+        found = []
+        for it in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = it.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == self.process.pid and fields[0] != "Z":
+                found.append(int(it.parent.name))
+        return found
+
+    def kill(self, how: str = ALL) -> None:
+        """All of it; with ZOMBIE, all but the process that stands at the point."""
+        self.zombie = halted(self.at) if how == ZOMBIE else None
+        deadline = time.monotonic() + LIMIT_S
+        while left := [pid for pid in self.pids() if pid != self.zombie]:
+            assert time.monotonic() < deadline
+            for pid in left:
+                _signal(pid, signal.SIGKILL)
+            self.process.poll()
+        self.process.wait()
+        self._log.close()
+
+    def awake(self) -> None:
+        """Let the zombie go on, and wait for its end."""
+        if self.zombie is None:
+            return
+        _signal(self.zombie, signal.SIGCONT)
+        deadline = time.monotonic() + LIMIT_S
+        while self.zombie in self.pids():
+            assert time.monotonic() < deadline, "the zombie goes on and on"
+            time.sleep(0.01)
+        self.zombie = None
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+@pytest.fixture
+def drivers() -> Iterator[list[Driver]]:
+    found: list[Driver] = []
+    yield found
+    for it in found:
+        it.kill()
+
+
+@pytest.fixture
+def out(cluster: SyncCluster, topic: str) -> str:
+    cluster.create_topic(f"{topic}-out", 2, 3)
+    return f"{topic}-out"
+
+
+def check(cluster: SyncCluster, out: str, at: Path, rows: int) -> None:
+    """Every row once, and everything that is visible was decided."""
+    assert values(cluster.bootstrap_servers, out) == sorted(f"v{it}" for it in range(rows))
+    query = json.loads((at / "checkpoint" / "metadata").read_text())["id"]
+    report = audit_sink(client_for(settings_of(cluster).client), [out], STATE_TOPIC, query=query)
+    assert (report.found, report.visible) == ((), rows)
+
+
+DECIDED = Point("driver", "record", "after")
+HALF = Point("driver", "end", "after")
+SHORT = [(DECIDED, ZOMBIE), (HALF, ALL)]
+MATRIX = [
+    (Point(who, method, when, call), how)
+    for who, method, calls in (
+        ("task", "write", (1,)),
+        ("task", "take_over", (1,)),
+        ("task", "mark", (1,)),
+        ("driver", "commit", (1,)),
+        ("driver", "take_over", (1,)),
+        ("driver", "last_decision", (1,)),
+        ("driver", "record", (1,)),
+        ("driver", "end", (1, 2, 3)),
+    )
+    for call in calls
+    for when in ("before", "after")
+    for how in (ALL, ZOMBIE)
+]
+HEALING = [
+    (HALF, ALL),
+    (Point("driver", "fate", "before"), ALL),
+    (Point("driver", "fate", "after", 2), ZOMBIE),
+    (Point("driver", "record", "before"), ALL),
+    (Point("driver", "record", "after"), ZOMBIE),
+    (Point("driver", "end", "after", 2), ALL),
+    (Point("driver", "commit", "after"), ALL),
+]
+"""Each of them in the batch that the one before it left, which is healed."""
+
+
+@pytest.mark.parametrize(
+    ("plan", "fresh"),
+    [
+        pytest.param(SHORT, True, id="short"),
+        pytest.param(HEALING, False, id="healing", marks=pytest.mark.slow),
+        *(
+            pytest.param(MATRIX[at : at + 4], True, id=f"matrix-{at // 4}", marks=pytest.mark.slow)
+            for at in range(0, len(MATRIX), 4)
+        ),
+    ],
+)
+def test_sx_03_a_driver_that_is_killed_at_marked_points(
+    spark: Any,
+    cluster: SyncCluster,
+    out: str,
+    tmp_path: Path,
+    drivers: list[Driver],
+    plan: list[tuple[Point, str]],
+    fresh: bool,
+) -> None:
+    """Each start is the next victim; this process is the last. A zombie goes on when the next driver stands at its own point."""
+    sent = 0
+    for point, how in plan:
+        if fresh or sent == 0:
+            give(tmp_path, sent, FRESH)
+            sent += FRESH
+        drivers.append(Driver(cluster, out, tmp_path, point))
+        drivers[-1].until_halted()
+        for earlier in drivers[:-1]:
+            earlier.awake()
+        drivers[-1].kill(how)
+    halt_at(tmp_path, None)
+    run(spark, cluster.bootstrap_servers, out, tmp_path)
+    for it in drivers:
+        it.awake()
+    check(cluster, out, tmp_path, sent)
+
+
+def test_sx_03_two_drivers_on_one_checkpoint(
+    spark: Any, cluster: SyncCluster, out: str, tmp_path: Path, drivers: list[Driver]
+) -> None:
+    """The one stands still before it ends its transactions; the other one runs the same batch; then the first goes on."""
+    give(tmp_path, 0, FRESH)
+    drivers.append(Driver(cluster, out, tmp_path, Point("driver", "end", "before")))
+    drivers[-1].until_halted()
+    first, pid = drivers[-1], halted(tmp_path)
+    assert pid is not None
+    halt_at(tmp_path, None)
+    run(spark, cluster.bootstrap_servers, out, tmp_path)
+    check(cluster, out, tmp_path, FRESH)
+    _signal(pid, signal.SIGCONT)
+    assert first.process.wait(LIMIT_S) != 0, "it did not notice that it is not alone"
+    assert "cannot be committed any more" in (tmp_path / "driver.log").read_text()
+    check(cluster, out, tmp_path, FRESH)
+
+
+def test_sx_03_the_split_changed_in_a_batch_that_is_partly_visible(
+    spark: Any, cluster: SyncCluster, out: str, tmp_path: Path, drivers: list[Driver]
+) -> None:
+    """It is refused in words, as often as it is tried, and nothing is written; the old options complete the batch."""
+    give(tmp_path, 0, FRESH)
+    drivers.append(Driver(cluster, out, tmp_path, HALF))
+    drivers[-1].until_halted()
+    drivers[-1].kill()
+    halt_at(tmp_path, None)
+    before = values(cluster.bootstrap_servers, out)
+    assert 0 < len(before) < FRESH
+    for _ in range(2):
+        with pytest.raises(Exception, match="is partly written, and its rows are split into tasks otherwise than before"):
+            run(spark, cluster.bootstrap_servers, out, tmp_path, tasks=5)
+        assert values(cluster.bootstrap_servers, out) == before
+    run(spark, cluster.bootstrap_servers, out, tmp_path)
+    check(cluster, out, tmp_path, FRESH)
+    give(tmp_path, FRESH, FRESH)
+    run(spark, cluster.bootstrap_servers, out, tmp_path, tasks=5)
+    check(cluster, out, tmp_path, 2 * FRESH)

@@ -1,0 +1,38 @@
+"""Names of transactions and stamps, told apart from those of others (SX-06, SX-07)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftlite.audit.sink import Place, stamped
+from kraftlite.exactly_once.listing import query_and_task
+from kraftlite.exactly_once.records import driver_id, task_id
+
+
+@pytest.mark.parametrize("query", ["q", "8f0c1f6e-5f5c-4a0e-9a57-5f3f0a2d0d1c", "nightly-1", "q.job"])
+def test_sx_06_the_id_of_a_task_names_its_query(query: str) -> None:
+    assert query_and_task("kraftlite", task_id("kraftlite", query, 12)) == (query, 12)
+    assert query_and_task("kraftlite", driver_id("kraftlite", query)) is None
+    assert query_and_task("other", task_id("kraftlite", query, 12)) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "kraftlite", "kraftlite-/1", "kraftlite-q/", "kraftlite-q/x", "kraftlite-q/²", "kraftlite-a b/1"]
+)
+def test_sx_06_ids_of_others(name: str) -> None:
+    assert query_and_task("kraftlite", name) is None
+
+
+def test_sx_07_stamps() -> None:
+    assert stamped(b"query/7/2/15") == (Place("query", 7, 2), 15)
+    for wrong in (
+        None,
+        b"",
+        b"query/7/2",
+        b"query/7/2/15/1",
+        b"query/-1/2/3",
+        b"query/7/2/x",
+        b"q/7/2/\xb2",
+        b"q/7/2/" + b"9" * 19,
+    ):
+        assert stamped(wrong) is None
