@@ -18,8 +18,8 @@ async def _write_markers(call: Call, request: Any) -> Mapping[str, object]:
     markers: list[MarkerEntry] = []
     async for one in call.ctx.turns.each(request.markers):
         async for topic in call.ctx.turns.each(one.topics):
-            async for index in call.ctx.turns.each(topic.partition_indexes):
-                markers.append(_marker(one, TopicPartition(topic.name, index)))
+            indexes = call.ctx.turns.each(topic.partition_indexes)
+            markers += [_marker(one, TopicPartition(topic.name, index)) async for index in indexes]
     errors = await write_markers(call.ctx, markers)
     found: dict[int, dict[str, dict[int, ErrorCode]]] = {int(one.producer_id): {} for one in request.markers}
     async for marker, error in call.ctx.turns.each(list(zip(markers, errors, strict=True))):

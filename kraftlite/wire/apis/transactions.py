@@ -90,8 +90,7 @@ async def _add_partitions(call: Call, request: Any) -> Mapping[str, object]:
 async def _partitions(call: Call, topics: Sequence[Any]) -> list[TopicPartition]:
     found: list[TopicPartition] = []
     async for topic in call.ctx.turns.each(topics):
-        async for index in call.ctx.turns.each(topic.partitions):
-            found.append(TopicPartition(topic.name, index))
+        found += [TopicPartition(topic.name, index) async for index in call.ctx.turns.each(topic.partitions)]
     return found
 
 
