@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,7 +91,7 @@ def aggregate(
             if lake is not None:
                 lake.write(batch_id, results.selectExpr("*", f"{batch_id} as {BATCH}"))
             if result_topic is not None:
-                _to_topic(results, source.bootstrap, result_topic, windows.group_by)
+                _to_topic(results, source.client_options(), result_topic, windows.group_by)
         finally:
             results.unpersist()
 
@@ -152,7 +152,7 @@ def latest_results(results: DataFrame, group_by: Sequence[str]) -> DataFrame:
     return results.withColumn("_rank", F.row_number().over(order)).where("_rank = 1").drop("_rank", BATCH)
 
 
-def _to_topic(results: DataFrame, bootstrap: str, topic: str, group_by: Sequence[str]) -> None:
+def _to_topic(results: DataFrame, client: Mapping[str, str], topic: str, group_by: Sequence[str]) -> None:
     """Key and value are JSON. The key is the window's, so a batch that runs again changes nothing for who reads by key."""
     from pyspark.sql import functions as F
 
@@ -161,7 +161,7 @@ def _to_topic(results: DataFrame, bootstrap: str, topic: str, group_by: Sequence
     (
         results.select(keys.alias("key"), values.alias("value"))
         .write.format("kraftlite")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**client)
         .option("topic", topic)
         .mode("append")
         .save()
