@@ -6,7 +6,7 @@ import json
 import mmap
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from kraftlite.cli.common import output_option
 from kraftlite.cli.dump_report import Report
 from kraftlite.cli.files import MAX_TEXT_BYTES, read_bounded
 from kraftlite.cli.render import control_as_json, record_as_json, text_of
+from kraftlite.cli.transaction_records import DIRECTORY_PREFIX, dumped
 from kraftlite.log.batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -60,7 +61,8 @@ def dump(path: tuple[Path, ...], batches_only: bool, max_bytes: int | None, outp
         raise click.ClickException(f"{path[0]} has no log files; known are {', '.join(SUFFIXES)}")
     for file in files:
         try:
-            dump_file(file, report, max_bytes)
+            transactions = file.absolute().parent.name.startswith(DIRECTORY_PREFIX)
+            dump_file(file, report, max_bytes, transactions=transactions)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -78,18 +80,18 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if _LOG_FILE.fullmatch(file.name) or file.name in PLAIN)
 
 
-def dump_file(path: Path, report: Report, max_bytes: int | None) -> None:
-    """Print one file. Raises OSError."""
+def dump_file(path: Path, report: Report, max_bytes: int | None, *, transactions: bool = False) -> None:
+    """Print one file. `transactions`: its records are those of `__transaction_state`. Raises OSError."""
     if path.suffix == ".log":
         base = int(path.stem) if path.stem.isdigit() else 0
         report.file(path, start_offset=base)
         metadata = path.absolute().parent.name.startswith(_METADATA_PREFIX)
-        _dump_batches(path, report, max_bytes, metadata=metadata)
+        _dump_batches(path, report, max_bytes, _decoder(metadata=metadata, transactions=transactions))
     elif path.suffix == ".checkpoint":
         end, _, epoch = path.stem.partition("-")
         facts = {"snapshot_end_offset": int(end), "snapshot_epoch": int(epoch)} if end.isdigit() and epoch.isdigit() else {}
         report.file(path, **facts)
-        _dump_batches(path, report, max_bytes, metadata=True)
+        _dump_batches(path, report, max_bytes, _decoder(metadata=True))
     elif path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
         from kraftlite.cli import dump_index
 
@@ -106,12 +108,22 @@ def dump_file(path: Path, report: Report, max_bytes: int | None) -> None:
             report.line(line, {"line": line})
 
 
-def _dump_batches(path: Path, report: Report, max_bytes: int | None, *, metadata: bool) -> None:
-    serde: Any = None
-    if metadata and not report.batches_only:
+Decoder = Callable[[Any, int], tuple[dict[str, Any], str]]
+"""The content of a data record at an offset, for JSON and as text. Raises ApiError or Fault."""
+
+
+def _decoder(*, metadata: bool = False, transactions: bool = False) -> Decoder:
+    if metadata:
         from kraftlite.metadata.codec import MetadataSerde
 
         serde = MetadataSerde()
+        return lambda record, offset: _metadata_record(serde, record)
+    if transactions:
+        return lambda record, offset: dumped(record.key, record.value, offset)
+    return lambda record, offset: _plain_record(record)
+
+
+def _dump_batches(path: Path, report: Report, max_bytes: int | None, decoder: Decoder) -> None:
     if path.stat().st_size == 0:
         return
     with path.open("rb") as file:
@@ -130,7 +142,7 @@ def _dump_batches(path: Path, report: Report, max_bytes: int | None, *, metadata
         if not valid:
             report.problem(f"Found a batch with a wrong CRC in {path} at position {position}, offset {header.base_offset}")
         elif not report.batches_only:
-            _print_records(batch, header, report, serde)
+            _print_records(batch, header, report, decoder)
 
 
 def _walk(view: memoryview, path: Path, report: Report, max_bytes: int | None) -> Iterator[tuple[int, BatchHeader]]:
@@ -178,7 +190,7 @@ def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _print_records(batch: memoryview, header: BatchHeader, report: Report, serde: Any) -> None:
+def _print_records(batch: memoryview, header: BatchHeader, report: Report, decoder: Decoder) -> None:
     try:
         for record in iter_records(batch):
             offset = header.base_offset + record.offset_delta
@@ -194,7 +206,7 @@ def _print_records(batch: memoryview, header: BatchHeader, report: Report, serde
                 ],
             }
             text = "| " + " ".join(f"{key}: {value if key != 'headerKeys' else _keys(value)}" for key, value in facts.items())
-            content, rest = _content(record, header, serde)
+            content, rest = _control_record(record) if header.is_control else decoder(record, offset)
             report.line(text + rest, {**facts, **content})
     except (ApiError, Fault) as error:
         report.problem(f"Found records that do not decode at offset {header.base_offset}: {error}")
@@ -204,19 +216,22 @@ def _keys(names: list[str]) -> str:
     return f"[{','.join(names)}]"
 
 
-def _content(record: Any, header: BatchHeader, serde: Any) -> tuple[dict[str, Any], str]:
-    """Return the content of a record, for JSON and as text."""
-    if header.is_control:
-        kind = control_type(record.key)
-        decoded = decode_control(record)
-        name = ControlType(kind).name if kind in ControlType._value2member_map_ else f"UNKNOWN({kind})"
-        value = {} if decoded is None else control_as_json(decoded)
-        if kind in (ControlType.ABORT, ControlType.COMMIT):
-            return {"control": name, "data": value}, f" endTxnMarker: {name} coordinatorEpoch: {value['coordinator_epoch']}"
-        return {"control": name, "data": value}, f" {name} {json.dumps(value)}"
-    if serde is not None:
-        decoded_record = record_as_json(serde.decode(record.value or b""))
-        return {"payload": decoded_record}, f" payload: {json.dumps(decoded_record, ensure_ascii=False)}"
+def _control_record(record: Any) -> tuple[dict[str, Any], str]:
+    kind = control_type(record.key)
+    decoded = decode_control(record)
+    name = ControlType(kind).name if kind in ControlType._value2member_map_ else f"UNKNOWN({kind})"
+    value = {} if decoded is None else control_as_json(decoded)
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        return {"control": name, "data": value}, f" endTxnMarker: {name} coordinatorEpoch: {value['coordinator_epoch']}"
+    return {"control": name, "data": value}, f" {name} {json.dumps(value)}"
+
+
+def _metadata_record(serde: Any, record: Any) -> tuple[dict[str, Any], str]:
+    decoded = record_as_json(serde.decode(record.value or b""))
+    return {"payload": decoded}, f" payload: {json.dumps(decoded, ensure_ascii=False)}"
+
+
+def _plain_record(record: Any) -> tuple[dict[str, Any], str]:
     key, value_text = text_of(record.key), text_of(record.value)
     rest = (f" key: {key}" if record.key is not None else "") + f" payload: {value_text}"
     return {"key": key, "payload": value_text}, rest

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option, output_option, pairs, print_json, print_table
+from kraftlite.cli.common import output_option, pairs, print_json, print_table
+from kraftlite.cli.target import Target, target_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 _SOURCE = _options(
-    bootstrap_option,
+    target_options,
     click.option("--topics", metavar="TOPIC,…", help="What to read."),
     click.option("--topic-pattern", metavar="REGEX", help="What to read, by a pattern to be found in names instead."),
     click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="A further option of the source; repeatable."),
@@ -67,10 +68,11 @@ def ingest(out: str, quarantine: str | None, compact: bool, output: str, **given
     """Topics to Parquet by day, exactly once; malformed records to a quarantine with the reason."""
     from kraftlite.spark.jobs import ingest as job
 
+    source = _source(given, given["starting"])
     with _job(given) as spark, _telling() as (on_progress, stop):
         report = job.ingest(
             spark,
-            _source(given, given["starting"]),
+            source,
             out=out,
             checkpoint=given["checkpoint"],
             quarantine=quarantine,
@@ -104,6 +106,7 @@ def aggregate(
     """Event-time windows with a watermark, to a topic and to Parquet."""
     from kraftlite.spark.jobs import aggregate as job
 
+    source = _source(given, given["starting"])
     with _job(given) as spark, _telling() as (on_progress, stop):
         windows = job.Windows(
             group_by=tuple(name.strip() for name in group_by.split(",") if name.strip()),
@@ -115,7 +118,7 @@ def aggregate(
         )
         report = job.aggregate(
             spark,
-            _source(given, given["starting"]),
+            source,
             form=_format(given),
             windows=windows,
             checkpoint=given["checkpoint"],
@@ -150,8 +153,8 @@ def backfill(out: str, quarantine: str | None, output: str, **given: Any) -> Non
         "startingTimestamp": given["from_time"],
         "endingTimestamp": given["to_time"],
     }
+    source = _source(given, "", **{name: str(it) for name, it in ranges.items() if it is not None})
     with _job(given) as spark:
-        source = _source(given, "", **{name: str(it) for name, it in ranges.items() if it is not None})
         report = job.backfill(spark, source, out=out, quarantine=quarantine, form=_format(given))
     _print(report, output)
 
@@ -160,15 +163,23 @@ def _source(given: dict[str, Any], starting: str, **more: str) -> Source:
     from kraftlite.spark.jobs.running import Source
 
     topics, pattern = given["topics"], given["topic_pattern"]
+    target: Target = given["target"]
     if (topics is None) == (pattern is None):
         raise click.UsageError("give either --topics or --topic-pattern")
     return Source(
-        bootstrap=bootstrap_of(given["bootstrap_server"]),
+        bootstrap=target.bootstrap,
         topics=topics or pattern,
         pattern=pattern is not None,
         starting=starting,
-        options={**pairs(given["options"], "--option"), **more},
+        options={**_kafka_options(target), **pairs(given["options"], "--option"), **more},
     )
+
+
+def _kafka_options(target: Target) -> dict[str, str]:
+    """The properties of the client, as the source and the sink on Spark are given them. What cannot be honoured is refused here,
+    before Spark starts."""
+    target.cluster()
+    return {f"kafka.{name}": value for name, value in target.properties.items()}
 
 
 def _format(given: dict[str, Any]) -> Format:

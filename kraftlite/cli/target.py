@@ -90,7 +90,8 @@ class Target:
             raise click.UsageError(str(error)) from None
 
     @functools.cached_property
-    def _effective(self) -> dict[str, str]:
+    def properties(self) -> dict[str, str]:
+        """What a client of ours has a use for, by Kafka's names, without the addresses."""
         return effective(self._given, self._path or "", self._option)
 
     @functools.cached_property
@@ -102,7 +103,7 @@ class Target:
         """The client of this command, the same every time."""
         if self._cluster is None:
             try:
-                self._cluster = client_of(self.bootstrap, self._effective, self._path, self._option)
+                self._cluster = client_of(self.bootstrap, self.properties, self._path, self._option)
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
         return self._cluster
@@ -112,11 +113,11 @@ class Target:
         from kraftlite.local.client import client_config
 
         config = client_config(self.bootstrap)
-        if self._effective:
+        if self.properties:
             from kraftlite.cli.librdkafka import translated
 
             try:
-                config.update(translated(self._effective))
+                config.update(translated(self.properties))
             except ValueError as error:
                 raise click.UsageError(f"{self._option} {self._path}: {error}") from None
         return config

@@ -104,6 +104,62 @@ def sound(rng: random.Random, *, count: int | None = None, codec: int | None = N
     return Batch(records=records, codec=rng.choice(CODECS) if codec is None else codec)
 
 
+def coordinator_records(rng: random.Random) -> Batch:
+    """States of transactional ids as `__transaction_state` has them: whole, with fields at the ends of their ranges, damaged, and
+    of later versions. In the topic of groups they are records of a kind that is newer, or broken."""
+    records = tuple(
+        Rec(offset_delta=n, key=_state_key(rng), value=_state_value(rng) if rng.randrange(8) else None)
+        for n in range(rng.choice((1, 1, 3)))
+    )
+    transactional = (
+        {"attributes": 0x10, "producer_id": 1, "producer_epoch": 0, "base_sequence": 0} if rng.randrange(8) == 0 else {}
+    )
+    return Batch(records=records, codec=rng.choice(CODECS), **transactional)
+
+
+def _state_key(rng: random.Random) -> bytes | None:
+    name = rng.choice(values.TRANSACTIONS).encode()
+    key = pack("h", rng.choice((0, 0, 0, 1, 3, -1, 32767))) + pack("h", len(name)) + name
+    return damage(key, rng) if rng.randrange(8) == 0 else rng.choice((key, key, key, key, b"", None))
+
+
+def _state_value(rng: random.Random) -> bytes:
+    version = rng.choice((0, 0, 1, 1, 2, -1))
+    flexible = version >= 1
+
+    def text(name: bytes) -> bytes:
+        return (uvarint(len(name) + 1) if flexible else pack("h", len(name))) + name
+
+    def count(number: int) -> bytes:
+        return uvarint(number + 1) if flexible else pack("i", number)
+
+    topics = [
+        (rng.choice(values.TOPICS).encode(), [values.integer(rng, 32) for _ in range(rng.randrange(3))])
+        for _ in range(rng.randrange(3))
+    ]
+    end = b"\x00" if flexible else b""
+    parts = b"".join(text(name) + count(len(found)) + b"".join(pack("i", it) for it in found) + end for name, found in topics)
+    tags = (
+        b""
+        if not flexible
+        else rng.choice(
+            (b"\x00", b"\x01\x02\x02\x00\x02", b"\x03\x00\x08" + bytes(8) + b"\x01\x08" + b"\xff" * 8 + b"\x02\x02\x7f\xff")
+        )
+    )
+    value = (
+        pack("h", version)
+        + pack("q", values.integer(rng, 64))
+        + pack("h", values.integer(rng, 16))
+        + pack("i", values.integer(rng, 32))
+        + pack("b", rng.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, -1)) if rng.randrange(4) == 0 else rng.choice((0, 1, 2, 3, 4, 5)))
+        + (count(-1) if rng.randrange(4) == 0 else count(len(topics)) + parts)
+        + pack("q", values.integer(rng, 64))
+        + pack("q", values.integer(rng, 64))
+        + tags
+    )
+    return damage(value, rng) if rng.randrange(5) == 0 else value
+
+
 Make = Callable[[random.Random], Batch]
 
 

@@ -20,10 +20,13 @@ from kraftlite.testing.errors import ClusterError, WaitTimeout
 from tests.fuzz import mutate, values
 from tests.fuzz.batches import Batch, Rec
 from tests.fuzz.client import PRODUCE, Client, Gone, Silent, fetch, values_of
+from tests.fuzz.paying import TOPIC as PAID
+from tests.fuzz.paying import Payer
 from tests.fuzz.sound import flaw
 
 CONTROLLERS, BROKERS = (1, 2, 3), (4, 5, 6)
 KEPT, SOLO = "kept", "solo"
+STATE: Final = {"transaction.state.log.num.partitions": "3"}
 REFUSALS: Final = (
     "Fault",
     "StorageError",
@@ -107,15 +110,18 @@ class World:
     rng: random.Random
     cluster: SyncCluster = field(init=False)
     written: dict[tuple[str, int], list[bytes]] = field(default_factory=dict)
+    payer: Payer = field(init=False)
     spoilt: set[tuple[str, int]] = field(default_factory=set)
     """Of sole replicas: what was damaged may be refused from now on."""
 
     def __post_init__(self) -> None:
-        self.cluster = SyncCluster(controllers=3, brokers=3)
+        self.cluster = SyncCluster(controllers=3, brokers=3, config=STATE)
         self.cluster.start()
         small = {"segment.ms": "1", "min.insync.replicas": "2", "retention.ms": "-1"}
         turned = [[BROKERS[(n + k) % 3] for k in range(3)] for n in range(3)]
         self.cluster.create_topic(KEPT, assignment=turned, config=small)
+        self.cluster.create_topic(PAID, assignment=turned, config=small)
+        self.payer = Payer(self.cluster, len(turned))
         self.cluster.create_topic(SOLO, assignment=[[it] for it in BROKERS], config={**small, "min.insync.replicas": "1"})
 
     @property
@@ -136,6 +142,7 @@ class World:
                 value = b"%s-%d-%d" % (topic.encode(), partition, len(known))
                 self._produce(topic, partition, value, len(known))
                 known.append(value)
+        self.payer.pay()
 
     def _produce(self, topic: str, partition: int, value: bytes, number: int) -> None:
         record = Rec(offset_delta=0, key=None, value=value)
@@ -205,7 +212,7 @@ class World:
         found = re.search(rf"/{SOLO}-(\d)/", path)
         if found:
             self.spoilt.add((SOLO, int(found[1])))
-        elif not re.search(rf"/({KEPT}|__)", path):  # it is about all partitions
+        elif not re.search(rf"/({KEPT}|{PAID}|__)", path):  # it is about all partitions
             self.spoilt.update((SOLO, n) for n in range(3) if BROKERS[n] == node_id)
         return path, kind
 
@@ -281,6 +288,7 @@ class World:
             for (topic, partition), expected in self.written.items():
                 if topic == KEPT or BROKERS[partition] == victim:
                     self._compare(topic, partition, expected)
+            self.payer.check()
             self.write()
         except (WaitTimeout, ClusterError) as error:
             return f"it does not heal: {error}"

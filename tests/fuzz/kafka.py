@@ -14,6 +14,9 @@ from tests.fuzz.tree import Maker, Value
 from tests.fuzz.values import Known, uvarint
 
 PRODUCE, FETCH, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 0, 1, 3, 8, 10, 11, 12, 13, 14
+ADD_PARTITIONS, ADD_OFFSETS, END_TXN, WRITE_MARKERS, TXN_OFFSETS = 24, 25, 26, 27, 28
+DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
+OF_TRANSACTIONS: Final = (22, 24, 25, 26, 27, 28, 61, 65, 66)
 INIT_PRODUCER_ID, CREATE_TOPICS, CONSUMER_HEARTBEAT, API_VERSIONS, UNREGISTER_BROKER = 22, 19, 68, 18, 64
 MAY_WAIT: Final = frozenset({FETCH, JOIN, SYNC})
 """Their answers may come much later, by what the request asks for."""
@@ -32,7 +35,8 @@ class Offered:
     def __post_init__(self) -> None:
         self.keys = sorted(set(self.versions) - HOLDS_THE_NODE)
         self.weights = [
-            8 if key in (PRODUCE, FETCH) else 3 if key in (METADATA, JOIN, OFFSET_COMMIT, 68, 9) else 1 for key in self.keys
+            8 if key in (PRODUCE, FETCH) else 3 if key in (METADATA, JOIN, OFFSET_COMMIT, 68, 9, *OF_TRANSACTIONS) else 1
+            for key in self.keys
         ]
 
 
@@ -63,8 +67,11 @@ class Drawer:
         key = self.rng.choices(self.offered.keys, self.offered.weights)[0]
         return self._request(key)
 
-    def _request(self, key: int, version: int | None = None, *, change: bool = True, **fixed: Any) -> tuple[int, int, bytes, str]:
-        """(key, version, the frame without its size, what it is). `fixed` are values of fields, wherever they are."""
+    def _request(
+        self, key: int, version: int | None = None, *, change: bool = True, client: bytes | None = None, **fixed: Any
+    ) -> tuple[int, int, bytes, str]:
+        """(key, version, the frame without its size, what it is). `fixed` are values of fields, wherever they are. `client`: the
+        client id, when it matters."""
         rng = self.rng
         low, high = self.offered.versions[key]
         if version is None:
@@ -81,16 +88,16 @@ class Drawer:
         return (
             key,
             version,
-            self._head(key, version, root.flexible, change) + body,
+            self._head(key, version, root.flexible, change, client) + body,
             f"{key} v{version}: {', '.join(notes) or 'valid'}",
         )
 
-    def _head(self, key: int, version: int, flexible: bool, change: bool) -> bytes:
+    def _head(self, key: int, version: int, flexible: bool, change: bool, named: bytes | None) -> bytes:
         rng = self.rng
         self._correlation += 1
-        client: bytes | None = rng.choice((b"fuzz", b"fuzz", b"", None))
+        client: bytes | None = named or rng.choice((b"fuzz", b"fuzz", b"", None))
         tags = b"\x00"
-        if change and rng.randrange(30) == 0:
+        if named is None and change and rng.randrange(30) == 0:
             client = rng.choice((b"\xff\xfe", b"\x1b[2J\x07", b"c" * 30_000))
         if change and rng.randrange(30) == 0:
             tags = rng.choice(
@@ -154,8 +161,8 @@ class Drawer:
     # --- stories: requests that follow from each other
 
     def _story(self) -> Iterator[Step]:
-        story = self.rng.choice((self._classic_group, self._modern_group, self._fetch_session, self._producer, self._topics))
-        yield from story()
+        groups, logs = (self._classic_group, self._modern_group), (self._fetch_session, self._producer, self._topics)
+        yield from self.rng.choice((*groups, *logs, self._transaction, self._transaction, self._coordinator_records))()
 
     def _at(self, key: int, **fixed: Any) -> Step:
         """A request of a story: often as it ought to be."""
@@ -198,6 +205,32 @@ class Drawer:
             step = self._at(PRODUCE, records=data.encode(), acks=-1, name=values.TOPICS[0], index=0)
             yield step
 
+    def _transaction(self) -> Iterator[Step]:
+        """A transactional producer, often as it ought to be; its batches may come before their partition is added."""
+        rng = self.rng
+        name, topic = rng.choice(values.TRANSACTIONS), rng.choice(values.TOPICS)
+        ids: dict[str, Any] = {"transactional_id": name, "v3_and_below_transactional_id": name}
+        yield self._at(FIND_COORDINATOR, key_type=1)
+        yield self._at(INIT_PRODUCER_ID, transactional_id=name, producer_id=-1, producer_epoch=-1, transaction_timeout=1000)
+        for _ in range(rng.choice((1, 3, 6))):
+            key = rng.choice((ADD_PARTITIONS, ADD_PARTITIONS, ADD_OFFSETS, PRODUCE, PRODUCE, TXN_OFFSETS, *OF_TRANSACTIONS))
+            if key == PRODUCE:
+                data = replace_identity(batches.sound(rng), self.known, rng)
+                yield self._at(PRODUCE, records=data, acks=-1, name=topic, index=0, **ids)
+            else:
+                yield self._at(key, **(ids if key != INIT_PRODUCER_ID else {}))
+        yield self._at(END_TXN, **ids)
+        yield self._at(rng.choice((DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, DESCRIBE_PRODUCERS, WRITE_MARKERS)))
+
+    def _coordinator_records(self) -> Iterator[Step]:
+        """Records of the coordinators' topics, as an administrator may write them: sound, damaged, and of later versions. They
+        are read when the node starts again."""
+        rng = self.rng
+        topic, partition = rng.choice(values.STATE_TOPICS), rng.randrange(3)
+        data = batches.coordinator_records(rng).encode()
+        fixed: dict[str, Any] = {"records": data, "acks": -1, "name": topic, "index": partition, "transactional_id": None}
+        yield self._step(self._request(PRODUCE, 8, change=False, client=b"__admin_client", **fixed), conn=3)
+
     def _topics(self) -> Iterator[Step]:
         """One of the fuzzed topics goes and comes again; the runner makes what is missing."""
         yield self._at(METADATA)
@@ -206,6 +239,20 @@ class Drawer:
             yield self._at(key)
         yield self._at(PRODUCE)
         yield self._at(FETCH, max_wait=0)
+
+
+def replace_identity(batch: batches.Batch, known: Known, rng: random.Random) -> bytes:
+    """The batch as one of a transaction, by the last producer that was told, as a rule."""
+    producer_id = known.pick(rng, "producer_id") or 1
+    epoch = known.pick(rng, "producer_epoch") or rng.choice((0, 0, 1))
+    attributes = rng.choice((0x10, 0x10, 0x10, 0x30, 0x20, 0x50, 0))
+    changed = {
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "base_sequence": rng.choice((0, 0, 1, -1)),
+        "attributes": attributes,
+    }
+    return batches.replace(batch, **changed).encode()
 
 
 __all__ = ["Drawer", "Offered", "Value"]

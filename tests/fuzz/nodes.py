@@ -103,7 +103,12 @@ class NodesDrawer:
         if it.type == FieldDescriptor.TYPE_BOOL:
             return bool(rng.randrange(2))
         if it.type == FieldDescriptor.TYPE_STRING:
-            return rng.choice(values.TOPICS) if it.name in ("name", "topic") and rng.randrange(2) else values.text(rng)
+            known = {
+                "name": values.TOPICS,
+                "topic": (*values.TOPICS, *values.STATE_TOPICS),
+                "transactional_id": values.TRANSACTIONS,
+            }
+            return rng.choice(known[it.name]) if it.name in known and rng.randrange(2) else values.text(rng)
         if it.type == FieldDescriptor.TYPE_BYTES:
             ids = [topic_id.bytes for topic_id in self.known.topic_ids.values()]
             return rng.choice((*ids, *ids, rng.randbytes(16), bytes(16), b"", b"short"))

@@ -13,6 +13,9 @@ TOPICS: Final = ("fuzz-a", "fuzz-b", "fuzz-compacted")
 """They exist in every target, with `PARTITIONS` partitions each."""
 PARTITIONS: Final = 2
 GROUPS: Final = ("fuzz-classic", "fuzz-modern", "fuzz-other")
+TRANSACTIONS: Final = ("fuzz-txn", "fuzz-txn-2")
+"""Transactional ids."""
+STATE_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
 CANARY: Final = "canary"
 """The topic of the good client; no request of the fuzzer names it."""
 
@@ -24,7 +27,7 @@ TEXTS: Final = (
     "bad name!",
     ".",
     "..",
-    "__consumer_offsets",
+    *STATE_TOPICS,
     "__cluster_metadata",
     "\x00",
     "\x1b[31mred\x07",
@@ -149,6 +152,8 @@ _ALIASES: Final = {
     "committed_offset": ("offset", "base_offset"),
     "committed_leader_epoch": ("leader_epoch",),
     "offset": ("base_offset",),
+    "v3_and_below_producer_id": ("producer_id",),
+    "v3_and_below_producer_epoch": ("producer_epoch",),
 }
 
 

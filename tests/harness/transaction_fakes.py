@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kraftlite.coordinator.core.placement import partition_for
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing, TransactionOverview
 from kraftlite.coordinator.transactions.states import TransactionState
 from kraftlite.log.guards import TransactionTerms
@@ -13,6 +14,7 @@ from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.replication.enrol_driver import Identity
+from kraftlite.runtime.turns import Turns
 
 TRANSACTION_BODIES: Final[Mapping[int, dict[str, Any]]] = {
     22: {"transactional_id": None, "transaction_timeout": 0},
@@ -42,11 +44,15 @@ class FakeTransactions:
         self.verified: dict[TopicPartition, ErrorCode] = {}
         self.described: dict[str, TransactionDescription] = {}
         self.unknown_states: tuple[str, ...] = ()
+        self.partitions = 3
 
     def _note(self, what: str, **details: Any) -> None:
         self.asked.append((what, details))
         if self.error is not None:
             raise ApiError(self.error, "as the test says")
+
+    def partition_of(self, transactional_id: str) -> int:
+        return partition_for(transactional_id, self.partitions)
 
     async def init_producer_id(self, transactional_id: str, *, timeout_ms: int, expected: Producer | None) -> Producer:
         self._note("init", id=transactional_id, timeout_ms=timeout_ms, expected=expected)
@@ -74,8 +80,8 @@ class FakeTransactions:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no {transactional_id}")
         return found
 
-    def listed(
-        self, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
+    async def listed(
+        self, turns: Turns, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
     ) -> TransactionListing:
         self._note("list", states=list(states), producer_ids=list(producer_ids), min_duration_ms=min_duration_ms, pattern=pattern)
         found = tuple(

@@ -116,6 +116,8 @@ class Transactions(Protocol):
     """The part of `TransactionCoordinator` that clients reach. All raise ApiError. `version`: the `transaction.version` that the
     request shows."""
 
+    def partition_of(self, transactional_id: str, /) -> int: ...
+
     async def init_producer_id(self, transactional_id: str, /, *, timeout_ms: int, expected: Producer | None) -> Producer: ...
 
     async def add_partitions(
@@ -130,8 +132,8 @@ class Transactions(Protocol):
 
     def describe(self, transactional_id: str, /) -> TransactionDescription: ...
 
-    def listed(
-        self, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
+    async def listed(
+        self, turns: Turns, /, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
     ) -> TransactionListing: ...
 
 

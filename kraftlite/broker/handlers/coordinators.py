@@ -18,6 +18,7 @@ from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPI
 from kraftlite.coordinator.modern.validate import check_heartbeat
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.metadata.features import GROUP_VERSION
+from kraftlite.metadata.image import TopicImage
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.messages.controller import ConfigPair, CreatableTopic, CreateTopicsRequest
 from kraftlite.model.messages.methods import CREATE_TOPICS
@@ -83,13 +84,20 @@ def _find(ctx: BrokerContext, listener: str, key_type: int, key: str) -> BrokerE
                 ctx, transaction_topic(ctx) if key_type == TRANSACTION else offsets_topic(group_coordinator(ctx).config)
             )
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is being created")
-    index = partition_for(key, len(topic.partitions))
+    index = _partition_of(ctx, key_type, key, topic)
     registration = topic.partitions.get(index)
     leader = None if registration is None or registration.leader is None else registration.leader
     broker = None if leader is None else ctx.metadata.alive_broker(leader, listener)
     if broker is None:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name}-{index} has no leader that {listener} reaches")
     return broker
+
+
+def _partition_of(ctx: BrokerContext, key_type: int, key: str, topic: TopicImage) -> int:
+    """Transactional ids stay where they are when the topic grows (TX-64); the empty one, which nobody uses, is anywhere."""
+    if key_type == TRANSACTION and key and ctx.transactions is not None:
+        return ctx.transactions.partition_of(key)
+    return partition_for(key, len(topic.partitions))
 
 
 def _here(ctx: BrokerContext, listener: str) -> BrokerEndpoint:

@@ -13,6 +13,7 @@ from kraftlite.broker.handlers.coordinators import group_coordinator
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
 from kraftlite.coordinator.transactions.api import TransactionDescription, TransactionListing
+from kraftlite.coordinator.transactions.states import NO_EPOCH, NO_PRODUCER_ID
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
@@ -85,13 +86,21 @@ async def end_transaction(
 
 async def write_markers(ctx: BrokerContext, markers: Sequence[MarkerEntry]) -> list[ErrorCode]:
     """Write the ends of transactions into partitions that this broker leads, on behalf of an administrator (TP-26, TA-05). One
-    error for each, once all are below the high watermark."""
+    error for each, once all are below the high watermark. A marker that no log can hold is UNKNOWN_SERVER_ERROR: Kafka's broker
+    ends in an exception there."""
     assert ctx.markers is not None, "WriteTxnMarkers without a writer of markers"
     found: list[ErrorCode] = []
     async for first in ctx.turns.each(range(0, len(markers), MARKERS_AT_ONCE)):
         some = markers[first : first + MARKERS_AT_ONCE]
-        found += await ctx.markers.write_here(some, ctx.settings.request_timeout_ms)
+        sound = [it for it in some if _is_sound(it)]
+        written = iter(await ctx.markers.write_here(sound, ctx.settings.request_timeout_ms) if sound else ())
+        found += [next(written) if _is_sound(it) else ErrorCode.UNKNOWN_SERVER_ERROR for it in some]
     return found
+
+
+def _is_sound(marker: MarkerEntry) -> bool:
+    """Return whether the marker names a producer and an epoch that a batch can say, and a `transaction.version`."""
+    return marker.producer_id != NO_PRODUCER_ID and marker.producer_epoch != NO_EPOCH and marker.version >= 0
 
 
 def describe_transaction(ctx: BrokerContext, transactional_id: str) -> TransactionDescription:
@@ -99,12 +108,12 @@ def describe_transaction(ctx: BrokerContext, transactional_id: str) -> Transacti
     return coordinator_of(ctx, transactional_id).describe(transactional_id)
 
 
-def list_transactions(
+async def list_transactions(
     ctx: BrokerContext, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
 ) -> TransactionListing:
     """List the ids that this broker coordinates (TA-02). Filters that are empty, negative or None let everything pass. Raises
     ApiError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS, while the list would lack some."""
     assert ctx.transactions is not None, "an API of transactions without a coordinator"
-    return ctx.transactions.listed(
-        states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=pattern or None
+    return await ctx.transactions.listed(
+        ctx.turns, states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=pattern or None
     )

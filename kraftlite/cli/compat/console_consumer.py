@@ -6,16 +6,20 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from kraftlite.cli.compat import clients
-from kraftlite.cli.compat.tool import Parser, UsageError, addresses, key_values, read_properties
+from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, addresses, key_values, read_properties
+from kraftlite.cli.transaction_records import formatted
+from kraftlite.model.errors import ApiError
 
 _FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
-_FORMATTERS = (_FORMATTER, "kafka.tools.DefaultMessageFormatter", "org.apache.kafka.tools.consumer.NoOpMessageFormatter")
+_TRANSACTIONS = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
+_NOTHING = "org.apache.kafka.tools.consumer.NoOpMessageFormatter"
+_FORMATTERS = (_FORMATTER, "kafka.tools.DefaultMessageFormatter", _NOTHING, _TRANSACTIONS)
 _DESERIALIZERS = ("StringDeserializer", "ByteArrayDeserializer", "BytesDeserializer")
 _POLL_S = 0.1
 
@@ -72,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().read(arguments)
     _check(options)
     begin = _begin(options)
-    show = Formatter(options)
+    show = _transaction if options.formatter == _TRANSACTIONS else Formatter(options)
     brokers = addresses(options)
     consumer = clients.consumer(brokers, _config(options))
     if options.partition is not None:
@@ -132,7 +136,7 @@ class Formatter:
         values = read_properties(options.formatter_config, "--formatter-config") if options.formatter_config else {}
         values.update(key_values(options.property, "--property"))
         values.update(key_values(options.formatter_property, "--formatter-property"))
-        self.silent = options.formatter is not None and options.formatter.endswith("NoOpMessageFormatter")
+        self.silent = options.formatter == _NOTHING
 
         def flag(name: str, default: str = "false") -> bool:
             return values.get(name, default).strip().lower() == "true"
@@ -170,7 +174,14 @@ class Formatter:
         return self.separator.join(parts) + self.line
 
 
-def _loop(consumer: Any, show: Formatter, options: argparse.Namespace) -> int:
+def _transaction(message: Any) -> bytes:
+    try:
+        return formatted(message.key(), message.value())
+    except ApiError as error:
+        raise ToolError(f"offset {message.offset()}: {error.message}") from None
+
+
+def _loop(consumer: Any, show: Callable[[Any], bytes], options: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException
 
     count = 0

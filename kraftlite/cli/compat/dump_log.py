@@ -45,5 +45,5 @@ def run(arguments: Sequence[str]) -> int:
             raise ToolError(f"{path}: No such file or directory")
         if path.suffix not in SUFFIXES and path.name not in PLAIN:
             raise ToolError(f"Ignoring unknown file {path}")
-        dump_file(path, report, options.max_bytes)
+        dump_file(path, report, options.max_bytes, transactions=options.transaction_log_decoder)
     return 0

@@ -34,6 +34,7 @@ from kraftlite.runtime.trace.transaction import (
     TransactionsLoading,
     TransactionsUnloaded,
 )
+from kraftlite.runtime.turns import Turns
 
 _NO_COMPRESSION: Final = 0
 _STATES: Final = {state.title: state for state in TransactionState}
@@ -139,7 +140,7 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= longest:
             message = f"a transaction timeout of {timeout_ms} ms: allowed is 1 to {longest} (transaction.max.timeout.ms)"
             raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message)
-        if expected is not None and min(expected) < 0:
+        if expected is not None and -1 in expected:
             message = f"producer id {expected.producer_id} and epoch {expected.producer_epoch}: give both, or -1 for both"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
@@ -197,8 +198,14 @@ class TransactionCoordinator:
             partitions=found.partitions,
         )
 
-    def listed(
-        self, *, states: Collection[str], producer_ids: Collection[int], min_duration_ms: int, pattern: str | None
+    async def listed(
+        self,
+        turns: Turns,
+        *,
+        states: Collection[str],
+        producer_ids: Collection[int],
+        min_duration_ms: int,
+        pattern: str | None,
     ) -> TransactionListing:
         """The ids that are coordinated here, with one of the states and of the producer ids (none: whichever), open for longer
         than `min_duration_ms` (negative: whatever), whose whole name matches the pattern of RE2 (None or empty: whatever).
@@ -206,12 +213,13 @@ class TransactionCoordinator:
         matches = _matcher(pattern)
         wanted = {_STATES[name] for name in states if name in _STATES}
         unknown = tuple(name for name in states if name not in _STATES)
+        producers = frozenset(producer_ids)
         now_ms = self._ports.clock.wall_ms()
 
         def shows(transactional_id: str, found: Transaction) -> bool:
             return (
                 (not states or found.state in wanted)
-                and (not producer_ids or found.producer_id in producer_ids)
+                and (not producers or found.producer_id in producers)
                 and (min_duration_ms < 0 or now_ms - found.start_ms > min_duration_ms)
                 and matches(transactional_id)
             )
@@ -219,7 +227,7 @@ class TransactionCoordinator:
         overviews = [
             TransactionOverview(transactional_id, found.producer_id, found.state)
             for shard in self.led.all_shards()
-            for transactional_id, found in shard.listed()
+            async for transactional_id, found in turns.each(shard.listed())
             if shows(transactional_id, found)
         ]
         return TransactionListing(transactions=tuple(overviews), unknown_states=unknown)

@@ -16,11 +16,14 @@ from typing import Final, NamedTuple
 from kraftlite.coordinator.transactions.events import Fenced, Mark, Marked
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.limits import MAX_MARKER_REQUESTS_IN_FLIGHT, MAX_MARKERS_PER_REQUEST
+from kraftlite.model.limits import MAX_MARKER_REQUESTS_IN_FLIGHT
 from kraftlite.model.topic_partition import TopicPartition
 
 SEND_AGAIN_MS: Final = 100
 """The pause before a marker that could not be written is sent again, and before a leader that is missing is looked for."""
+
+MARKERS_PER_REQUEST: Final = 200
+"""The markers in one request. Each may be the last of a transaction, whose end is written when the answer comes: some 100 µs."""
 
 Reply = Callable[[Marked | Fenced], None]
 
@@ -111,7 +114,7 @@ class MarkerQueues:
         for node in list(self._queued):
             queue = self._queued[node]
             while queue and self._in_flight.get(node, 0) < MAX_MARKER_REQUESTS_IN_FLIGHT:
-                batch = [item for item in _take(queue, MAX_MARKERS_PER_REQUEST) if not item.order.stopped]
+                batch = [item for item in _take(queue, MARKERS_PER_REQUEST) if not item.order.stopped]
                 if batch:
                     self._in_flight[node] = self._in_flight.get(node, 0) + 1
                     yield node, batch

@@ -11,6 +11,7 @@ so that its log may be ahead of its memory, and another outcome may come behind 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,10 +40,18 @@ _Answer = Callable[[ErrorCode], None]
 WRITE_AGAIN_MS: Final = 100
 """The pause before a state that could not be written for now is written again."""
 EXPIRED_AT_ONCE: Final = 100
-"""The tombstones in one batch."""
+"""The tombstones in one batch, and so in one step."""
+ABORTED_AT_ONCE: Final = 50
+"""The transactions that one step aborts because their time is over: some 5 ms."""
+LOOKED_AT_ONCE: Final = 2_000
+"""The ids that one step looks at for whether their time is over."""
+NEXT_LOOK_MS: Final = 1
+"""Until the step that looks at the next ones: others have the loop in between."""
 
 _TIMEOUTS: Final = ("timeouts", "")
+_LATE: Final = ("late", "")
 _EXPIRY: Final = ("expiry", "")
+_OLD: Final = ("old", "")
 _WRITE: Final = "write"
 
 _TOLD: Final = {
@@ -97,6 +106,10 @@ class TransactionShard:
         self._write_again: dict[str, Callable[[], None]] = {}
         self._open: dict[str, None] = {}
         """The ids in state Ongoing: few of all, and looked at every ten seconds."""
+        self._late: deque[str] = deque()
+        """The open ids that have not been looked at yet, of those that were open when the look began."""
+        self._old: deque[str] = deque()
+        """The same of all ids, for their expiry."""
         self.by_id: dict[str, Entry] = {}
 
     # --- loading ------------------------------------------------------------------------------------------------------
@@ -363,24 +376,45 @@ class TransactionShard:
         now_ms = self._effects.now_ms
         if due == _TIMEOUTS:
             self._deadlines.set(_TIMEOUTS, now_ms + self._config.timeouts_interval_ms)
+            self._late = deque(self._open)
             self._abort_those_that_timed_out()
         elif due == _EXPIRY:
             self._deadlines.set(_EXPIRY, now_ms + self._config.expiry_interval_ms)
+            self._old = deque(self.by_id)
+            self._forget_those_that_expired()
+        elif due == _LATE:
+            self._abort_those_that_timed_out()
+        elif due == _OLD:
             self._forget_those_that_expired()
         else:
             self._write_again.pop(due[1])()
 
     def _abort_those_that_timed_out(self) -> None:
-        for transactional_id in self._open:
-            entry = self.by_id[transactional_id]
-            if rules.has_timed_out(entry, self._effects.wall_ms):
+        """Some of those that have not been looked at; the next step goes on, until it is through with all (TX-62)."""
+        wall_ms, aborted = self._effects.wall_ms, 0
+        for transactional_id in _some(self._late):
+            entry = self.by_id.get(transactional_id)
+            if entry is not None and transactional_id in self._open and rules.has_timed_out(entry, wall_ms):
                 self._abort(transactional_id, entry, rules.fence(entry), "timed out", _nobody)
+                aborted += 1
+                if aborted == ABORTED_AT_ONCE:
+                    break
+        if self._late:
+            self._deadlines.set(_LATE, self._effects.now_ms + NEXT_LOOK_MS)
 
     def _forget_those_that_expired(self) -> None:
-        now_ms, expiration_ms = self._effects.wall_ms, self._config.expiration_ms
-        expired = [key for key, it in self.by_id.items() if rules.has_expired(it, now_ms, expiration_ms=expiration_ms)]
-        for start in range(0, len(expired), EXPIRED_AT_ONCE):
-            self._forget(expired[start : start + EXPIRED_AT_ONCE])
+        """In steps, as `_abort_those_that_timed_out`: one batch of tombstones each (TX-63)."""
+        wall_ms, expired = self._effects.wall_ms, list[str]()
+        for transactional_id in _some(self._old):
+            entry = self.by_id.get(transactional_id)
+            if entry is not None and rules.has_expired(entry, wall_ms, expiration_ms=self._config.expiration_ms):
+                expired.append(transactional_id)
+                if len(expired) == EXPIRED_AT_ONCE:
+                    break
+        if expired:
+            self._forget(expired)
+        if self._old:
+            self._deadlines.set(_OLD, self._effects.now_ms + NEXT_LOOK_MS)
 
     def _forget(self, transactional_ids: Sequence[str], in_doubt: bool = False) -> None:
         for transactional_id in transactional_ids:
@@ -419,8 +453,8 @@ class TransactionShard:
         return entry.current if marking is None else replace(entry.current, partitions=frozenset(marking.waiting))
 
     def listed(self) -> Iterator[tuple[str, Transaction]]:
-        """Every id but those that are being forgotten (TA-02)."""
-        return ((key, entry.current) for key, entry in self.by_id.items() if not _is_dying(entry))
+        """Every id of this moment but those that are being forgotten (TA-02), as it is when its turn comes."""
+        return ((key, entry.current) for key, entry in list(self.by_id.items()) if not _is_dying(entry))
 
     @property
     def to_carry_out(self) -> int:
@@ -435,6 +469,12 @@ class TransactionShard:
 
 def _is_dying(entry: Entry) -> bool:
     return entry.pending is not None and entry.pending.state is _S.DEAD
+
+
+def _some(waiting: deque[str]) -> Iterator[str]:
+    """Take the first ones, as many as one step looks at."""
+    for _ in range(min(len(waiting), LOOKED_AT_ONCE)):
+        yield waiting.popleft()
 
 
 def _told(error: ErrorCode) -> ErrorCode:

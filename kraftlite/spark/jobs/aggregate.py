@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,7 +95,7 @@ def aggregate(
             if lake is not None:
                 lake.write(batch_id, results.selectExpr("*", f"{batch_id} as {BATCH}"))
             if result_topic is not None:
-                _to_topic(results, source.bootstrap, result_topic, windows.group_by, exactly_once=exactly_once)
+                _to_topic(results, source.client_options(), result_topic, windows.group_by, exactly_once=exactly_once)
         finally:
             results.unpersist()
 
@@ -156,7 +156,7 @@ def latest_results(results: DataFrame, group_by: Sequence[str]) -> DataFrame:
     return results.withColumn("_rank", F.row_number().over(order)).where("_rank = 1").drop("_rank", BATCH)
 
 
-def _to_topic(results: DataFrame, bootstrap: str, topic: str, group_by: Sequence[str], *, exactly_once: bool) -> None:
+def _to_topic(results: DataFrame, client: Mapping[str, str], topic: str, group_by: Sequence[str], *, exactly_once: bool) -> None:
     """Key and value are JSON. The key is the window's, so a batch that runs again changes nothing for who reads by key; with
     `exactly_once` nobody who reads what is committed sees it twice."""
     from pyspark.sql import functions as F
@@ -166,7 +166,7 @@ def _to_topic(results: DataFrame, bootstrap: str, topic: str, group_by: Sequence
     (
         results.select(keys.alias("key"), values.alias("value"))
         .write.format("kraftlite")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**client)
         .option("topic", topic)
         .option("kraftlite.sink.mode", "exactly_once" if exactly_once else "at_least_once")
         .mode("append")

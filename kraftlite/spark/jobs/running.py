@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 POLL_S: Any = 0.2
 STOP_WAIT_S = 120.0
 STOP_POLL_S = 0.01
+KAFKA: Final = "kafka."
+GROUP: Final = "kafka.group.id"
+"""The one option of the source's client that a sink has no use for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,10 @@ class Source:
             **({"startingOffsets": self.starting} if self.starting else {}),
             **self.options,
         }
+
+    def client_options(self) -> dict[str, str]:
+        """The options of the client alone, for a sink that writes to the same brokers."""
+        return {name: it for name, it in self.all_options().items() if name.lower().startswith(KAFKA) and name.lower() != GROUP}
 
     def stream(self, spark: SparkSession, max_offsets: int | None = None) -> DataFrame:
         options = self.all_options()

@@ -11,17 +11,18 @@ from kraftlite.wire.apis.call import Call, cold
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, object]:
-    topics = []
+    """A partition that is named again would be told again, with all its producers: it is told once."""
+    named: dict[TopicPartition, None] = {}
     async for topic in call.ctx.turns.each(request.topics):
-        partitions = [
-            _partition(describe_producers(call.ctx, TopicPartition(topic.name, index)))
-            async for index in call.ctx.turns.each(topic.partition_indexes)
-        ]
-        topics.append({"name": topic.name, "partitions": partitions})
-    return {"throttle_time": 0, "topics": topics}
+        async for index in call.ctx.turns.each(topic.partition_indexes):
+            named[TopicPartition(topic.name, index)] = None
+    topics: dict[str, list[dict[str, object]]] = {topic.name: [] for topic in request.topics}
+    async for tp in call.ctx.turns.each(named):
+        topics[tp.topic].append(await _partition(call, describe_producers(call.ctx, tp)))
+    return {"throttle_time": 0, "topics": [{"name": name, "partitions": found} for name, found in topics.items()]}
 
 
-def _partition(found: PartitionProducers) -> dict[str, object]:
+async def _partition(call: Call, found: PartitionProducers) -> dict[str, object]:
     return {
         "partition_index": found.partition,
         "error_code": found.error,
@@ -35,7 +36,7 @@ def _partition(found: PartitionProducers) -> dict[str, object]:
                 "coordinator_epoch": it.coordinator_epoch,
                 "current_txn_start_offset": -1 if it.txn_start_offset is None else it.txn_start_offset,
             }
-            for it in found.producers
+            async for it in call.ctx.turns.each(found.producers)
         ],
     }
 

@@ -18,7 +18,8 @@ async def _write_markers(call: Call, request: Any) -> Mapping[str, object]:
     markers: list[MarkerEntry] = []
     async for one in call.ctx.turns.each(request.markers):
         async for topic in call.ctx.turns.each(one.topics):
-            markers += [_marker(one, TopicPartition(topic.name, index)) for index in topic.partition_indexes]
+            indexes = call.ctx.turns.each(topic.partition_indexes)
+            markers += [_marker(one, TopicPartition(topic.name, index)) async for index in indexes]
     errors = await write_markers(call.ctx, markers)
     found: dict[int, dict[str, dict[int, ErrorCode]]] = {int(one.producer_id): {} for one in request.markers}
     async for marker, error in call.ctx.turns.each(list(zip(markers, errors, strict=True))):
@@ -45,7 +46,8 @@ def _topics(topics: Mapping[str, Mapping[int, ErrorCode]]) -> list[dict[str, obj
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, object]:
-    found = [_description(call, name) async for name in call.ctx.turns.each(request.transactional_ids)]
+    names = dict.fromkeys(request.transactional_ids)  # an id that is named again would be told again, with all its partitions
+    found = [_description(call, name) async for name in call.ctx.turns.each(names)]
     return {"throttle_time": 0, "transaction_states": found}
 
 
@@ -88,7 +90,7 @@ def _partitions(found: TransactionDescription) -> list[dict[str, object]]:
 
 async def _list(call: Call, request: Any) -> Mapping[str, object]:
     try:
-        found = list_transactions(
+        found = await list_transactions(
             call.ctx,
             states=request.state_filters,
             producer_ids=request.producer_id_filters,

@@ -90,7 +90,7 @@ async def _add_partitions(call: Call, request: Any) -> Mapping[str, object]:
 async def _partitions(call: Call, topics: Sequence[Any]) -> list[TopicPartition]:
     found: list[TopicPartition] = []
     async for topic in call.ctx.turns.each(topics):
-        found += [TopicPartition(topic.name, index) for index in topic.partitions]
+        found += [TopicPartition(topic.name, index) async for index in call.ctx.turns.each(topic.partitions)]
     return found
 
 

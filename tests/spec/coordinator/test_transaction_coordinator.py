@@ -11,11 +11,14 @@ import pytest
 
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.host.clock import HostClock
 from kraftlite.log.batch import CODEC_MASK, Record, build_batch, parse_header
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.producer import Producer
+from kraftlite.runtime.turns import Turns
 from tests.harness.transaction_broker import A, B, Coordinating, code
+from tests.harness.turns import LongestTurn
 from tests.harness.wire_fakes import partition
 
 S = TransactionState
@@ -36,6 +39,13 @@ def state(**fields: Any) -> Transaction:
 
 
 # --- what is refused before
+
+
+async def test_tx_15_a_producer_below_zero_is_fenced_and_may_take_a_new_id(c: Coordinating) -> None:
+    had = await c.init()
+    for odd in (Producer(-2, 0), Producer(0, -2), Producer(-(2**63), -32768), Producer(had.producer_id, -7)):
+        assert await code(c.init(expected=odd)) is E.PRODUCER_FENCED
+    assert (await c.init("new", expected=Producer(-5, -5))).producer_epoch == 0
 
 
 async def test_tx_10_what_is_looked_at_before_the_coordinator() -> None:
@@ -145,7 +155,7 @@ async def test_tx_60_nothing_is_served_that_an_election_could_take_back() -> Non
     with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         c.coordinator.describe("t")
     with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-        c.coordinator.listed(states=(), producer_ids=(), min_duration_ms=-1, pattern=None)
+        await c.coordinator.listed(c.turns, states=(), producer_ids=(), min_duration_ms=-1, pattern=None)
     assert c.local.written == []
     c.log.automatic = True
     c.log.advance(0)
@@ -240,22 +250,37 @@ async def test_ta_02_listing(c: Coordinating) -> None:
     second = await c.begun(A, name="copy-2")
     third = await c.init("other")
 
-    def names(**filters: Any) -> set[str]:
+    async def names(**filters: Any) -> set[str]:
         usual = {"states": (), "producer_ids": (), "min_duration_ms": -1, "pattern": None}
-        return {it.transactional_id for it in c.coordinator.listed(**{**usual, **filters}).transactions}
+        return {it.transactional_id for it in (await c.coordinator.listed(c.turns, **{**usual, **filters})).transactions}
 
-    assert names() == {"copy-1", "copy-2", "other"}
-    assert names(states=("Ongoing",)) == {"copy-1", "copy-2"}
-    assert names(states=("Empty", "Nonsense")) == {"other"}
-    assert names(states=("Nonsense",)) == set()
-    assert names(producer_ids=(first.producer_id, third.producer_id)) == {"copy-1", "other"}
-    assert names(states=("Ongoing",), min_duration_ms=4_999) == {"copy-1"}
-    assert names(states=("Ongoing",), min_duration_ms=5_000) == set()
-    assert names(pattern="copy-.") == {"copy-1", "copy-2"} and names(pattern="copy") == set() and names(pattern="") == names()
-    found = c.coordinator.listed(states=("Nonsense", "Dead"), producer_ids=(), min_duration_ms=-1, pattern=None)
+    assert await names() == {"copy-1", "copy-2", "other"}
+    assert await names(states=("Ongoing",)) == {"copy-1", "copy-2"}
+    assert await names(states=("Empty", "Nonsense")) == {"other"}
+    assert await names(states=("Nonsense",)) == set()
+    assert await names(producer_ids=(first.producer_id, third.producer_id)) == {"copy-1", "other"}
+    assert await names(states=("Ongoing",), min_duration_ms=4_999) == {"copy-1"}
+    assert await names(states=("Ongoing",), min_duration_ms=5_000) == set()
+    assert await names(pattern="copy-.") == {"copy-1", "copy-2"} and await names(pattern="copy") == set()
+    assert await names(pattern="") == await names()
+    found = await c.coordinator.listed(c.turns, states=("Nonsense", "Dead"), producer_ids=(), min_duration_ms=-1, pattern=None)
     assert found.unknown_states == ("Nonsense",) and second
     with pytest.raises(ApiError, match="INVALID_REGULAR_EXPRESSION"):
-        names(pattern="(")
+        await names(pattern="(")
+
+
+async def test_ta_02_long_filters_of_many_ids_leave_the_loop_to_others(c: Coordinating) -> None:
+    for index in range(4_000):
+        await c.init(f"id-{index}")
+    c.turns = Turns(HostClock())
+    turns = LongestTurn()
+    turns.start()
+    nobody = list(range(10**9, 10**9 + 4_000))
+    found = await c.coordinator.listed(c.turns, states=(), producer_ids=nobody, min_duration_ms=-1, pattern="(a|i|d|-|[0-9])+")
+    assert found.transactions == () and turns.take() < 100
+    found = await c.coordinator.listed(c.turns, states=(), producer_ids=(), min_duration_ms=-1, pattern="(a|i|d|-|[0-9])+")
+    assert len(found.transactions) == 4_000 and turns.take() < 100
+    turns.stop()
 
 
 async def test_tx_67_what_the_gauges_count(c: Coordinating) -> None:

@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 
 from kraftlite.coordinator.transactions.events import Fenced, Mark, Marked
-from kraftlite.coordinator.transactions.markers import SEND_AGAIN_MS, Fate, Gone, MarkerQueues, Order, fate_of
+from kraftlite.coordinator.transactions.markers import (
+    MARKERS_PER_REQUEST,
+    SEND_AGAIN_MS,
+    Fate,
+    Gone,
+    MarkerQueues,
+    Order,
+    fate_of,
+)
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender, ShardOutbox
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.limits import MAX_MARKER_REQUESTS_IN_FLIGHT, MAX_MARKERS_PER_REQUEST
+from kraftlite.model.limits import MAX_MARKER_REQUESTS_IN_FLIGHT
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
@@ -74,13 +82,13 @@ def test_tx_50_markers_to_one_broker_travel_together() -> None:
 
 def test_tx_50_batches_and_requests_under_way_are_bounded() -> None:
     q = Queues()
-    count = MAX_MARKERS_PER_REQUEST * (MAX_MARKER_REQUESTS_IN_FLIGHT + 2)
+    count = MARKERS_PER_REQUEST * (MAX_MARKER_REQUESTS_IN_FLIGHT + 2)
     q.order(*(TopicPartition("many", index) for index in range(count)))
     batches = [batch for _, batch in q.core.batches(0)]
-    assert [len(batch) for batch in batches] == [MAX_MARKERS_PER_REQUEST] * MAX_MARKER_REQUESTS_IN_FLIGHT
+    assert [len(batch) for batch in batches] == [MARKERS_PER_REQUEST] * MAX_MARKER_REQUESTS_IN_FLIGHT
     assert q.sent() == {}
     q.core.answered(NodeId(1), batches[0], [E.NONE] * len(batches[0]), 0)
-    assert len(q.sent()[1]) == MAX_MARKERS_PER_REQUEST
+    assert len(q.sent()[1]) == MARKERS_PER_REQUEST
 
 
 @pytest.mark.parametrize("error", RETRIED)

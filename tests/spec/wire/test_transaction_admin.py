@@ -64,6 +64,17 @@ async def test_tp_26_markers_of_administrators(version: int) -> None:
         ]
 
 
+async def test_tp_26_a_marker_that_no_log_can_hold_is_not_written() -> None:
+    async with transactions() as h:
+        odd = ({"producer_id": -1}, {"producer_epoch": -1}, {"transaction_version": -1}, {"transaction_version": -128})
+        for fields in odd:
+            wanted = [marker(8, {"t": [0]}), {**marker(7, {"t": [0, 1]}), **fields}]
+            answer = await (await h.client()).call(MARKERS, 2, {"markers": wanted})
+            found = [[code(p) for t in one.topics for p in t.partitions] for one in answer.markers]
+            assert found == [[E.NONE], [E.UNKNOWN_SERVER_ERROR] * 2]
+        assert {it.producer_id for it in h.markers.written} == {8}
+
+
 # --- DescribeTransactions, ListTransactions ------------------------------------------------------------------------------
 
 
@@ -95,6 +106,7 @@ async def test_ta_01_transactions_are_described() -> None:
         assert one.transaction_start_time == 1_700_000_000_123
         assert [(topic.topic, topic.partitions) for topic in one.topics] == [("t", (0, 2)), ("u", (3,))]
         assert found["idle"].transaction_state == "Empty" and found["idle"].transaction_start_time == -1
+        assert len(await describe(client, *["x"] * 1_000, "idle")) == 2, "an id that is named again is told once"
         h.transactions.error = E.COORDINATOR_LOAD_IN_PROGRESS
         (loading,) = await describe(client, "x")
         assert code(loading) is E.COORDINATOR_LOAD_IN_PROGRESS

@@ -48,6 +48,16 @@ async def test_tx_01_the_coordinator_leads_the_partition_of_the_id(version: int)
         assert [(code(one), one.node_id) for one in found] == [(E.NONE, 2), (E.COORDINATOR_NOT_AVAILABLE, -1), (E.NONE, 1)]
 
 
+async def test_tx_64_a_look_up_finds_ids_where_they_were_before_the_topic_grew() -> None:
+    async with transactions() as h:
+        await h.apply({TRANSACTION_TOPIC: [partition([1]), partition([2]), partition([3], leader=None)]})
+        client = await h.client()
+        h.transactions.partitions = 1
+        for name in ("a", "b", "c", ""):
+            answer = await client.call(FIND, 3, {"key": name, "key_type": 1})
+            assert (code(answer), answer.node_id) == (E.NONE, 1)
+
+
 async def test_tx_02_the_first_look_up_creates_the_topic() -> None:
     config = {
         "transaction.state.log.num.partitions": "7",

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from kraftlite.cli.compat import clients, cluster, topics
 from kraftlite.cli.compat.tool import UsageError, finish
 from kraftlite.cli.main import cli, main
+from kraftlite.cli.pipeline import _source
 from kraftlite.cli.target import Target
 from tests.harness.secure_broker import broker, certificate
 
@@ -147,6 +148,44 @@ def test_every_command_that_asks_a_cluster_takes_properties() -> None:
     known = {name: options for name, options in commands().items() if not name.startswith("pipeline ")}
     assert {name for name, options in known.items() if "--bootstrap-server" in options} == {*COMMANDS}
     assert {name for name, options in known.items() if "--command-config" in options} == {*COMMANDS}
+    jobs = {name: options for name, options in commands().items() if name.startswith("pipeline ")}
+    assert {name for name, options in jobs.items() if "--bootstrap-server" in options} == {*JOBS}
+    assert {name for name, options in jobs.items() if "--command-config" in options} == {*JOBS}
+
+
+JOBS: Final = {
+    "pipeline ingest": ("--checkpoint", "c", "--out", "o"),
+    "pipeline aggregate": ("--checkpoint", "c", "--group-by", "g", "--value", "v"),
+    "pipeline backfill": ("--out", "o"),
+}
+"""The jobs on Spark that read topics."""
+
+
+@pytest.mark.parametrize("command", JOBS)
+def test_a_job_on_spark_refuses_what_cannot_be_honoured_before_spark_starts(command: str, properties: Write) -> None:
+    path = properties(ssl_protocol="TLSv1.3")
+    arguments = [*command.split(), *JOBS[command], "--topics", "t", "--bootstrap-server", "127.0.0.1:1", "--command-config", path]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert f"--command-config {path}: ssl.protocol='TLSv1.3' cannot be honoured" in result.output
+
+
+def test_the_source_and_the_sink_of_a_job_get_the_properties(properties: Write) -> None:
+    given = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": jaas("secret")}
+    target = Target(None, properties(bootstrap_servers="b:1", **given))
+    options = ("kafka.request.timeout.ms=5000", "KAFKA.group.id=g", "failOnDataLoss=false")
+    asked = {"target": target, "topics": "t", "topic_pattern": None, "options": options}
+    source = _source(asked, "earliest")
+    found = source.all_options()
+    assert found["kafka.sasl.jaas.config"] == jaas("secret") and found["kafka.bootstrap.servers"] == "b:1"
+    assert found["failOnDataLoss"] == "false" and found["subscribe"] == "t"
+    assert source.client_options() == {
+        "kafka.bootstrap.servers": "b:1",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": jaas("secret"),
+        "kafka.request.timeout.ms": "5000",
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
