@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kraftlite.coordinator.core.walks import pieces
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -30,6 +31,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.replication.enrol_driver import ADDS_FROM
 from kraftlite.runtime.ports import Handlers, Ports, TransportError, route
+from kraftlite.runtime.turns import Turns
 
 ANSWER_TIME_MS: Final = 1_000
 """The time that an answer has to arrive, beyond that for which the peer may work on it."""
@@ -92,6 +94,7 @@ class MarkerWriting:
         self._replicas = replicas
         self._groups = groups
         self._timeout_ms = timeout_ms
+        self._turns = Turns(ports.clock)
 
     async def write(self, node: NodeId, markers: Sequence[MarkerEntry]) -> Sequence[ErrorCode]:
         """One error for each, in order, when all are below the high watermark. Raises TransportError, ApiError."""
@@ -109,13 +112,12 @@ class MarkerWriting:
         behind the commits that it has queued, and are answered when the offsets show (TP-26, TG-10)."""
         offsets = [it for it in markers if it.tp.topic == OFFSETS_TOPIC]
         logs = [it for it in markers if it.tp.topic != OFFSETS_TOPIC]
-        found = await asyncio.gather(self._write_logs(logs, timeout_ms), *map(self._complete, offsets))
-        written, completed = iter(found[0]), chain.from_iterable(found[1:])
+        writing = [self._write_logs(some, timeout_ms) async for some in self._turns.each(pieces(logs))]
+        found = await asyncio.gather(*writing, *map(self._complete, offsets))
+        written, completed = chain.from_iterable(found[: len(writing)]), chain.from_iterable(found[len(writing) :])
         return [next(completed if it.tp.topic == OFFSETS_TOPIC else written) for it in markers]
 
-    async def _write_logs(self, markers: list[MarkerEntry], timeout_ms: int) -> list[ErrorCode]:
-        if not markers:
-            return []
+    def _write_logs(self, markers: Sequence[MarkerEntry], timeout_ms: int) -> asyncio.Future[list[ErrorCode]]:
         done: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
 
         def written(errors: list[ErrorCode]) -> None:
@@ -123,7 +125,7 @@ class MarkerWriting:
                 done.set_result(errors)
 
         self._replicas.write_markers(markers, timeout_ms=timeout_ms, on_done=written)
-        return await done
+        return done
 
     async def _complete(self, marker: MarkerEntry) -> list[ErrorCode]:
         try:

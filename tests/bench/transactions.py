@@ -269,11 +269,13 @@ def one_by_one(sides: Sequence[Side], replication: int) -> dict[str, str]:
                 p50, p99 = _cuts(run(topic, TRANSACTIONS, pause_s=PAUSE_S))
                 cpu, began = side.cpu_s(), time.perf_counter()
                 run(topic, TRANSACTIONS)
+                rate = TRANSACTIONS / (time.perf_counter() - began)
+                cpu_ms = (side.cpu_s() - cpu) / TRANSACTIONS * 1000
                 return {
                     f"RF {replication}{kind}: begin, send 1, commit, p50 ms": p50,
                     f"RF {replication}{kind}: begin, send 1, commit, p99 ms": p99,
-                    f"RF {replication}{kind}: transactions/s of 1 producer": TRANSACTIONS / (time.perf_counter() - began),
-                    f"RF {replication}{kind}: CPU of all nodes, ms per transaction": (side.cpu_s() - cpu) / TRANSACTIONS * 1000,
+                    f"RF {replication}{kind}: transactions/s of 1 producer": rate,
+                    f"RF {replication}{kind}: the same, CPU of all nodes, ms per transaction": cpu_ms,
                 }
 
             rows |= interleaved(sides, turn)
@@ -296,7 +298,7 @@ def at_once(sides: Sequence[Side], replication: int) -> dict[str, str]:
         count = PRODUCERS * TRANSACTIONS
         return {
             f"RF {replication}: transactions/s of {PRODUCERS} producers": count / (time.perf_counter() - began),
-            f"RF {replication}: CPU of all nodes at {PRODUCERS} producers, ms per transaction": (side.cpu_s() - cpu) / count * 1000,
+            f"RF {replication}: CPU at {PRODUCERS} producers, ms per transaction": (side.cpu_s() - cpu) / count * 1000,
         }
 
     return interleaved(sides, turn)
@@ -379,9 +381,7 @@ def failover(sides: Sequence[Side]) -> dict[str, str]:
     """The time until a transaction is committed that begins as the coordinator goes: it is killed, or told to stop."""
     rows: dict[str, str] = {}
     for sent in (signal.SIGKILL, signal.SIGTERM):
-        seen: list[dict[str, float]] = []
-        for number in range(FAILOVERS):
-            seen.append({side.name: _fail(side, sent, number) for side in sides})
+        seen = [{side.name: _fail(side, sent, number) for side in sides} for number in range(FAILOVERS)]
         what = f"killed, session timeout {SESSION_MS / 1000:g} s" if sent is signal.SIGKILL else "told to stop"
         rows[f"RF 3: the next commit when the coordinator is {what}, s"] = _row(seen)
     return rows

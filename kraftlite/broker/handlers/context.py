@@ -130,7 +130,7 @@ class Transactions(Protocol):
 
     def describe(self, transactional_id: str, /) -> TransactionDescription: ...
 
-    def listed(
+    async def listed(
         self, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
     ) -> TransactionListing: ...
 

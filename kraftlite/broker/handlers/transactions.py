@@ -99,12 +99,12 @@ def describe_transaction(ctx: BrokerContext, transactional_id: str) -> Transacti
     return coordinator_of(ctx, transactional_id).describe(transactional_id)
 
 
-def list_transactions(
+async def list_transactions(
     ctx: BrokerContext, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
 ) -> TransactionListing:
     """List the ids that this broker coordinates (TA-02). Filters that are empty, negative or None let everything pass. Raises
     ApiError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS, while the list would lack some."""
     assert ctx.transactions is not None, "an API of transactions without a coordinator"
-    return ctx.transactions.listed(
+    return await ctx.transactions.listed(
         states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=pattern or None
     )

@@ -88,7 +88,7 @@ def _partitions(found: TransactionDescription) -> list[dict[str, object]]:
 
 async def _list(call: Call, request: Any) -> Mapping[str, object]:
     try:
-        found = list_transactions(
+        found = await list_transactions(
             call.ctx,
             states=request.state_filters,
             producer_ids=request.producer_id_filters,

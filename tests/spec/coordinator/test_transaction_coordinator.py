@@ -145,7 +145,7 @@ async def test_tx_60_nothing_is_served_that_an_election_could_take_back() -> Non
     with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         c.coordinator.describe("t")
     with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-        c.coordinator.listed(states=(), producer_ids=(), min_duration_ms=-1, pattern=None)
+        await c.coordinator.listed(states=(), producer_ids=(), min_duration_ms=-1, pattern=None)
     assert c.local.written == []
     c.log.automatic = True
     c.log.advance(0)
@@ -240,30 +240,56 @@ async def test_ta_02_listing(c: Coordinating) -> None:
     second = await c.begun(A, name="copy-2")
     third = await c.init("other")
 
-    def names(**filters: Any) -> set[str]:
+    async def names(**filters: Any) -> set[str]:
         usual = {"states": (), "producer_ids": (), "min_duration_ms": -1, "pattern": None}
-        return {it.transactional_id for it in c.coordinator.listed(**{**usual, **filters}).transactions}
+        return {it.transactional_id for it in (await c.coordinator.listed(**{**usual, **filters})).transactions}
 
-    assert names() == {"copy-1", "copy-2", "other"}
-    assert names(states=("Ongoing",)) == {"copy-1", "copy-2"}
-    assert names(states=("Empty", "Nonsense")) == {"other"}
-    assert names(states=("Nonsense",)) == set()
-    assert names(producer_ids=(first.producer_id, third.producer_id)) == {"copy-1", "other"}
-    assert names(states=("Ongoing",), min_duration_ms=4_999) == {"copy-1"}
-    assert names(states=("Ongoing",), min_duration_ms=5_000) == set()
-    assert names(pattern="copy-.") == {"copy-1", "copy-2"} and names(pattern="copy") == set() and names(pattern="") == names()
-    found = c.coordinator.listed(states=("Nonsense", "Dead"), producer_ids=(), min_duration_ms=-1, pattern=None)
+    assert await names() == {"copy-1", "copy-2", "other"}
+    assert await names(states=("Ongoing",)) == {"copy-1", "copy-2"}
+    assert await names(states=("Empty", "Nonsense")) == {"other"}
+    assert await names(states=("Nonsense",)) == set()
+    assert await names(producer_ids=(first.producer_id, third.producer_id)) == {"copy-1", "other"}
+    assert await names(states=("Ongoing",), min_duration_ms=4_999) == {"copy-1"}
+    assert await names(states=("Ongoing",), min_duration_ms=5_000) == set()
+    assert (
+        await names(pattern="copy-.") == {"copy-1", "copy-2"}
+        and await names(pattern="copy") == set()
+        and await names(pattern="") == await names()
+    )
+    found = await c.coordinator.listed(states=("Nonsense", "Dead"), producer_ids=(), min_duration_ms=-1, pattern=None)
     assert found.unknown_states == ("Nonsense",) and second
     with pytest.raises(ApiError, match="INVALID_REGULAR_EXPRESSION"):
-        names(pattern="(")
+        await names(pattern="(")
+
+
+async def test_tx_67_how_long_loads_took_in_the_last_minute() -> None:
+    c = Coordinating(automatic=False, partitions=2)
+    times = c.coordinator.load_times
+    assert (times.max_ms(), times.avg_ms()) == (None, None)
+    for index in (0, 1):
+        c.store(f"t-{index}", state(), index)
+    await c.apply()
+    for index, waits_ms in ((0, 30), (1, 50)):
+        await c.run(waits_ms)
+        c.log.advance(index)
+        await c.run()
+    assert times.max_ms() is not None and times.avg_ms() is not None
+    assert (round(times.max_ms() or 0, -1), round(times.avg_ms() or 0, -1)) == (80, 60)
+    await c.run(59_000)
+    assert times.max_ms() is not None
+    await c.run(2_000)
+    assert (times.max_ms(), times.avg_ms()) == (None, None)
+    await c.close()
 
 
 async def test_tx_67_what_the_gauges_count(c: Coordinating) -> None:
     producer = await c.begun(A)
+    assert (c.coordinator.open_count(), c.coordinator.decided_count()) == (1, 0)
     c.topics["a"] = [partition([1, 2], leader=None)] * 3
     await c.coordinator.end("t", producer, commit=True, version=2)
     await c.run(1)
     assert (c.coordinator.id_count(), c.coordinator.markers.waiting, c.coordinator.write_again_count()) == (1, 1, 0)
+    assert (c.coordinator.open_count(), c.coordinator.decided_count()) == (0, 1)
     c.log.at(0).error = E.NOT_ENOUGH_REPLICAS
     c.topics["a"] = [partition([1, 2])] * 3
     await c.apply()

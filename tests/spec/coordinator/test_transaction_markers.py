@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from kraftlite.coordinator.transactions.events import Fenced, Mark, Marked
-from kraftlite.coordinator.transactions.markers import SEND_AGAIN_MS, Fate, Gone, MarkerQueues, Order, fate_of
+from kraftlite.coordinator.transactions.markers import (
+    ROUTED_AT_ONCE,
+    SEND_AGAIN_MS,
+    Fate,
+    Gone,
+    Item,
+    MarkerQueues,
+    Order,
+    fate_of,
+)
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender, ShardOutbox
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
@@ -76,7 +85,11 @@ def test_tx_50_batches_and_requests_under_way_are_bounded() -> None:
     q = Queues()
     count = MAX_MARKERS_PER_REQUEST * (MAX_MARKER_REQUESTS_IN_FLIGHT + 2)
     q.order(*(TopicPartition("many", index) for index in range(count)))
-    batches = [batch for _, batch in q.core.batches(0)]
+    batches: list[list[Item]] = []
+    while q.core.more:
+        looked_up = [batch for _, batch in q.core.batches(0)]
+        assert sum(map(len, looked_up)) <= ROUTED_AT_ONCE, "so many are looked up in a turn"
+        batches += looked_up
     assert [len(batch) for batch in batches] == [MAX_MARKERS_PER_REQUEST] * MAX_MARKER_REQUESTS_IN_FLIGHT
     assert q.sent() == {}
     q.core.answered(NodeId(1), batches[0], [E.NONE] * len(batches[0]), 0)
