@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kraftlite.coordinator.core.walks import pieces
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -34,9 +35,6 @@ from kraftlite.runtime.turns import Turns
 
 ANSWER_TIME_MS: Final = 1_000
 """The time that an answer has to arrive, beyond that for which the peer may work on it."""
-
-MARKERS_AT_ONCE: Final = 50
-"""The markers that are written between two turns of the loop: some 5 ms."""
 
 
 class WritesMarkers(Protocol):
@@ -105,23 +103,12 @@ class MarkerWriting:
         behind the commits that it has queued, and are answered when the offsets show (TP-26, TG-10)."""
         offsets = [it for it in markers if it.tp.topic == OFFSETS_TOPIC]
         logs = [it for it in markers if it.tp.topic != OFFSETS_TOPIC]
-        found = await asyncio.gather(self._write_logs(logs, timeout_ms), *map(self._complete, offsets))
-        written, completed = iter(found[0]), chain.from_iterable(found[1:])
+        writing = [self._write_logs(some, timeout_ms) async for some in self._turns.each(pieces(logs))]
+        found = await asyncio.gather(*writing, *map(self._complete, offsets))
+        written, completed = chain.from_iterable(found[: len(writing)]), chain.from_iterable(found[len(writing) :])
         return [next(completed if it.tp.topic == OFFSETS_TOPIC else written) for it in markers]
 
-    async def _write_logs(self, markers: list[MarkerEntry], timeout_ms: int) -> list[ErrorCode]:
-        """All are appended before any is waited for, with turns of the loop between them when they are many."""
-        if not markers:
-            return []
-        if len(markers) <= MARKERS_AT_ONCE:
-            return await self._append(markers, timeout_ms)
-        waiting = [
-            self._append(markers[first : first + MARKERS_AT_ONCE], timeout_ms)
-            async for first in self._turns.each(range(0, len(markers), MARKERS_AT_ONCE))
-        ]
-        return list(chain.from_iterable([await it for it in waiting]))
-
-    def _append(self, markers: list[MarkerEntry], timeout_ms: int) -> asyncio.Future[list[ErrorCode]]:
+    def _write_logs(self, markers: Sequence[MarkerEntry], timeout_ms: int) -> asyncio.Future[list[ErrorCode]]:
         done: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
 
         def written(errors: list[ErrorCode]) -> None:

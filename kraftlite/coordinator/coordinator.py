@@ -30,6 +30,7 @@ from kraftlite.coordinator.api import (
 )
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.led_partitions import LedPartitions
+from kraftlite.coordinator.core.load_times import LoadTimes
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, partition_for
 from kraftlite.coordinator.core.ports import CoordinatorLog
 from kraftlite.coordinator.core.shard_driver import ShardDriver
@@ -45,6 +46,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.runtime.ports import Ports, Tracer
 from kraftlite.runtime.trace.group import GroupsLoaded, GroupsLoadFailed, GroupsLoading, GroupsUnloaded
+from kraftlite.runtime.turns import Turns
 
 MAX_NAME_BYTES: Final = MAX_STRING_BYTES - 37
 """The longest name that, with a dash and a UUID behind it, is still a string."""
@@ -74,7 +76,9 @@ class GroupCoordinator:
         self.config = config
         self._log = log
         self._image = MetadataImage.EMPTY
-        self._trace = _GroupTrace(ports.tracer)
+        self.load_times = LoadTimes(ports.clock)
+        self._trace = _GroupTrace(ports.tracer, self.load_times)
+        self._turns = Turns(ports.clock)
         self._settings = ShardSettings(
             load_buffer_bytes=config.load_buffer_bytes,
             compression_codec=config.compression_codec,
@@ -84,7 +88,7 @@ class GroupCoordinator:
 
     def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> GroupDriver:
         shard = GroupShard(self.config, self._ports.tracer, self._ports.entropy, self._image)
-        return ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard)
+        return ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard, self._turns)
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 
@@ -257,13 +261,15 @@ class GroupCoordinator:
 class _GroupTrace:
     """Tells of shards of groups."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, load_times: LoadTimes) -> None:
         self._tracer = tracer
+        self._load_times = load_times
 
     def loading(self, tp: TopicPartition, leader_epoch: int) -> None:
         self._tracer.emit(GroupsLoading(tp=tp, leader_epoch=leader_epoch))
 
     def loaded(self, tp: TopicPartition, leader_epoch: int, shard: GroupShard, *, end_offset: int, elapsed_ms: int) -> None:
+        self._load_times.took(elapsed_ms)
         self._tracer.emit(
             GroupsLoaded(
                 tp=tp,

@@ -72,18 +72,7 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         "1 starting, 2 catching up, 3 running, 6 in controlled shutdown, 7 shutting down.",
         lambda: broker.lifecycle.state.value,
     )
-    transactions = broker.transactions
-    gauge("kraftlite_transactional_ids", "Transactional ids that this broker coordinates.", transactions.id_count)
-    gauge(
-        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
-        "Markers that wait for a leader, or to be sent again.",
-        lambda: transactions.markers.waiting,
-    )
-    gauge(
-        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
-        "States of transactional ids that wait to be written again.",
-        transactions.write_again_count,
-    )
+    _transaction_gauges(metrics, broker)
     gauge("kafka_server_replicamanager_partitioncount", "Partitions with a replica on this broker.", replicas.partition_count)
     gauge("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.", replicas.leader_count)
     gauge(
@@ -110,4 +99,36 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories of this broker that have failed.",
         lambda: len(broker.log_dirs.offline_directories()),
+    )
+
+
+def _transaction_gauges(metrics: Metrics, broker: BrokerServer) -> None:
+    """Source: TX-67; KIP-890."""
+    gauge, transactions, verifications = metrics.gauge, broker.transactions, broker.replicas.enroller.verifications
+    gauge("kraftlite_transactional_ids", "Transactional ids that this broker coordinates.", transactions.id_count)
+    gauge("kraftlite_transactions_open", "Transactions that are open, of those ids.", transactions.open_count)
+    gauge("kraftlite_transactions_decided", "Outcomes of those ids that are not carried out yet.", transactions.decided_count)
+    for kind, times in (("transaction", transactions.load_times), ("group", broker.groups.load_times)):
+        load_time = f"kafka_server_{kind}_coordinator_metrics_partition_load_time"
+        gauge(f"{load_time}_max", "Milliseconds of the longest load of a partition in the last minute.", times.max_ms)
+        gauge(f"{load_time}_avg", "Milliseconds of a load of a partition on average, in the last minute.", times.avg_ms)
+    gauge(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "Markers that wait for a leader, or to be sent again.",
+        lambda: transactions.markers.waiting,
+    )
+    gauge(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
+        "States of transactional ids that wait to be written again.",
+        transactions.write_again_count,
+    )
+    metrics.counter(
+        "kafka_server_addpartitionstotxnmanager_verificationfailurerate",
+        "Partitions that a coordinator did not let into a transaction when this broker asked.",
+        lambda: verifications.failures,
+    )
+    metrics.summary(
+        "kafka_server_addpartitionstotxnmanager_verificationtimems",
+        "Milliseconds until a coordinator answered such a question.",
+        lambda: (verifications.count, verifications.total_ms),
     )

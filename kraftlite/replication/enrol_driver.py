@@ -9,7 +9,8 @@ Source: KIP-890; TP-03 to TP-10; Kafka's AddPartitionsToTxnManager.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kraftlite.log.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, attributes_of, parse_header
@@ -57,6 +58,20 @@ class _Asked(NamedTuple):
     guard: Guard
 
 
+@dataclass(slots=True)
+class Verifications:
+    """The questions that were answered, milliseconds from asking to the answer, and the partitions that were refused."""
+
+    count: int = 0
+    total_ms: int = 0
+    failures: int = 0
+
+    def answered(self, elapsed_ms: int, errors: Iterable[ErrorCode]) -> None:
+        self.count += 1
+        self.total_ms += elapsed_ms
+        self.failures += sum(error is not ErrorCode.NONE for error in errors)
+
+
 class Enroller:
     """The questions of one broker to transaction coordinators.
 
@@ -69,6 +84,7 @@ class Enroller:
         self.verifies = config.verification_enabled
         self._table = table
         self.clock = clock
+        self.verifications = Verifications()
         self._backoff_ms = config.enrol_backoff_ms
         self._retry_ms = min(config.enrol_retry_max_ms, config.request_timeout_ms)
         self._asking: set[str] = set()
@@ -135,6 +151,14 @@ class Enroller:
         self, identity: Identity, partitions: Sequence[TopicPartition], *, adds: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
         """One question of a transactional id at a time; one more may wait, and a newer one takes its place (TP-09)."""
+        began_ms = self.clock.now_ms()
+        found = await self._ask(identity, partitions, adds)
+        self.verifications.answered(self.clock.now_ms() - began_ms, found.values())
+        return found
+
+    async def _ask(
+        self, identity: Identity, partitions: Sequence[TopicPartition], adds: bool
+    ) -> Mapping[TopicPartition, ErrorCode]:
         transactional_id, producer_id, producer_epoch = identity
         if self.gate is None:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)

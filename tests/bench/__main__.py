@@ -21,6 +21,7 @@ from tests.bench import (
     peers,
     sim_speed,
     throughput,
+    transactions,
 )
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -33,6 +34,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "single_broker": throughput.single_broker,
     "replicated": throughput.replicated,
     "peers": peers.peers,
+    "transactions": transactions.transactions,
     "greedy": greedy.greedy_connections,
     "spark": bench_spark.spark,
     "sink_modes": bench_spark.sink_modes,

@@ -22,7 +22,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
-from kraftlite.runtime.turns import Turns
+from kraftlite.runtime.ports import Ports
 from tests.harness.broker_ports import ScriptedTransport, TestBed
 from tests.harness.offsets_log import LedPartition, OffsetsLogFake, topics_delta
 from tests.harness.wire_fakes import LISTENER, broker, image, partition
@@ -93,18 +93,16 @@ class Coordinating:
         self.ids = Ids()
         self.local = LocalMarkers()
         self.peers = Peers(NodeId(1), CLUSTER, LISTENER, self.image)
-        self.writing = MarkerWriting(self.bed.ports, self.peers, self.local, self.local, 3_000)
-        self.coordinator = TransactionCoordinator(
-            self.bed.ports,
-            TransactionConfig.from_values(dict(config or {})),
-            self.log,
-            self.ids,
-            MarkerSender(self.bed.ports, self.writing, self.image),
-            self.image,
-        )
-        self.gate = Enrolling(self.bed.ports, self.peers, self.coordinator, 3_000)
         self.applied = MetadataImage.EMPTY
-        self.turns = Turns(self.bed.clock)
+        self.make(self.bed.ports, config or {})
+
+    def make(self, ports: Ports, config: Mapping[str, str]) -> None:
+        """The coordinator and what it needs, on these ports."""
+        self.writing = MarkerWriting(ports, self.peers, self.local, self.local, 3_000)
+        sender = MarkerSender(ports, self.writing, self.image)
+        settings = TransactionConfig.from_values(dict(config))
+        self.coordinator = TransactionCoordinator(ports, settings, self.log, self.ids, sender, self.image)
+        self.gate = Enrolling(ports, self.peers, self.coordinator, 3_000)
 
     def image(self) -> MetadataImage:
         return image(self.brokers, self.topics, features=self.features)

@@ -14,7 +14,6 @@ from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.replication.enrol_driver import Identity
-from kraftlite.runtime.turns import Turns
 
 TRANSACTION_BODIES: Final[Mapping[int, dict[str, Any]]] = {
     22: {"transactional_id": None, "transaction_timeout": 0},
@@ -81,7 +80,7 @@ class FakeTransactions:
         return found
 
     async def listed(
-        self, turns: Turns, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
+        self, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
     ) -> TransactionListing:
         self._note("list", states=list(states), producer_ids=list(producer_ids), min_duration_ms=min_duration_ms, pattern=pattern)
         found = tuple(

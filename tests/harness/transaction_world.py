@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kraftlite.coordinator.core.effects import Output
-from kraftlite.coordinator.core.shards import Asked, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Tick, Written
 from kraftlite.coordinator.records import CoordinatorRecord
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, Request
@@ -76,7 +76,8 @@ class Marker:
 
 
 class TransactionWorld:
-    """`refuse` is what the next appends are refused with; `refused_once` ends it after one. Everything else is a method."""
+    """`goes_on` False: steps that leave work are not told to go on with it.
+    `refuse` is what the next appends are refused with; `refused_once` ends it after one. Everything else is a method."""
 
     def __init__(self, *, version: int = 2, **config: Any) -> None:
         self.config = TransactionConfig(**config)
@@ -90,6 +91,7 @@ class TransactionWorld:
         self.leader_epoch = 0
         self.ids = FIRST_ID
         self.no_ids = False
+        self.goes_on = True
         self.answers: dict[int, Any] = {}
         self.asked = 0
         self.sent: list[Sent] = []
@@ -165,6 +167,8 @@ class TransactionWorld:
                 self.step(Written(token=append.token, error=refused))
             else:
                 self.log.append(Logged(append.records, append.token))
+        if output.more and self.goes_on:
+            self.step(GoOn())
 
     def pass_time(self, ms: int) -> None:
         """Steps whenever the shard wants to be stepped."""

@@ -133,7 +133,7 @@ class Transactions(Protocol):
     def describe(self, transactional_id: str, /) -> TransactionDescription: ...
 
     async def listed(
-        self, turns: Turns, /, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
+        self, *, states: Sequence[str], producer_ids: Sequence[int], min_duration_ms: int, pattern: str | None
     ) -> TransactionListing: ...
 
 

@@ -115,5 +115,5 @@ async def list_transactions(
     ApiError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS, while the list would lack some."""
     assert ctx.transactions is not None, "an API of transactions without a coordinator"
     return await ctx.transactions.listed(
-        ctx.turns, states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=pattern or None
+        states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=pattern or None
     )

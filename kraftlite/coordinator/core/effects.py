@@ -37,10 +37,12 @@ class Append:
 
 
 class Output(NamedTuple):
-    """The answers are independent of the appends: what must be durable first is answered by a later step."""
+    """The answers are independent of the appends: what must be durable first is answered by a later step. `more`: there is work
+    left that should not be done at once; the core goes on with it at `GoOn`."""
 
     answers: Sequence[Answer]
     appends: Sequence[Append]
+    more: bool = False
 
 
 class Effects:
@@ -49,6 +51,7 @@ class Effects:
     def __init__(self) -> None:
         self.now_ms = 0
         self.wall_ms = 0
+        self.more = False
         self._answers: list[Answer] = []
         self._appends: list[Append] = []
         self._then: dict[int, Then] = {}
@@ -84,6 +87,6 @@ class Effects:
         self._then.pop(token)(error)
 
     def take(self) -> Output:
-        output = Output(self._answers, self._appends)
-        self._answers, self._appends = [], []
+        output = Output(self._answers, self._appends, self.more)
+        self._answers, self._appends, self.more = [], [], False
         return output

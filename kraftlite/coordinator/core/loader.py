@@ -17,6 +17,7 @@ from kraftlite.model.tuning import Tuning
 from kraftlite.replication.api import FetchEntry, FetchParams
 from kraftlite.replication.consume import may_wait
 from kraftlite.runtime.ports import Clock
+from kraftlite.runtime.turns import Turns
 
 LOAD_WAIT_MS: Final = 500
 LOAD_CHUNK_BYTES: Final = Tuning().group_load_bytes
@@ -38,6 +39,7 @@ class PartitionLoader:
         self,
         log: CoordinatorLog,
         clock: Clock,
+        turns: Turns,
         settings: ShardSettings,
         tp: TopicPartition,
         topic_id: UUID,
@@ -46,6 +48,7 @@ class PartitionLoader:
     ) -> None:
         self._log = log
         self._clock = clock
+        self._turns = turns
         self._tp = tp
         self._topic_id = topic_id
         self._leader_epoch = leader_epoch
@@ -63,6 +66,7 @@ class PartitionLoader:
                 self._replay(shard, header, batch, max(position - header.base_offset, 0))
                 position = header.next_offset
             await self._clock.sleep(0)
+            await self._turns.next()  # of all partitions that are loaded now
         return end
 
     def _offset(self, which: int) -> int:

@@ -11,13 +11,14 @@ from uuid import UUID
 from kraftlite.coordinator.core.effects import Append, Output
 from kraftlite.coordinator.core.loader import PartitionLoader
 from kraftlite.coordinator.core.ports import CoordinatorLog
-from kraftlite.coordinator.core.shards import Asked, Shard, ShardSettings, ShardTrace, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Shard, ShardSettings, ShardTrace, Tick, Written
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceEntry
 from kraftlite.runtime.ports import Ports, TaskHandle, TimerHandle
+from kraftlite.runtime.turns import Turns
 
 S = TypeVar("S", bound=Shard)
 
@@ -31,7 +32,8 @@ class ShardDriver(Generic[S]):
     """This broker's coordination of one partition in one leader epoch; from `start` to `close`, both once.
 
     While it loads, `shard` and `ask` raise ApiError(COORDINATOR_LOAD_IN_PROGRESS); after a failed load, and once closed,
-    ApiError(NOT_COORDINATOR). What is written is written in this leader epoch or not at all. Source: ML-22.
+    ApiError(NOT_COORDINATOR). What is written is written in this leader epoch or not at all. `turns` are those of all shards of
+    the coordinator, for what a step leaves. Source: ML-22.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class ShardDriver(Generic[S]):
         topic_id: UUID,
         leader_epoch: int,
         shard: S,
+        turns: Turns,
     ) -> None:
         self._ports = ports
         self._settings = settings
@@ -54,7 +57,9 @@ class ShardDriver(Generic[S]):
         self.leader_epoch = leader_epoch
         self._loading: S | None = shard
         self._shard: S | None = None
+        self._turns = turns
         self._task: TaskHandle | None = None
+        self._going_on: TaskHandle | None = None
         self._timer: TimerHandle | None = None
         self._armed_for = 0
         self._events: deque[object] = deque()
@@ -78,7 +83,9 @@ class ShardDriver(Generic[S]):
         assert shard is not None, "started twice, or after it was closed"
         began_ms = clock.now_ms()
         at_once = self._ports.tuning.group_load_bytes
-        loader = PartitionLoader(self._log, clock, self._settings, self.tp, self.topic_id, self.leader_epoch, at_once)
+        loader = PartitionLoader(
+            self._log, clock, self._turns, self._settings, self.tp, self.topic_id, self.leader_epoch, at_once
+        )
         try:
             end = await loader.load(shard)
         except ApiError as error:
@@ -102,8 +109,9 @@ class ShardDriver(Generic[S]):
 
     def close(self) -> None:
         """Another broker coordinates now, or this one stops: who waits is told to look for the coordinator."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._going_on):
+            if task is not None:
+                task.cancel()
         if self._timer is not None:
             self._timer.cancel()
         shard, self._shard, self._loading = self._shard, None, None
@@ -174,10 +182,17 @@ class ShardDriver(Generic[S]):
             for append in output.appends:
                 self._append(append)
             self._answer(output)
+            if output.more and self._going_on is None:
+                self._going_on = self._ports.tasks.spawn(self._go_on(), name=f"go-on-{self.tp}")
         except Exception as error:  # noqa: BLE001 - a step that broke off may have changed half of a group, see docs/adr/0005
             self._ports.fault(error, f"coordinator of {self.tp}")
         finally:
             self._stepping = False
+
+    async def _go_on(self) -> None:
+        await self._turns.next()
+        self._going_on = None
+        self.tell(GoOn())
 
     def _arm(self) -> None:
         due = None if self._shard is None else self._shard.next_deadline_ms()

@@ -33,6 +33,11 @@ class Tick:
     """Time has passed; every step looks at the deadlines, this one at nothing else."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    """It is the shard's turn to go on with what its last step has left (`Output.more`)."""
+
+
 class Shard(Protocol):
     """A deterministic state machine over one partition. Filled by `replay` in log order, then `loaded`, then stepped at
     `next_deadline_ms` at the latest, until `resign`."""

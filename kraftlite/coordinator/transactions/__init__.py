@@ -6,6 +6,8 @@
 | `rules` | the answer to each request in each state: a refusal, an answer, or the next state to write |
 | `records` | the states in Kafka's record format |
 | `shard_core`, `events` | the state machine of one partition of `__transaction_state`, and what it is asked and told |
+| `failures` | what an append that failed means |
+| `held` | requests that wait for the step of their id that is under way |
 | `coordinator`, `api` | a broker's coordinator, and what it answers to those who look |
 | `markers`, `markers_driver` | the markers of decided outcomes, on their way to the leaders of partitions |
 | `config` | Kafka's keys |

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from kraftlite.coordinator.core.led_partitions import LedPartitions
+from kraftlite.coordinator.core.load_times import LoadTimes
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
 from kraftlite.coordinator.core.ports import CoordinatorLog
 from kraftlite.coordinator.core.shard_driver import ShardDriver
@@ -37,6 +38,8 @@ from kraftlite.runtime.trace.transaction import (
 from kraftlite.runtime.turns import Turns
 
 _NO_COMPRESSION: Final = 0
+ADDED_BY_LEADERS_FROM: Final = 2
+"""The `transaction.version` from which partitions are added by their leaders, and by no client."""
 _STATES: Final = {state.title: state for state in TransactionState}
 
 
@@ -77,8 +80,10 @@ class TransactionCoordinator:
         self._ids = ids
         self.markers = markers
         self._image = image
-        self._trace = _TransactionTrace(ports.tracer)
+        self.load_times = LoadTimes(ports.clock)
+        self._trace = _TransactionTrace(ports.tracer, self.load_times)
         self._budget = Budget()
+        self._turns = Turns(ports.clock)
         self._settings = ShardSettings(
             load_buffer_bytes=config.load_buffer_bytes,
             compression_codec=_NO_COMPRESSION,
@@ -92,7 +97,7 @@ class TransactionCoordinator:
         outbox = self.markers.outbox(leader_epoch)
         story = TransactionStory(self._ports.tracer, self._budget, tp, leader_epoch)
         shard = TransactionShard(self.config, self._ids.take, outbox, self._ports.tracer, story, version=self._version)
-        driver = ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard)
+        driver = ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard, self._turns)
         outbox.connect(driver.tell)
         return driver
 
@@ -157,7 +162,10 @@ class TransactionCoordinator:
         `transaction.version` that the request shows. The partitions exist, as far as this broker knows (TX-31).
         ApiError(REQUEST_TIMED_OUT) after `timeout_ms`: they may become part of it all the same."""
         driver = self._driver_of(transactional_id)
-        request = Add(transactional_id=transactional_id, producer=producer, partitions=partitions, version=version)
+        wait_ms = self.config.add_wait_ms if version < ADDED_BY_LEADERS_FROM else self.config.enrol_wait_ms
+        request = Add(
+            transactional_id=transactional_id, producer=producer, partitions=partitions, version=version, wait_ms=wait_ms
+        )
         await driver.ask(request, timeout_ms=timeout_ms)
 
     async def verify_partitions(
@@ -199,17 +207,12 @@ class TransactionCoordinator:
         )
 
     async def listed(
-        self,
-        turns: Turns,
-        *,
-        states: Collection[str],
-        producer_ids: Collection[int],
-        min_duration_ms: int,
-        pattern: str | None,
+        self, *, states: Collection[str], producer_ids: Collection[int], min_duration_ms: int, pattern: str | None
     ) -> TransactionListing:
         """The ids that are coordinated here, with one of the states and of the producer ids (none: whichever), open for longer
-        than `min_duration_ms` (negative: whatever), whose whole name matches the pattern of RE2 (None or empty: whatever).
-        ApiError: COORDINATOR_LOAD_IN_PROGRESS while one of the partitions is read, INVALID_REGULAR_EXPRESSION (TA-02)."""
+        than `min_duration_ms` (negative: whatever), whose whole name matches the pattern of RE2 (None or empty: whatever). An id
+        is told as it is when its turn comes. ApiError: COORDINATOR_LOAD_IN_PROGRESS while one of the partitions is read,
+        INVALID_REGULAR_EXPRESSION (TA-02)."""
         matches = _matcher(pattern)
         wanted = {_STATES[name] for name in states if name in _STATES}
         unknown = tuple(name for name in states if name not in _STATES)
@@ -227,13 +230,21 @@ class TransactionCoordinator:
         overviews = [
             TransactionOverview(transactional_id, found.producer_id, found.state)
             for shard in self.led.all_shards()
-            async for transactional_id, found in turns.each(shard.listed())
+            async for some in self._turns.each(shard.listed())
+            for transactional_id, found in some
             if shows(transactional_id, found)
         ]
         return TransactionListing(transactions=tuple(overviews), unknown_states=unknown)
 
     def id_count(self) -> int:
         return sum(len(shard.by_id) for shard in self.led.loaded())
+
+    def open_count(self) -> int:
+        return sum(shard.open_count for shard in self.led.loaded())
+
+    def decided_count(self) -> int:
+        """Return how many outcomes are decided and not carried out."""
+        return sum(shard.to_carry_out for shard in self.led.loaded())
 
     def write_again_count(self) -> int:
         """Return how many outcomes wait to be written again (`LogAppendRetryQueueSize`)."""
@@ -262,13 +273,15 @@ def _matcher(pattern: str | None) -> Callable[[str], bool]:
 class _TransactionTrace:
     """Tells of shards of transactional ids."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, load_times: LoadTimes) -> None:
         self._tracer = tracer
+        self._load_times = load_times
 
     def loading(self, tp: TopicPartition, leader_epoch: int) -> None:
         self._tracer.emit(TransactionsLoading(tp=tp, leader_epoch=leader_epoch))
 
     def loaded(self, tp: TopicPartition, leader_epoch: int, shard: Any, *, end_offset: int, elapsed_ms: int) -> None:
+        self._load_times.took(elapsed_ms)
         self._tracer.emit(
             TransactionsLoaded(
                 tp=tp,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from kraftlite.coordinator.core.shards import Asked, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Tick, Written
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 
@@ -21,12 +21,14 @@ class Init:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add:
-    """AddPartitionsToTxn, AddOffsetsToTxn. The answer is a `Producer`."""
+    """AddPartitionsToTxn, AddOffsetsToTxn. The answer is a `Producer`. `wait_ms`: how long it waits for a step of the id that is
+    under way, before it is refused as concurrent."""
 
     transactional_id: str
     producer: Producer
     partitions: frozenset[TopicPartition]
     version: int
+    wait_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,4 +85,4 @@ class Fenced:
     attempt: int
 
 
-Event = Asked[Request] | Written | Marked | Fenced | Tick
+Event = Asked[Request] | Written | Marked | Fenced | GoOn | Tick

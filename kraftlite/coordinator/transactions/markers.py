@@ -21,6 +21,8 @@ from kraftlite.model.topic_partition import TopicPartition
 
 SEND_AGAIN_MS: Final = 100
 """The pause before a marker that could not be written is sent again, and before a leader that is missing is looked for."""
+ROUTED_AT_ONCE: Final = 1_000
+"""The markers that are looked up in one go."""
 
 MARKERS_PER_REQUEST: Final = 200
 """The markers in one request. Each may be the last of a transaction, whose end is written when the answer comes: some 100 µs."""
@@ -85,7 +87,8 @@ Where = Callable[[TopicPartition], NodeId | Gone | None]
 
 
 class MarkerQueues:
-    """Used by its driver: `add`, then `batches` and send each, then `answered`, and `route` again at `next_due_ms`."""
+    """Used by its driver: `add`, then `batches` and send each, then `answered`; `batches` again in the next turn while there are
+    `more`, and at `next_due_ms`."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -105,6 +108,11 @@ class MarkerQueues:
         self._new.extend(item for _, item in self._later)
         self._later.clear()
 
+    @property
+    def more(self) -> bool:
+        """True while there are markers that were not looked up yet."""
+        return bool(self._new)
+
     def next_due_ms(self) -> int | None:
         return self._later[0][0] if self._later else None
 
@@ -122,10 +130,14 @@ class MarkerQueues:
                 del self._queued[node]
 
     def answered(self, node: NodeId, batch: Sequence[Item], errors: Sequence[ErrorCode], now_ms: int) -> None:
-        """Take what became of a batch, item by item. Replies to the shards whose orders get further by it."""
+        """Take what became of a whole batch, or of what is left of it: it is under way no more."""
         self._in_flight[node] -= 1
         if not self._in_flight[node]:
             del self._in_flight[node]
+        self.answered_in_part(batch, errors, now_ms)
+
+    def answered_in_part(self, batch: Sequence[Item], errors: Sequence[ErrorCode], now_ms: int) -> None:
+        """Take what became of some items of a batch. Replies to the shards whose orders get further by it."""
         done: list[Item] = []
         for item, error in zip(batch, errors, strict=True):
             if item.order.stopped:
@@ -146,7 +158,7 @@ class MarkerQueues:
         while self._later and self._later[0][0] <= now_ms:
             self._new.append(self._later.popleft()[1])
         gone: list[Item] = []
-        for item in _take(self._new, len(self._new)):
+        for item in _take(self._new, ROUTED_AT_ONCE):
             if item.order.stopped:
                 continue
             leader = self._where(item.tp)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from kraftlite.coordinator.core.walks import pieces
 from kraftlite.coordinator.transactions.events import Fenced, Mark, Marked
 from kraftlite.coordinator.transactions.markers import Fate, Gone, Item, MarkerQueues, Order, fate_of
 from kraftlite.coordinator.transactions.telling import Budget
@@ -20,6 +21,7 @@ from kraftlite.runtime.trace.transaction import (
     TransactionMarkerWaits,
     TransactionMarkerWritten,
 )
+from kraftlite.runtime.turns import Turns
 
 
 class MarkerPost(Protocol):
@@ -48,6 +50,7 @@ class MarkerSender:
         self._closed = False
         self._budget = Budget()
         self._held = False
+        self._turns = Turns(ports.clock)
 
     def outbox(self, coordinator_epoch: int) -> ShardOutbox:
         """The outbox of a shard that coordinates in a leader epoch."""
@@ -116,7 +119,7 @@ class MarkerSender:
             call.task = self._ports.tasks.spawn(self._send(call), name=f"markers-{node}")
         for item in self._queues.leaderless:
             self._tell_wait(item, None, ErrorCode.LEADER_NOT_AVAILABLE)
-        due_ms = self._queues.next_due_ms()
+        due_ms = now_ms if self._queues.more else self._queues.next_due_ms()
         if due_ms is not None:
             self._wake(max(0, due_ms - now_ms))
 
@@ -124,16 +127,21 @@ class MarkerSender:
         """Ends by cancellation when the broker is gone: then nobody knows what it had done, as after any answer that is lost. A
         task that is cancelled before it has begun would tell nobody."""
         call.begun = True
-        node, batch = call.node, call.batch
-        errors: Sequence[ErrorCode] = [ErrorCode.NETWORK_EXCEPTION] * len(batch)
+        node, left = call.node, call.batch
         try:
             if self._image().cluster.is_alive(node):
-                errors = await self._written(node, batch)
+                errors = await self._written(node, left)
+                async for some in self._turns.each(pieces(list(zip(left, errors, strict=True)))):
+                    items, theirs = [item for item, _ in some], [error for _, error in some]
+                    self._tell(node, items, theirs)
+                    self._queues.answered_in_part(items, theirs, self._ports.clock.now_ms())
+                    left = left[len(some) :]
         finally:
             del self._calls[call]
             if not self._closed:
-                self._tell(node, batch, errors)
-                self._queues.answered(node, batch, errors, self._ports.clock.now_ms())
+                lost = [ErrorCode.NETWORK_EXCEPTION] * len(left)
+                self._tell(node, left, lost)
+                self._queues.answered(node, left, lost, self._ports.clock.now_ms())
                 self._wake(0)
 
     async def _written(self, node: NodeId, batch: list[Item]) -> Sequence[ErrorCode]:

@@ -11,18 +11,21 @@ so that its log may be ahead of its memory, and another outcome may come behind 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Final
 
 from kraftlite.coordinator.core.deadlines import Deadlines
 from kraftlite.coordinator.core.effects import Effects, Output
-from kraftlite.coordinator.core.shards import Asked, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Written
+from kraftlite.coordinator.core.walks import AT_ONCE, Walks, pieces
 from kraftlite.coordinator.transactions import rules
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, MarkerOutbox, Request
+from kraftlite.coordinator.transactions.failures import MAY_STILL_COMMIT, told_of
+from kraftlite.coordinator.transactions.held import HELD, Held, HeldAdds
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Refused
 from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState
@@ -39,33 +42,12 @@ _Answer = Callable[[ErrorCode], None]
 
 WRITE_AGAIN_MS: Final = 100
 """The pause before a state that could not be written for now is written again."""
-EXPIRED_AT_ONCE: Final = 100
-"""The tombstones in one batch, and so in one step."""
-ABORTED_AT_ONCE: Final = 50
-"""The transactions that one step aborts because their time is over: some 5 ms."""
-LOOKED_AT_ONCE: Final = 2_000
-"""The ids that one step looks at for whether their time is over."""
-NEXT_LOOK_MS: Final = 1
-"""Until the step that looks at the next ones: others have the loop in between."""
 
 _TIMEOUTS: Final = ("timeouts", "")
-_LATE: Final = ("late", "")
 _EXPIRY: Final = ("expiry", "")
-_OLD: Final = ("old", "")
 _WRITE: Final = "write"
 
-_TOLD: Final = {
-    ErrorCode.NONE: ErrorCode.NONE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-}
-"""The errors that clients are told when an append fails (TX-07); any other is UNKNOWN_SERVER_ERROR."""
-
-_MAY_STILL_COMMIT: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+_CONCURRENT: Final = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 @dataclass(slots=True)
@@ -101,15 +83,15 @@ class TransactionShard:
         self._version = version
         self._effects = Effects()
         self._deadlines: Deadlines[tuple[str, str]] = Deadlines()
+        self._held = HeldAdds(self._deadlines)
         self._attempts = 0
         self._marking: dict[str, _Marking] = {}
         self._write_again: dict[str, Callable[[], None]] = {}
+        self._walks = Walks()
         self._open: dict[str, None] = {}
         """The ids in state Ongoing: few of all, and looked at every ten seconds."""
-        self._late: deque[str] = deque()
-        """The open ids that have not been looked at yet, of those that were open when the look began."""
-        self._old: deque[str] = deque()
-        """The same of all ids, for their expiry."""
+        self._decided: dict[str, None] = {}
+        """The ids with an outcome that is not carried out yet."""
         self.by_id: dict[str, Entry] = {}
 
     # --- loading ------------------------------------------------------------------------------------------------------
@@ -121,12 +103,14 @@ class TransactionShard:
         transactional_id = decode_key(key)
         if transactional_id is None:
             return
-        if value is None:
-            self.by_id.pop(transactional_id, None)
-            return
-        found = decode_value(value)
+        found = None if value is None else decode_value(value)
         if found is not None:
             self.by_id[transactional_id] = Entry(current=found)
+        elif value is None:
+            self.by_id.pop(transactional_id, None)
+        else:
+            return
+        self._note_state(transactional_id, found)
 
     def replay_end(self, producer_id: int, *, committed: bool) -> None:
         """Nothing in this topic is written in a transaction."""
@@ -134,22 +118,31 @@ class TransactionShard:
     def loaded(self, now_ms: int, wall_ms: int) -> Output:
         """Send the markers of every outcome that is decided (TX-60), and begin to look at the times."""
         self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
-        for transactional_id, entry in self.by_id.items():
-            self._story.taken_over(transactional_id, entry.current, now_ms, wall_ms)
-            if entry.current.state in PREPARED:
-                self._mark(transactional_id, entry)
-            elif entry.current.state is _S.ONGOING:
-                self._open[transactional_id] = None
+        self._walks.begin("take over", self._take_over())
         self._deadlines.set(_TIMEOUTS, now_ms + self._config.timeouts_interval_ms)
         self._deadlines.set(_EXPIRY, now_ms + self._config.expiry_interval_ms)
-        self.check()
-        return self._effects.take()
+        self.check(AT_ONCE)
+        return self._take()
 
-    def check(self) -> None:
-        """Raise AssertionError when an invariant does not hold between two steps."""
-        for transactional_id, entry in self.by_id.items():
-            current, pending = entry.current, entry.pending
-            assert (current.state is _S.ONGOING) == (transactional_id in self._open), (
+    def _take_over(self) -> Iterator[None]:
+        for some in pieces([*self._decided, *self._open]):
+            for transactional_id in some:
+                entry = self.by_id.get(transactional_id)
+                if entry is None or entry.pending is not None:
+                    continue  # somebody asked for something meanwhile
+                self._story.taken_over(transactional_id, entry.current, self._effects.now_ms, self._effects.wall_ms)
+                if entry.current.state in PREPARED:
+                    self._mark(transactional_id, entry)
+            yield
+
+    def check(self, most: int | None = None) -> None:
+        """Raise AssertionError when an invariant does not hold between two steps. `most`: of so many of the ids that something is
+        under way for; None: of all ids."""
+        names = self.by_id if most is None else islice(chain(self._decided, self._open), most)
+        for transactional_id in names:
+            current, pending = self.by_id[transactional_id].current, self.by_id[transactional_id].pending
+            noted = (transactional_id in self._open, transactional_id in self._decided)
+            assert noted == (current.state is _S.ONGOING, current.state in PREPARED), (
                 f"{transactional_id} is {current.state.title}"
             )
             assert current.state in LOGGED, f"{transactional_id} is {current.state.title}, which no record says"
@@ -157,12 +150,13 @@ class TransactionShard:
                 followed = f"{transactional_id}: {pending.state.title} after {current.state.title}"
                 assert pending.may_follow(current), followed
             marking = self._marking.get(transactional_id)
-            if current.state in PREPARED and not (marking is not None and marking.stopped):
+            left = (marking is not None and marking.stopped) or "take over" in self._walks
+            if current.state in PREPARED and not left:
                 assert pending is not None, f"{transactional_id} is {current.state.title}, and nobody completes it"
             if marking is not None:
                 assert current.state in PREPARED, f"{transactional_id}: markers in {current.state.title}"
                 assert marking.waiting <= current.partitions, f"{transactional_id}: a marker for what it has not written to"
-        assert self._marking.keys() <= self.by_id.keys(), "markers of ids that are forgotten"
+        assert len(self._marking) <= len(self._decided), "markers of ids that are not decided"
 
     # --- stepping -----------------------------------------------------------------------------------------------------
 
@@ -176,9 +170,11 @@ class TransactionShard:
             self._marked(event)
         elif isinstance(event, Fenced):
             self._markers_fenced(event)
+        elif isinstance(event, GoOn):
+            self._walks.go_on()
         while (due := self._deadlines.pop_due(now_ms)) is not None:
             self._fall_due(due)
-        return self._effects.take()
+        return self._take()
 
     def next_deadline_ms(self) -> int | None:
         """Return when to step at the latest (monotonic), maybe earlier than anything is really due."""
@@ -186,10 +182,16 @@ class TransactionShard:
 
     def resign(self) -> Output:
         """Forget the markers that wait; those under way may still land (TX-61)."""
-        self.check()
+        self.check(AT_ONCE)
+        self._walks.clear()
         self._marking.clear()
         self._write_again.clear()
+        self._held.clear()
         self._outbox.forget()
+        return self._effects.take()
+
+    def _take(self) -> Output:
+        self._effects.more = bool(self._walks)
         return self._effects.take()
 
     def _ask(self, request_id: int, request: Request) -> None:
@@ -197,7 +199,7 @@ class TransactionShard:
             case Init():
                 self._init(request_id, request)
             case Add():
-                self._add(request_id, request)
+                self._add(Held(request_id, request, self._effects.now_ms + request.wait_ms))
             case End():
                 self._end(request_id, request)
 
@@ -216,11 +218,14 @@ class TransactionShard:
         else:
             self._carry_out(request_id, transactional_id, found)
 
-    def _add(self, request_id: int, request: Add) -> None:
+    def _add(self, asked: Held) -> None:
+        request_id, request, _ = asked
         transactional_id = request.transactional_id
         entry = self.by_id.get(transactional_id)
         now_ms = self._effects.wall_ms
         found = rules.add(entry, request.producer, request.partitions, version=request.version, now_ms=now_ms)
+        if found == _CONCURRENT and self._held.hold(asked, self._effects.now_ms):
+            return
         if isinstance(found, Next):
             record = record_of(transactional_id, found.transaction, transaction_version=self._version())
             if len(record.value or b"") > MAX_TRANSACTION_RECORD_BYTES:
@@ -289,12 +294,12 @@ class TransactionShard:
     def _written(
         self, transactional_id: str, entry: Entry, transaction: Transaction, answer: _Answer, in_doubt: bool, error: ErrorCode
     ) -> None:
-        told, in_doubt = _told(error), in_doubt or error in _MAY_STILL_COMMIT
+        told, in_doubt = told_of(error), in_doubt or error in MAY_STILL_COMMIT
         completes = transaction.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
         if error is ErrorCode.NONE:
             before, entry.current = entry.current, transaction
             entry.pending, entry.fence_failed = None, False
-            self._note_open(transactional_id, transaction)
+            self._note_state(transactional_id, transaction)
             self._story.changed(transactional_id, before, transaction, self._effects.now_ms, self._effects.wall_ms)
             answer(told)
             if transaction.state in PREPARED:
@@ -310,6 +315,13 @@ class TransactionShard:
             if completes:
                 self._marking[transactional_id].stopped = True  # the next coordinator does the work again (TX-54)
             answer(told)
+        if entry.pending is None:
+            self._go_on(transactional_id)
+
+    def _go_on(self, transactional_id: str) -> None:
+        """Nothing is under way for the id any more: those who waited for that come now."""
+        for held in self._held.release(transactional_id):
+            self._add(held)
 
     def _do_again(self, transactional_id: str, write: Callable[[], None]) -> None:
         self._write_again[transactional_id] = write
@@ -330,11 +342,13 @@ class TransactionShard:
         aborting = rules.abort_fenced(fenced, version=version, now_ms=self._effects.wall_ms)
         self._write(transactional_id, entry, aborting, aborted)
 
-    def _note_open(self, transactional_id: str, now: Transaction) -> None:
-        if now.state is _S.ONGOING:
+    def _note_state(self, transactional_id: str, now: Transaction | None) -> None:
+        self._open.pop(transactional_id, None)
+        self._decided.pop(transactional_id, None)
+        if now is not None and now.state is _S.ONGOING:
             self._open[transactional_id] = None
-        else:
-            self._open.pop(transactional_id, None)
+        elif now is not None and now.state in PREPARED:
+            self._decided[transactional_id] = None
 
     # --- markers ------------------------------------------------------------------------------------------------------
 
@@ -376,45 +390,35 @@ class TransactionShard:
         now_ms = self._effects.now_ms
         if due == _TIMEOUTS:
             self._deadlines.set(_TIMEOUTS, now_ms + self._config.timeouts_interval_ms)
-            self._late = deque(self._open)
-            self._abort_those_that_timed_out()
+            self._walks.begin("timeouts", self._abort_those_that_timed_out())
         elif due == _EXPIRY:
             self._deadlines.set(_EXPIRY, now_ms + self._config.expiry_interval_ms)
-            self._old = deque(self.by_id)
-            self._forget_those_that_expired()
-        elif due == _LATE:
-            self._abort_those_that_timed_out()
-        elif due == _OLD:
-            self._forget_those_that_expired()
+            self._walks.begin("expiry", self._forget_those_that_expired())
+        elif due[0] == HELD:
+            for held in self._held.expire(due[1], now_ms):
+                self._refuse(held.request_id, ErrorCode.CONCURRENT_TRANSACTIONS)
         else:
             self._write_again.pop(due[1])()
 
-    def _abort_those_that_timed_out(self) -> None:
-        """Some of those that have not been looked at; the next step goes on, until it is through with all (TX-62)."""
-        wall_ms, aborted = self._effects.wall_ms, 0
-        for transactional_id in _some(self._late):
-            entry = self.by_id.get(transactional_id)
-            if entry is not None and transactional_id in self._open and rules.has_timed_out(entry, wall_ms):
-                self._abort(transactional_id, entry, rules.fence(entry), "timed out", _nobody)
-                aborted += 1
-                if aborted == ABORTED_AT_ONCE:
-                    break
-        if self._late:
-            self._deadlines.set(_LATE, self._effects.now_ms + NEXT_LOOK_MS)
+    def _abort_those_that_timed_out(self) -> Iterator[None]:
+        for some in pieces(list(self._open)):
+            for transactional_id, entry in self._known(some):
+                if rules.has_timed_out(entry, self._effects.wall_ms):
+                    self._abort(transactional_id, entry, rules.fence(entry), "timed out", _nobody)
+            yield
 
-    def _forget_those_that_expired(self) -> None:
-        """In steps, as `_abort_those_that_timed_out`: one batch of tombstones each (TX-63)."""
-        wall_ms, expired = self._effects.wall_ms, list[str]()
-        for transactional_id in _some(self._old):
-            entry = self.by_id.get(transactional_id)
-            if entry is not None and rules.has_expired(entry, wall_ms, expiration_ms=self._config.expiration_ms):
-                expired.append(transactional_id)
-                if len(expired) == EXPIRED_AT_ONCE:
-                    break
-        if expired:
-            self._forget(expired)
-        if self._old:
-            self._deadlines.set(_OLD, self._effects.now_ms + NEXT_LOOK_MS)
+    def _forget_those_that_expired(self) -> Iterator[None]:
+        expiration_ms = self._config.expiration_ms
+        for some in pieces(list(self.by_id)):
+            now_ms = self._effects.wall_ms
+            expired = [key for key, it in self._known(some) if rules.has_expired(it, now_ms, expiration_ms=expiration_ms)]
+            if expired:
+                self._forget(expired)
+            yield
+
+    def _known(self, transactional_ids: Sequence[str]) -> Iterator[tuple[str, Entry]]:
+        """Those of them that are known (still)."""
+        return ((key, entry) for key in transactional_ids if (entry := self.by_id.get(key)) is not None)
 
     def _forget(self, transactional_ids: Sequence[str], in_doubt: bool = False) -> None:
         for transactional_id in transactional_ids:
@@ -429,11 +433,13 @@ class TransactionShard:
             for transactional_id in transactional_ids:
                 del self.by_id[transactional_id]
                 self._story.forget(transactional_id)
-        elif in_doubt or error in _MAY_STILL_COMMIT:
+                self._go_on(transactional_id)
+        elif in_doubt or error in MAY_STILL_COMMIT:
             self._do_again(transactional_ids[0], partial(self._forget, transactional_ids, True))
         else:
             for transactional_id in transactional_ids:
                 self.by_id[transactional_id].pending = None
+                self._go_on(transactional_id)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -452,14 +458,21 @@ class TransactionShard:
         marking = self._marking.get(transactional_id)
         return entry.current if marking is None else replace(entry.current, partitions=frozenset(marking.waiting))
 
-    def listed(self) -> Iterator[tuple[str, Transaction]]:
-        """Every id of this moment but those that are being forgotten (TA-02), as it is when its turn comes."""
-        return ((key, entry.current) for key, entry in list(self.by_id.items()) if not _is_dying(entry))
+    def listed(self) -> Iterator[list[tuple[str, Transaction]]]:
+        """Every id but those that are being forgotten, in pieces (TA-02). The shard may be stepped between two of them: an id is
+        told as it is then."""
+        for some in pieces(list(self.by_id)):
+            yield [(key, entry.current) for key, entry in self._known(some) if not _is_dying(entry)]
 
     @property
     def to_carry_out(self) -> int:
         """The number of ids that have an outcome that is decided and not carried out."""
-        return sum(entry.current.state in PREPARED for entry in self.by_id.values())
+        return len(self._decided)
+
+    @property
+    def open_count(self) -> int:
+        """The number of transactions that are open."""
+        return len(self._open)
 
     @property
     def written_again(self) -> int:
@@ -469,16 +482,6 @@ class TransactionShard:
 
 def _is_dying(entry: Entry) -> bool:
     return entry.pending is not None and entry.pending.state is _S.DEAD
-
-
-def _some(waiting: deque[str]) -> Iterator[str]:
-    """Take the first ones, as many as one step looks at."""
-    for _ in range(min(len(waiting), LOOKED_AT_ONCE)):
-        yield waiting.popleft()
-
-
-def _told(error: ErrorCode) -> ErrorCode:
-    return _TOLD.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _nobody(error: ErrorCode) -> None:

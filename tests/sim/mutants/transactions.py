@@ -155,7 +155,7 @@ def complete_at_first_marker(patch: Patch) -> None:
 )
 def not_marked_after_load(patch: Patch) -> None:
     """TX-60: the transaction stays as it is for ever, and every reader waits at its first record."""
-    patch.edit(TransactionShard, "loaded", ("self._mark(transactional_id, entry)", "pass"))
+    patch.edit(TransactionShard, "_take_over", ("self._mark(transactional_id, entry)", "pass"))
 
 
 @mutant("markers-given-up", "a marker that could not be written is not sent again", expects=("66", "crash", "liveness"))

@@ -11,14 +11,11 @@ import pytest
 
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
-from kraftlite.host.clock import HostClock
 from kraftlite.log.batch import CODEC_MASK, Record, build_batch, parse_header
 from kraftlite.log.validation import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.producer import Producer
-from kraftlite.runtime.turns import Turns
 from tests.harness.transaction_broker import A, B, Coordinating, code
-from tests.harness.turns import LongestTurn
 from tests.harness.wire_fakes import partition
 
 S = TransactionState
@@ -155,7 +152,7 @@ async def test_tx_60_nothing_is_served_that_an_election_could_take_back() -> Non
     with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         c.coordinator.describe("t")
     with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-        await c.coordinator.listed(c.turns, states=(), producer_ids=(), min_duration_ms=-1, pattern=None)
+        await c.coordinator.listed(states=(), producer_ids=(), min_duration_ms=-1, pattern=None)
     assert c.local.written == []
     c.log.automatic = True
     c.log.advance(0)
@@ -252,7 +249,7 @@ async def test_ta_02_listing(c: Coordinating) -> None:
 
     async def names(**filters: Any) -> set[str]:
         usual = {"states": (), "producer_ids": (), "min_duration_ms": -1, "pattern": None}
-        return {it.transactional_id for it in (await c.coordinator.listed(c.turns, **{**usual, **filters})).transactions}
+        return {it.transactional_id for it in (await c.coordinator.listed(**{**usual, **filters})).transactions}
 
     assert await names() == {"copy-1", "copy-2", "other"}
     assert await names(states=("Ongoing",)) == {"copy-1", "copy-2"}
@@ -261,34 +258,45 @@ async def test_ta_02_listing(c: Coordinating) -> None:
     assert await names(producer_ids=(first.producer_id, third.producer_id)) == {"copy-1", "other"}
     assert await names(states=("Ongoing",), min_duration_ms=4_999) == {"copy-1"}
     assert await names(states=("Ongoing",), min_duration_ms=5_000) == set()
-    assert await names(pattern="copy-.") == {"copy-1", "copy-2"} and await names(pattern="copy") == set()
-    assert await names(pattern="") == await names()
-    found = await c.coordinator.listed(c.turns, states=("Nonsense", "Dead"), producer_ids=(), min_duration_ms=-1, pattern=None)
+    assert (
+        await names(pattern="copy-.") == {"copy-1", "copy-2"}
+        and await names(pattern="copy") == set()
+        and await names(pattern="") == await names()
+    )
+    found = await c.coordinator.listed(states=("Nonsense", "Dead"), producer_ids=(), min_duration_ms=-1, pattern=None)
     assert found.unknown_states == ("Nonsense",) and second
     with pytest.raises(ApiError, match="INVALID_REGULAR_EXPRESSION"):
         await names(pattern="(")
 
 
-async def test_ta_02_long_filters_of_many_ids_leave_the_loop_to_others(c: Coordinating) -> None:
-    for index in range(4_000):
-        await c.init(f"id-{index}")
-    c.turns = Turns(HostClock())
-    turns = LongestTurn()
-    turns.start()
-    nobody = list(range(10**9, 10**9 + 4_000))
-    found = await c.coordinator.listed(c.turns, states=(), producer_ids=nobody, min_duration_ms=-1, pattern="(a|i|d|-|[0-9])+")
-    assert found.transactions == () and turns.take() < 100
-    found = await c.coordinator.listed(c.turns, states=(), producer_ids=(), min_duration_ms=-1, pattern="(a|i|d|-|[0-9])+")
-    assert len(found.transactions) == 4_000 and turns.take() < 100
-    turns.stop()
+async def test_tx_67_how_long_loads_took_in_the_last_minute() -> None:
+    c = Coordinating(automatic=False, partitions=2)
+    times = c.coordinator.load_times
+    assert (times.max_ms(), times.avg_ms()) == (None, None)
+    for index in (0, 1):
+        c.store(f"t-{index}", state(), index)
+    await c.apply()
+    for index, waits_ms in ((0, 30), (1, 50)):
+        await c.run(waits_ms)
+        c.log.advance(index)
+        await c.run()
+    assert times.max_ms() is not None and times.avg_ms() is not None
+    assert (round(times.max_ms() or 0, -1), round(times.avg_ms() or 0, -1)) == (80, 60)
+    await c.run(59_000)
+    assert times.max_ms() is not None
+    await c.run(2_000)
+    assert (times.max_ms(), times.avg_ms()) == (None, None)
+    await c.close()
 
 
 async def test_tx_67_what_the_gauges_count(c: Coordinating) -> None:
     producer = await c.begun(A)
+    assert (c.coordinator.open_count(), c.coordinator.decided_count()) == (1, 0)
     c.topics["a"] = [partition([1, 2], leader=None)] * 3
     await c.coordinator.end("t", producer, commit=True, version=2)
     await c.run(1)
     assert (c.coordinator.id_count(), c.coordinator.markers.waiting, c.coordinator.write_again_count()) == (1, 1, 0)
+    assert (c.coordinator.open_count(), c.coordinator.decided_count()) == (0, 1)
     c.log.at(0).error = E.NOT_ENOUGH_REPLICAS
     c.topics["a"] = [partition([1, 2])] * 3
     await c.apply()

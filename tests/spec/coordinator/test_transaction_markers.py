@@ -12,9 +12,11 @@ import pytest
 from kraftlite.coordinator.transactions.events import Fenced, Mark, Marked
 from kraftlite.coordinator.transactions.markers import (
     MARKERS_PER_REQUEST,
+    ROUTED_AT_ONCE,
     SEND_AGAIN_MS,
     Fate,
     Gone,
+    Item,
     MarkerQueues,
     Order,
     fate_of,
@@ -84,7 +86,11 @@ def test_tx_50_batches_and_requests_under_way_are_bounded() -> None:
     q = Queues()
     count = MARKERS_PER_REQUEST * (MAX_MARKER_REQUESTS_IN_FLIGHT + 2)
     q.order(*(TopicPartition("many", index) for index in range(count)))
-    batches = [batch for _, batch in q.core.batches(0)]
+    batches: list[list[Item]] = []
+    while q.core.more:
+        looked_up = [batch for _, batch in q.core.batches(0)]
+        assert sum(map(len, looked_up)) <= ROUTED_AT_ONCE, "so many are looked up in a turn"
+        batches += looked_up
     assert [len(batch) for batch in batches] == [MARKERS_PER_REQUEST] * MAX_MARKER_REQUESTS_IN_FLIGHT
     assert q.sent() == {}
     q.core.answered(NodeId(1), batches[0], [E.NONE] * len(batches[0]), 0)

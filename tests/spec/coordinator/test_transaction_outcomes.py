@@ -4,6 +4,7 @@ TX-63; KIP-98, KIP-890."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
@@ -226,20 +227,6 @@ def test_tx_62_a_transaction_that_takes_too_long_is_aborted(version: int) -> Non
     assert w.answer(w.end(producer, commit=True)) is (E.INVALID_TXN_STATE if version == 2 else E.PRODUCER_FENCED)
 
 
-def test_tx_62_many_that_time_out_together_are_aborted_in_steps() -> None:
-    w = world()
-    for index in range(120):
-        w.begun(A, name=f"t-{index}", timeout_ms=15_000)
-    w.pass_time(20_000)
-    assert len(w.log) - w.hw == 50, "a step aborts some of them"
-    w.pass_time(1)
-    assert len(w.log) - w.hw == 100
-    w.pass_time(1)
-    assert len(w.log) - w.hw == 120
-    w.settle()
-    assert {w.current(f"t-{index}").state for index in range(120)} == {S.COMPLETE_ABORT}
-
-
 def test_tx_62_the_time_runs_from_the_first_partition_and_not_while_something_is_pending() -> None:
     w = world()
     producer = w.begun(A, timeout_ms=15_000)
@@ -260,11 +247,9 @@ def test_tx_63_an_id_that_nobody_uses_is_forgotten(version: int) -> None:
     w.now(w.init("young"))
     open_ = w.begun(A, name="open", timeout_ms=900_000)
     w.pass_time(500_000)
-    assert [len(batch.records) for batch in w.log[w.hw :]] == [100], "a step writes one batch of tombstones"
-    w.pass_time(1)
-    assert [len(batch.records) for batch in w.log[w.hw :]] == [100, 50], "the next step goes on"
+    assert [len(batch.records) for batch in w.log[w.hw :]] == [100, 50], "tombstones come in batches"
     assert w.answer(w.init("old-3")) is E.CONCURRENT_TRANSACTIONS
-    assert w.shard.describe("old-3") is None and "old-3" not in dict(w.shard.listed())
+    assert w.shard.describe("old-3") is None and "old-3" not in dict(chain.from_iterable(w.shard.listed()))
     w.commit()
     assert set(w.shard.by_id) == {"young", "open"}
     assert w.answer(w.add(old[3], A, name="old-3")) is E.INVALID_PRODUCER_ID_MAPPING

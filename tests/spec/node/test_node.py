@@ -382,5 +382,21 @@ async def test_ce_30_the_page_of_a_node(tmp_path: Path) -> None:
         "kafka_controller_kafkacontroller_offlinepartitionscount 0.0",
         "kafka_server_broker_metadata_metrics_metadata_apply_error_count 0.0",
         "kafka_server_replicamanager_leadercount 3.0",
+        "kraftlite_transactional_ids 0.0",
+        "kraftlite_transactions_open 0.0",
+        "kraftlite_transactions_decided 0.0",
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize 0.0",
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize 0.0",
+        "kafka_server_addpartitionstotxnmanager_verificationfailurerate_total 0.0",
+        "kafka_server_addpartitionstotxnmanager_verificationtimems_count 0.0",
+        "kafka_server_addpartitionstotxnmanager_verificationtimems_sum 0.0",
     ):
         assert line in page.splitlines(), line
+    assert "partition_load_time" not in page, "nothing was loaded in the last minute"
+    assert node.broker is not None
+    node.broker.transactions.load_times.took(7)
+    for kind in ("max", "avg"):
+        assert (
+            f"kafka_server_transaction_coordinator_metrics_partition_load_time_{kind} 7.0"
+            in metrics.render().decode().splitlines()
+        )

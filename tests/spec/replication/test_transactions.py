@@ -14,6 +14,23 @@ from tests.harness.replication_cluster import TP, make_batch
 from tests.harness.transactions import OTHER, GatedCluster, Lease, errors, mark, marker, txn_batch
 
 
+async def test_tx_67_how_long_coordinators_take_to_answer_and_what_they_refuse() -> None:
+    async with GatedCluster(code=None) as c:
+        numbers = c[1].manager.enroller.verifications
+        c.send(txn_batch(), (OTHER, txn_batch()))
+        await c.settle()
+        assert (numbers.count, numbers.total_ms, numbers.failures) == (0, 0, 0)
+        c[1].clock.advance(30)
+        c.gate.questions[0].answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        await c.settle()
+        assert (numbers.count, numbers.total_ms, numbers.failures) == (1, 30, 2)
+        c.send(txn_batch())
+        await c.settle()
+        c.gate.questions[1].answer()
+        await c.settle()
+        assert (numbers.count, numbers.total_ms, numbers.failures) == (2, 30, 2)
+
+
 @pytest.mark.parametrize(("version", "add"), [(0, False), (1, False), (2, True)])
 async def test_tp_03_the_coordinator_is_asked_before_the_first_batch_and_not_again(version: int, add: bool) -> None:
     lease = Lease()

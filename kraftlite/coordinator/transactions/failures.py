@@ -1,0 +1,26 @@
+"""What an append that failed means for a transactional id. Source: TX-07, TX-09."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.model.errors import ErrorCode
+
+_TOLD: Final = {
+    ErrorCode.NONE: ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""The errors that clients are told when an append fails (TX-07); any other is UNKNOWN_SERVER_ERROR."""
+
+MAY_STILL_COMMIT: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""The errors behind which the record may be in the log, and become committed at any time."""
+
+
+def told_of(error: ErrorCode) -> ErrorCode:
+    """The error that a client is told when its append failed."""
+    return _TOLD.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
