@@ -124,7 +124,7 @@ class _Job:
         self.first_error = "no answer"
         self._failed = False
         self.outcome = ""
-        """Of the transaction: committed, aborted or, where the answer is missing, unknown."""
+        """The end of the transaction: committed, aborted or, where the answer is missing, unknown."""
         self._began = False
         self._show = sys.stderr.isatty() if options["progress"] is None else bool(options["progress"])
         self._shown_at = 0.0

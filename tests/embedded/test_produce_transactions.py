@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from kraftlite.cli.compat import producer_perf
+from kraftlite.cli.compat.tool import UsageError
 from kraftlite.cli.main import cli
 from kraftlite.testing import SyncCluster
 
@@ -47,3 +49,15 @@ def test_a_transaction_needs_all_acknowledgements(cluster: SyncCluster) -> None:
 def test_a_file_that_cannot_be_read_aborts(cluster: SyncCluster, tmp_path: Path) -> None:
     done = run(cluster, "produce", "paid", "--transactional-id", "payer", "--input", str(tmp_path))
     assert done.exit_code == 1 and "committed" not in done.stderr
+
+
+def test_to_32_performance_is_measured_in_transactions(cluster: SyncCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.create_topic("measured", partitions=1)
+    where = ("--topic", "measured", "--bootstrap-server", cluster.bootstrap_servers)
+    size = ("--num-records", "5", "--record-size", "10", "--throughput", "-1")
+    for asked in (("--transactional-id", "perf"), ("--transaction-duration-ms", "1")):
+        producer_perf.run([*where, *size, *asked])
+        assert capsys.readouterr().out.startswith("5 records sent, ")
+    assert len(consumed(cluster, "measured", "read_committed")) == 10
+    with pytest.raises(UsageError, match="greater than zero"):
+        producer_perf.run([*where, *size, "--transaction-duration-ms", "0"])
