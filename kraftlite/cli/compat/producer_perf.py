@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _transaction_ms(options: argparse.Namespace, values: dict[str, str]) -> int | None:
-    """The time that each transaction lasts; None: there are none. An id, or a duration, asks for them, and the other has a default."""
+    """The time that each transaction lasts; None: there are none. An id or a duration asks for them; the other has a default."""
     asked = options.transaction_duration_ms
     if asked is not None and asked <= 0:
         raise UsageError("--transaction-duration-ms should be greater than zero")
