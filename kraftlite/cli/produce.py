@@ -31,6 +31,9 @@ _PROGRESS_S = 0.2
 @click.option("--acks", type=click.Choice(["0", "1", "all", "-1"]), default="all", show_default=True)
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--header", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
+@click.option(
+    "--transactional-id", metavar="ID", help="Write all lines in one transaction, aborted unless every one was acknowledged."
+)
 @click.option("--producer-property", multiple=True, metavar="KEY=VALUE", help="A librdkafka property.")
 @click.option(
     "--timeout", type=click.IntRange(1), default=120, show_default=True, metavar="S", help="How long one record may take."
@@ -42,6 +45,8 @@ def produce(topic: str, source: Path, target: Target, output: str, **options: An
     """Write one record per line of standard input or a file; exit status 1 unless every record was acknowledged."""
     from confluent_kafka import KafkaException
 
+    if options["transactional_id"] and options["acks"] not in ("all", "-1"):
+        raise click.UsageError("--transactional-id needs --acks all: a transaction counts where all in-sync replicas have it")
     # Our client creates no topics: a mistyped name must not become one.
     if topic not in target.cluster().topics([topic]):
         raise click.ClickException(f"Topic '{topic}' does not exist as expected; create it with: kraftlite create-topic {topic}")
@@ -49,6 +54,7 @@ def produce(topic: str, source: Path, target: Target, output: str, **options: An
     problem, interrupted = "", False
     try:
         with click.open_file(str(source), "rb") as lines:
+            job.begin()
             job.run(lines)
     except OSError as error:
         problem = f"{source}: {error.strerror or error}"
@@ -60,6 +66,8 @@ def produce(topic: str, source: Path, target: Target, output: str, **options: An
         interrupted = True
     finally:
         job.clear_progress()
+    if options["transactional_id"]:
+        problem = job.end(problem, interrupted=interrupted) or problem
     if output == "json":
         print_json(
             {
@@ -67,12 +75,14 @@ def produce(topic: str, source: Path, target: Target, output: str, **options: An
                 "sent": job.sent,
                 "acknowledged": job.acked,
                 "failed": job.sent - job.acked,
+                **({"outcome": job.outcome} if job.outcome else {}),
                 "seconds": round(job.seconds, 3),
             }
         )
     else:
         rate = job.acked / job.seconds if job.seconds else 0
-        click.echo(f"{job.acked} of {job.sent} records acknowledged in {job.seconds:.2f} s ({rate:,.0f}/s)", err=True)
+        ended = f"; the transaction was {job.outcome}" if job.outcome else ""
+        click.echo(f"{job.acked} of {job.sent} records acknowledged in {job.seconds:.2f} s ({rate:,.0f}/s){ended}", err=True)
     if interrupted:
         raise click.Abort
     if problem:
@@ -98,6 +108,7 @@ class _Job:
             "linger.ms": 5,
             "message.timeout.ms": options["timeout"] * 1000,
             "topic.metadata.propagation.max.ms": 5000,
+            **_transactional(options),
             **pairs(options["producer_property"], "--producer-property"),
         }
         try:
@@ -112,8 +123,43 @@ class _Job:
         self.seconds = 0.0
         self.first_error = "no answer"
         self._failed = False
+        self.outcome = ""
+        """The end of the transaction: committed, aborted or, where the answer is missing, unknown."""
+        self._began = False
         self._show = sys.stderr.isatty() if options["progress"] is None else bool(options["progress"])
         self._shown_at = 0.0
+
+    def begin(self) -> None:
+        """Take the transactional id over, and begin its transaction; nothing where there is none. Raises ClickException."""
+        from confluent_kafka import KafkaException
+
+        name = self.options["transactional_id"]
+        if not name:
+            return
+        try:
+            self.producer.init_transactions(self.options["timeout"])
+            self.producer.begin_transaction()
+        except KafkaException as error:
+            raise click.ClickException(f"--transactional-id {name}: {kafka_message(error)}") from None
+        self._began = True
+
+    def end(self, problem: str, *, interrupted: bool) -> str:
+        """Commit, or abort where anything went wrong. Returns why that failed; empty when it did not."""
+        from confluent_kafka import KafkaException
+
+        if not self._began:
+            return ""
+        commits = not problem and not interrupted and self.acked == self.sent
+        try:
+            if commits:
+                self.producer.commit_transaction(self.options["timeout"])
+            else:
+                self.producer.abort_transaction(self.options["timeout"])
+        except KafkaException as error:
+            self.outcome = "unknown"
+            return f"the transaction could not be {'committed' if commits else 'aborted'}: {kafka_message(error)}"
+        self.outcome = "committed" if commits else "aborted"
+        return ""
 
     def run(self, lines: IO[bytes]) -> None:
         """Whatever ends it early, the lines before it are written and counted."""
@@ -184,6 +230,13 @@ class _Job:
     def clear_progress(self) -> None:
         if self._shown_at:
             click.echo("\r" + " " * 60 + "\r", nl=False, err=True)
+
+
+def _transactional(options: dict[str, Any]) -> dict[str, Any]:
+    """A transaction may take as long as one of its records."""
+    if not options["transactional_id"]:
+        return {}
+    return {"transactional.id": options["transactional_id"], "transaction.timeout.ms": options["timeout"] * 1000}
 
 
 def _unescaped(text: str) -> str:

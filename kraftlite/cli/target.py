@@ -91,7 +91,7 @@ class Target:
 
     @functools.cached_property
     def properties(self) -> dict[str, str]:
-        """What a client of ours has a use for, by Kafka's names, without the addresses."""
+        """Those that a client of ours has a use for, by Kafka's names, without the addresses."""
         return effective(self._given, self._path or "", self._option)
 
     @functools.cached_property

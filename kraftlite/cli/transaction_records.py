@@ -89,7 +89,7 @@ def _topic(reader: Reader) -> dict[str, Any]:
 
 
 def dumped(key: bytes | None, value: bytes | None, offset: int) -> tuple[dict[str, Any], str]:
-    """What is behind the facts of a record: for JSON, and as text in the layout of `--transaction-log-decoder`. ApiError when it
+    """The content of a record: for JSON, and as text in the layout of `--transaction-log-decoder`. ApiError when it
     does not add up."""
     found = Versioned(-1, None) if key is None else read_key(key)
     if found.data is None:

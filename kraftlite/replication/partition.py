@@ -5,7 +5,6 @@ Source: Kafka's Partition; RP-02 to RP-09, RP-11 to RP-14, RP-19 to RP-28; KIP-1
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
@@ -23,7 +22,7 @@ from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.isr import KEEP_PENDING, REVERT, IsrState, PendingIsr, in_order
 from kraftlite.replication.leader import Eligible, LeaderState
 from kraftlite.replication.partition_trace import PartitionTrace
-from kraftlite.replication.waiting import Observer, Parked, Waiter, wake_all
+from kraftlite.replication.waiting import Observer, Waiter, WaitingProduces, wake_all
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import (
     FollowerStarted,
@@ -70,8 +69,7 @@ class Partition:
         self.committed_isr: tuple[NodeId, ...] = ()
         self.leader: LeaderState | None = None
         self.min_isr = 1
-        self.waiting: deque[tuple[int, Parked, int]] = deque()
-        """(required hw, produce, index in it), ascending by required hw."""
+        self.waiting = WaitingProduces()
         self.observers: list[Observer] = []
         self.waiters: dict[Waiter, None] = {}
         self.leo_waiters: dict[Waiter, None] = {}
@@ -122,17 +120,16 @@ class Partition:
 
     def check(self, *, producers: bool = False) -> None:
         """Raise AssertionError when an invariant does not hold: do not use this replica any more. `producers`: see `Log`."""
-        tp, log, leader, required = self.tp, self.log, self.leader, [it[0] for it in self.waiting]
+        tp, log, leader = self.tp, self.log, self.leader
         assert (log is None) == (self.offline_reason is not None), f"{tp}: log {log}, offline because {self.offline_reason!r}"
         if log is not None:
             log.check(producers=producers)
         if leader is None:
-            assert not required, f"{tp}: produces wait for the HWs {required}, and nobody leads"
+            self.waiting.check(tp, None)
             return
         assert log is not None, f"{tp} is led without a log"
         assert self.leader_id == self._env.broker_id, f"{tp} is led here, its leader is {self.leader_id}"
-        assert required == sorted(required), f"{tp}: produces wait for the HWs {required}, out of order"
-        assert not required or required[0] > log.hw, f"{tp}: a produce waits for the HW {required[0]}, it is {log.hw}"
+        self.waiting.check(tp, log.hw)
         leader.isr.check(tp, self.committed_isr)
         leader.check(tp, self._env.broker_id, self.replicas, (self.leader_epoch, self.partition_epoch), log.leo)
 
@@ -315,27 +312,8 @@ class Partition:
                 self.maybe_advance_hw(now_ms)
         return info
 
-    def park(self, required_hw: int, parked: Parked, index: int) -> None:
-        """Complete `parked` when the HW reaches `required_hw`, or when that cannot happen any more."""
-        waiting = self.waiting
-        if not waiting or waiting[-1][0] <= required_hw:
-            waiting.append((required_hw, parked, index))
-            return
-        later = []
-        while waiting and waiting[-1][0] > required_hw:
-            later.append(waiting.pop())
-        waiting.append((required_hw, parked, index))
-        waiting.extend(reversed(later))
-
-    def forget_done(self) -> None:
-        """Let go of produces that timed out; those time out in the order in which they came."""
-        while self.waiting and self.waiting[0][1].done:
-            self.waiting.popleft()
-
     def fail_waiting(self, error: ErrorCode) -> None:
-        waiting, self.waiting = self.waiting, deque()
-        for _, parked, index in waiting:
-            parked.complete(index, error)
+        self.waiting.fail(error)
 
     # --- the high watermark -------------------------------------------------------------------------------------------
 
@@ -356,10 +334,7 @@ class Partition:
         return True
 
     def hw_changed(self, hw: int) -> None:
-        waiting = self.waiting
-        while waiting and waiting[0][0] <= hw:
-            _, parked, index = waiting.popleft()
-            parked.complete(index, ErrorCode.NONE)
+        self.waiting.reached(hw)
         for observer in self.observers:
             observer.on_change()
         if self.waiters:

@@ -108,7 +108,7 @@ class ParkedProduce:
     def wait_for(self, partition: Partition, required_hw: int, index: int) -> None:
         self._partitions.append((partition, index))
         self._left += 1
-        partition.park(required_hw, self, index)
+        partition.waiting.park(required_hw, self, index)
 
     def start(self, timeout_ms: int) -> None:
         """Begin to wait, after all `wait_for`s."""
@@ -146,4 +146,4 @@ class ParkedProduce:
         for _, index in waiting:
             self.complete(index, ErrorCode.REQUEST_TIMED_OUT)
         for partition, _ in waiting:
-            partition.forget_done()
+            partition.waiting.forget_done()

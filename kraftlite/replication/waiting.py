@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Protocol
 
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.topic_partition import TopicPartition
 
 
 class Parked(Protocol):
@@ -15,6 +17,55 @@ class Parked(Protocol):
 
     @property
     def done(self) -> bool: ...
+
+
+class WaitingProduces:
+    """The produces that wait for a partition's HW, by the HW that each requires. Source: RP-01, RP-09."""
+
+    __slots__ = ("queue",)
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[int, Parked, int]] = deque()
+        """(required hw, produce, index in it), ascending by required hw."""
+
+    def park(self, required_hw: int, parked: Parked, index: int) -> None:
+        """Complete `parked` when the HW reaches `required_hw`, or when that cannot happen any more."""
+        queue = self.queue
+        if not queue or queue[-1][0] <= required_hw:
+            queue.append((required_hw, parked, index))
+            return
+        later = []
+        while queue and queue[-1][0] > required_hw:
+            later.append(queue.pop())
+        queue.append((required_hw, parked, index))
+        queue.extend(reversed(later))
+
+    def reached(self, hw: int) -> None:
+        """Complete those that required no more."""
+        queue = self.queue
+        while queue and queue[0][0] <= hw:
+            _, parked, index = queue.popleft()
+            parked.complete(index, ErrorCode.NONE)
+
+    def forget_done(self) -> None:
+        """Let go of produces that timed out; those time out in the order in which they came."""
+        while self.queue and self.queue[0][1].done:
+            self.queue.popleft()
+
+    def fail(self, error: ErrorCode) -> None:
+        """Complete all with an error; one that is parked meanwhile waits for the next leadership."""
+        queue, self.queue = self.queue, deque()
+        for _, parked, index in queue:
+            parked.complete(index, error)
+
+    def check(self, tp: TopicPartition, hw: int | None) -> None:
+        """Raise AssertionError when an invariant does not hold. `hw` None: nobody leads."""
+        required = [it[0] for it in self.queue]
+        if hw is None:
+            assert not required, f"{tp}: produces wait for the HWs {required}, and nobody leads"
+            return
+        assert required == sorted(required), f"{tp}: produces wait for the HWs {required}, out of order"
+        assert not required or required[0] > hw, f"{tp}: a produce waits for the HW {required[0]}, it is {hw}"
 
 
 class Observer(Protocol):

@@ -17,6 +17,9 @@ from kraftlite.cli.files import read_text
 _WINDOW_S = 5.0
 _POLL_EVERY = 200
 _MIB = 1024.0 * 1024.0
+_TRANSACTIONAL_ID = "performance-producer-"
+_TRANSACTION_MS = 3_000
+_TRANSACTION_TIMEOUT_S = 60.0
 
 
 def _parser() -> Parser:
@@ -40,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError(f"argument --{name.replace('_', '-')} is required")
     if sum((options.record_size is not None, options.payload_file is not None, options.payload_monotonic)) != 1:
         raise UsageError("one of the arguments --record-size --payload-file --payload-monotonic is required")
-    for name in ("print_metrics", "transactional_id", "transaction_duration_ms", "warmup_records"):
+    for name in ("print_metrics", "warmup_records"):
         if getattr(options, name):
             raise UsageError(f"--{name.replace('_', '-')} is not supported")
     values: dict[str, str] = {}
@@ -50,14 +53,30 @@ def run(arguments: Sequence[str]) -> int:
     options.bootstrap_server = options.bootstrap_server or values.get("bootstrap.servers")
     brokers = addresses(options)
     values.pop("bootstrap.servers", None)
-    Run(clients.producer(brokers, clients.translated(values)), options).go()
+    transaction_ms = _transaction_ms(options, values)
+    Run(clients.producer(brokers, clients.translated(values)), options, transaction_ms).go()
     return 0
+
+
+def _transaction_ms(options: argparse.Namespace, values: dict[str, str]) -> int | None:
+    """The time that each transaction lasts; None: there are none. An id or a duration asks for them; the other has a default."""
+    asked = options.transaction_duration_ms
+    if asked is not None and asked <= 0:
+        raise UsageError("--transaction-duration-ms should be greater than zero")
+    if options.transactional_id is not None:
+        values["transactional.id"] = options.transactional_id
+    if asked is None and "transactional.id" not in values:
+        return None
+    values.setdefault("transactional.id", f"{_TRANSACTIONAL_ID}{random.randrange(1 << 64):016x}")
+    return _TRANSACTION_MS if asked is None else asked
 
 
 class Run:
     """One measurement: latencies in ms from the call to the acknowledgement."""
 
-    def __init__(self, producer: Any, options: argparse.Namespace) -> None:
+    def __init__(self, producer: Any, options: argparse.Namespace, transaction_ms: int | None = None) -> None:
+        self._transaction_ms = transaction_ms
+        self._transaction_began: float | None = None
         self._producer = producer
         self._options = options
         self._payloads = self._read()
@@ -85,10 +104,14 @@ class Run:
 
     def go(self) -> None:
         options = self._options
+        if self._transaction_ms is not None:
+            self._producer.init_transactions(_TRANSACTION_TIMEOUT_S)
         began = time.monotonic()
         for number in range(options.num_records):
             payload = random.choice(self._payloads) if self._payloads else str(number).encode()
+            self._begin_transaction()
             self._send(payload)
+            self._commit_when_due()
             if number % _POLL_EVERY == 0:
                 self._producer.poll(0)
                 self._report_window()
@@ -98,9 +121,26 @@ class Run:
                     self._producer.poll(min(0.01, max(0.0, due - time.monotonic())))
         while self._producer.flush(0.5):
             self._report_window()
+        self._commit()
         self._total(time.monotonic() - began)
         if self._failed:
             raise ToolError(f"{self._failed} of {options.num_records} records were not acknowledged")
+
+    def _begin_transaction(self) -> None:
+        if self._transaction_ms is not None and self._transaction_began is None:
+            self._producer.begin_transaction()
+            self._transaction_began = time.monotonic()
+
+    def _commit_when_due(self) -> None:
+        began = self._transaction_began
+        if began is not None and self._transaction_ms is not None and (time.monotonic() - began) * 1000 >= self._transaction_ms:
+            self._commit()
+
+    def _commit(self) -> None:
+        """End the transaction that is open, if there is one."""
+        if self._transaction_began is not None:
+            self._producer.commit_transaction(_TRANSACTION_TIMEOUT_S)
+            self._transaction_began = None
 
     def _send(self, payload: bytes) -> None:
         sent = time.monotonic()

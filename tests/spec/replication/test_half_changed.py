@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -9,11 +10,20 @@ import pytest
 
 from kraftlite.model.errors import ApiError, ErrorCode, HalfChanged
 from kraftlite.replication.api import DeleteRecordsResult
+from kraftlite.replication.waiting import WaitingProduces
 from tests.harness.replication_cluster import TP, StepCluster, run_now
 
 
 def broken(*_args: Any, **_more: Any) -> Any:
     raise KeyError("a bug")
+
+
+class Unparkable(WaitingProduces):
+    """Nothing can wait here."""
+
+    def __init__(self, park: Callable[..., Any]) -> None:
+        super().__init__()
+        self.park = park  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -69,7 +79,7 @@ def test_a_log_directory_that_fails_under_a_produce(c: StepCluster) -> None:
 
 def test_records_whose_request_cannot_wait_for_the_high_watermark(c: StepCluster) -> None:
     """As it was, it cost the produce: a client that was told so appended its records again."""
-    c[1].partition().park = broken
+    c[1].partition().waiting = Unparkable(broken)
     with pytest.raises(HalfChanged, match=r"wait for the high watermark of orders-0: KeyError: 'a bug'"):
         c[1].produce(["a"], acks=-1)
     assert c[1].log().leo == 1
@@ -79,6 +89,6 @@ def test_a_refusal_behind_an_append_is_no_refusal_of_the_records(c: StepCluster)
     def refused(*_args: Any) -> Any:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "a test")
 
-    c[1].partition().park = refused
+    c[1].partition().waiting = Unparkable(refused)
     with pytest.raises(HalfChanged, match=r"wait for the high watermark of orders-0"):
         c[1].produce(["a"], acks=-1)

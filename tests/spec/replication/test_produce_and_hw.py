@@ -63,7 +63,7 @@ def test_rp_04_a_timeout_leaves_the_record() -> None:
     assert not waiting
     c.clock.advance(30)
     assert waiting[0].error is ErrorCode.REQUEST_TIMED_OUT
-    assert c[1].log().leo == 1 and not c[1].partition().waiting
+    assert c[1].log().leo == 1 and not c[1].partition().waiting.queue
     c.replicate()
     assert len(waiting) == 1
 

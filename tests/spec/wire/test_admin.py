@@ -661,11 +661,7 @@ async def test_cp_15_describe_producers() -> None:
             ActiveProducer(1001, 0, 7, 1_700_000_000_005, 2, 12),
         )
         client = await h.client()
-        asked = [
-            {"name": "led", "partition_indexes": [0, 5, 0]},
-            {"name": "elsewhere", "partition_indexes": [0]},
-            {"name": "led", "partition_indexes": [0] * 500},
-        ]
+        asked = [{"name": "led", "partition_indexes": [0, 5, *[0] * 500]}, {"name": "elsewhere", "partition_indexes": [0]}]
         answer = await client.call(61, 0, {"topics": asked})
         (led, missing), (elsewhere,) = (topic.partitions for topic in answer.topics)
         assert led.error_code.value == 0

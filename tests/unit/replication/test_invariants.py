@@ -25,7 +25,7 @@ def led() -> StepCluster:
     c[1].produce(["b"], acks=-1)
     partition = c[1].partition()
     partition.check(producers=True)
-    assert partition.waiting and partition.pending_isr is not None
+    assert partition.waiting.queue and partition.pending_isr is not None
     return c
 
 
@@ -45,8 +45,8 @@ def pending(**fields: Any) -> Break:
 
 def wait_for(*required: int) -> Break:
     def change(partition: Any) -> None:
-        (_, parked, index) = partition.waiting.pop()
-        partition.waiting.extend((it, parked, index) for it in required)
+        (_, parked, index) = partition.waiting.queue.pop()
+        partition.waiting.queue.extend((it, parked, index) for it in required)
 
     return change
 
