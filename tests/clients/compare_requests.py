@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
-from tests.clients import compare_records, compare_transactions
+from tests.clients import compare_records, compare_transactions_odd
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -699,7 +699,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "Fetch": fetch_errors,
     "records": other_records,
     "groups": groups,
-    **compare_transactions.STORIES,
+    **compare_transactions_odd.STORIES,
 }
 
 

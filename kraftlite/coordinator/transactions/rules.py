@@ -268,8 +268,8 @@ def _next_of_2(current: Transaction, *, commit: bool, now_ms: int, start_ms: int
 
 
 def _prepared(current: Transaction, *, commit: bool, now_ms: int, epoch: int, last: int, version: int) -> Transaction:
-    """The decided outcome. `version`: that of the end, whatever the transaction was begun with. By 2 the epoch is the next one, and
-    partitions take no other from markers of 2."""
+    """The decided outcome. `version`: that of the end, by whatever version the transaction was begun. Markers of version 2 need
+    the epoch behind the transaction's."""
     state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
     return replace(current, state=state, producer_epoch=epoch, last_epoch=last, updated_ms=now_ms, version=version)
 

@@ -214,8 +214,8 @@ def test_tx_17_the_last_epoch_is_followed_by_another_id() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_tx_40_the_version_of_the_end_is_that_of_the_markers(commit: bool) -> None:
-    """A transaction that was begun by the rules of 2 keeps its epoch when it is ended by older ones. A marker of 2 in that epoch is
-    refused by every partition, so that the outcome would never be carried out."""
+    """A transaction that was begun by the rules of 2 keeps its epoch when it is ended by older ones. A marker of 2 in that epoch
+    is refused by every partition, so that the outcome would never be carried out."""
     entry = entry_in("O")
     entry.current = replace(entry.current, version=2)
     for version in (0, 1):

@@ -183,6 +183,16 @@ async def test_tx_30_a_partition_that_is_asked_for_twice_is_answered_twice(versi
         assert asked["partitions"] == {TopicPartition("t", 0), TopicPartition("t", 1)}
 
 
+@pytest.mark.parametrize("version", [4, 5])
+async def test_tx_34_a_partition_that_is_to_be_verified_twice_is_answered_once(version: int) -> None:
+    topics = [{"name": "t", "partitions": [1, 1, 0]}]
+    async with transactions() as h:
+        client = await h.client()
+        answer = await client.call(ADD, version, {"transactions": [{**IDENTITY, "verify_only": True, "topics": topics}]})
+        (topic,) = answer.results_by_transaction[0].topic_results
+        assert [it.partition_index for it in topic.results_by_partition] == [1, 0]
+
+
 @pytest.mark.parametrize("version", range(6))
 async def test_tx_31_one_bad_partition_and_none_is_added(version: int) -> None:
     async with transactions() as h:
