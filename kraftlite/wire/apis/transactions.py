@@ -84,7 +84,7 @@ async def _add_partitions(call: Call, request: Any) -> Mapping[str, object]:
             from_client=False,
             verify_only=one.verify_only,
         )
-        told = await _results(call, list(found) if one.verify_only else partitions, found)
+        told = await _results(call, list(dict.fromkeys(partitions)) if one.verify_only else partitions, found)
         results.append({"transactional_id": one.transactional_id, "topic_results": told})
     return {"throttle_time": 0, "error_code": ErrorCode.NONE, "results_by_transaction": results}
 
