@@ -578,12 +578,8 @@ def groups(side: Side) -> Any:
         ]
 
     def describe(key: int, version: int, group: str) -> Any:
-        answer = side.call(
-            key,
-            version,
-            {"groups": (group,), "group_ids": (group,), "include_authorized_operations": False},
-            node=_coordinator(side, group),
-        )
+        values = {"groups": (group,), "group_ids": (group,), "include_authorized_operations": False}
+        answer = side.call(key, version, values, node=_coordinator(side, group))
         found = answer["groups"][0]
         return [*error(found), found["group_state"], found.get("protocol_type"), len(found["members"])]
 

@@ -37,7 +37,7 @@ _KAFKA_GO: Final = {
 }
 
 _TAKE_OVER: Final = {
-    "transactions: fenced": "it does not try again while the transaction that it takes over is aborted, with Apache Kafka 4.3 neither"
+    "transactions: fenced": "it does not wait until the transaction that it takes over is aborted, with Apache Kafka 4.3 neither"
 }
 LZ4JS: Final = "lz4js makes frames of dependent blocks, which Apache Kafka refuses, too"
 
