@@ -170,8 +170,8 @@ class Log:
     def offset_for_timestamp(self, ts: int, *, up_to: int) -> TimestampOffset | None:
         return self._reader.offset_for_timestamp(ts, up_to)
 
-    def offset_of_max_timestamp(self, *, up_to: int | None = None) -> TimestampOffset | None:
-        return self._reader.offset_of_max_timestamp(up_to)
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        return self._reader.offset_of_max_timestamp()
 
     def aborted_transactions(self, start: int, up_to: int) -> tuple[tuple[int, int], ...]:
         return self._reader.aborted_transactions(start, up_to)

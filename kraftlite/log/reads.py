@@ -82,11 +82,9 @@ class Reader:
         """The first record below `up_to` with a timestamp >= `timestamp` (LG-51)."""
         return offset_for_timestamp(self._ctx.segments, timestamp, self._ctx.log_start_offset, up_to)
 
-    def offset_of_max_timestamp(self, up_to: int | None) -> TimestampOffset | None:
-        """The first record with the largest timestamp, below `up_to` (None: the LEO)."""
-        ctx = self._ctx
-        bound = ctx.leo if up_to is None else min(up_to, ctx.leo)
-        return offset_of_max_timestamp(ctx.segments, ctx.log_start_offset, bound, ctx.leo)
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record of all with the largest timestamp (LG-51)."""
+        return offset_of_max_timestamp(self._ctx.segments, self._ctx.log_start_offset, self._ctx.leo)
 
     def aborted_transactions(self, start: int, up_to: int) -> tuple[tuple[int, int], ...]:
         """(producer id, first offset) of the aborted transactions that overlap [start, up_to), for a consumer."""
@@ -141,26 +139,25 @@ def _first_record(segment: Segment, position: int, header: BatchHeader, timestam
     return None
 
 
-def offset_of_max_timestamp(segments: SegmentList, start: int, up_to: int, leo: int) -> TimestampOffset | None:
-    """The first record in [start, up_to) that has the largest timestamp there; None when none has a timestamp.
+def offset_of_max_timestamp(segments: SegmentList, start: int, leo: int) -> TimestampOffset | None:
+    """The first record from `start` on that has the largest timestamp there; None when none has a timestamp.
 
     Of a batch that compaction has emptied the timestamp is still there, the record is not: then all headers are looked at.
     """
-    found, misled = _max_record(segments, start, up_to, leo, scan=False)
-    return _max_record(segments, start, up_to, leo, scan=True)[0] if misled else found
+    found, misled = _max_record(segments, start, leo, scan=False)
+    return _max_record(segments, start, leo, scan=True)[0] if misled else found
 
 
-def _max_record(segments: SegmentList, start: int, up_to: int, leo: int, *, scan: bool) -> tuple[TimestampOffset | None, bool]:
+def _max_record(segments: SegmentList, start: int, leo: int, *, scan: bool) -> tuple[TimestampOffset | None, bool]:
     """The record, and whether there is none though a segment's time index says so."""
     best, best_offset, best_segment = -1, -1, None
     for index, segment in enumerate(segments):
-        end = segments.end_of(index, leo)
-        if segment.base_offset >= up_to or end <= start:
+        if segments.end_of(index, leo) <= start:
             continue
-        if not scan and start <= segment.base_offset and end <= up_to:
+        if not scan and start <= segment.base_offset:
             latest, offset = segment.max_timestamp, segment.offset_of_max_timestamp
         else:
-            latest, offset = _scan_max(segment, start, up_to)
+            latest, offset = _scan_max(segment, start)
         if latest > best:
             best, best_offset, best_segment = latest, offset, segment
     if best_segment is None:
@@ -172,11 +169,9 @@ def _max_record(segments: SegmentList, start: int, up_to: int, leo: int, *, scan
     return _first_record(best_segment, at, header, best, start), header.count == 0
 
 
-def _scan_max(segment: Segment, start: int, up_to: int) -> tuple[int, int]:
+def _scan_max(segment: Segment, start: int) -> tuple[int, int]:
     latest, offset = -1, -1
     for position, header in segment.headers(segment.start_for(start)):
-        if header.base_offset >= up_to:
-            break
         if header.count and header.last_offset >= start and header.max_timestamp > latest:
             newest = header.max_timestamp if header.base_offset >= start else _newest_from(segment, position, header, start)
             if newest > latest:

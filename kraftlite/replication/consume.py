@@ -314,7 +314,9 @@ def _offset_at(partition: Partition, log: Log, timestamp: int, bound: int, unset
         epoch = log.epoch_at(log.log_start_offset)
         return OffsetResult(error=ErrorCode.NONE, offset=log.log_start_offset, leader_epoch=-1 if epoch is None else epoch)
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp(up_to=bound)
+        found = log.offset_of_max_timestamp()
+        if found is not None and found.offset >= bound:  # whoever cannot read it is not told of a smaller one
+            found = None
     else:
         found = log.offset_for_timestamp(timestamp, up_to=bound)
     if found is None:

@@ -22,6 +22,7 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
         rf"^quorum and features: features describe: (Feature: ({_FEATURES}|kraft)\.version[^|]*)+\|",
         r"Local controller \d+ (only supports|does not support this feature)",
     ),
+    "Transactions": (r"^transactions in each state\.old clients, (aborted|committed), of the epoch before: EndTxn v5 ",),
     "min.insync.replicas": (
         r"^DescribeConfigs\..*\.min\.insync\.replicas: .* 3, .* \| ",
         r"^kafka-topics and offsets: .*Configs: min\.insync\.replicas=1",

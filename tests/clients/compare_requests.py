@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
-from tests.clients import compare_records
+from tests.clients import compare_records, compare_transactions_odd
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -578,12 +578,8 @@ def groups(side: Side) -> Any:
         ]
 
     def describe(key: int, version: int, group: str) -> Any:
-        answer = side.call(
-            key,
-            version,
-            {"groups": (group,), "group_ids": (group,), "include_authorized_operations": False},
-            node=_coordinator(side, group),
-        )
+        values = {"groups": (group,), "group_ids": (group,), "include_authorized_operations": False}
+        answer = side.call(key, version, values, node=_coordinator(side, group))
         found = answer["groups"][0]
         return [*error(found), found["group_state"], found.get("protocol_type"), len(found["members"])]
 
@@ -699,6 +695,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "Fetch": fetch_errors,
     "records": other_records,
     "groups": groups,
+    **compare_transactions_odd.STORIES,
 }
 
 

@@ -210,7 +210,8 @@ def end(
     if entry.pending is not None:
         return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is _S.ONGOING:
-        return Next(_prepared(current, commit=commit, now_ms=now_ms, epoch=current.producer_epoch, last=current.last_epoch))
+        epoch, last = current.producer_epoch, current.last_epoch
+        return Next(_prepared(current, commit=commit, now_ms=now_ms, epoch=epoch, last=last, version=version))
     return _ended_already(current, commit=commit, ended=Answered(asker))
 
 
@@ -262,13 +263,15 @@ def _next_of_2(current: Transaction, *, commit: bool, now_ms: int, start_ms: int
             return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         next_producer_id = drawn
     epoch = min(current.producer_epoch + 1, FENCING_EPOCH)
-    prepared = _prepared(current, commit=commit, now_ms=now_ms, epoch=epoch, last=current.producer_epoch)
-    return Next(replace(prepared, start_ms=start_ms, next_producer_id=next_producer_id, version=2))
+    prepared = _prepared(current, commit=commit, now_ms=now_ms, epoch=epoch, last=current.producer_epoch, version=2)
+    return Next(replace(prepared, start_ms=start_ms, next_producer_id=next_producer_id))
 
 
-def _prepared(current: Transaction, *, commit: bool, now_ms: int, epoch: int, last: int) -> Transaction:
+def _prepared(current: Transaction, *, commit: bool, now_ms: int, epoch: int, last: int, version: int) -> Transaction:
+    """The decided outcome. `version`: that of the end, by whatever version the transaction was begun. Markers of version 2 need
+    the epoch behind the transaction's."""
     state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
-    return replace(current, state=state, producer_epoch=epoch, last_epoch=last, updated_ms=now_ms)
+    return replace(current, state=state, producer_epoch=epoch, last_epoch=last, updated_ms=now_ms, version=version)
 
 
 # --- what the coordinator does by itself -----------------------------------------------------------------------------------

@@ -71,19 +71,21 @@ async def _add_partitions(call: Call, request: Any) -> Mapping[str, object]:
         partitions = await _partitions(call, request.v3_and_below_topics)
         transactional_id = request.v3_and_below_transactional_id
         found = await add_partitions(call.ctx, transactional_id, producer, partitions, version=0, from_client=True)
-        return {"throttle_time": 0, "results_by_topic_v3_and_below": await _results(call, found)}
+        return {"throttle_time": 0, "results_by_topic_v3_and_below": await _results(call, partitions, found)}
     results = []
     async for one in call.ctx.turns.each(request.transactions):
+        partitions = await _partitions(call, one.topics)
         found = await add_partitions(
             call.ctx,
             one.transactional_id,
             Producer(one.producer_id, one.producer_epoch),
-            await _partitions(call, one.topics),
+            partitions,
             version=2,
             from_client=False,
             verify_only=one.verify_only,
         )
-        results.append({"transactional_id": one.transactional_id, "topic_results": await _results(call, found)})
+        told = await _results(call, list(dict.fromkeys(partitions)) if one.verify_only else partitions, found)
+        results.append({"transactional_id": one.transactional_id, "topic_results": told})
     return {"throttle_time": 0, "error_code": ErrorCode.NONE, "results_by_transaction": results}
 
 
@@ -94,10 +96,13 @@ async def _partitions(call: Call, topics: Sequence[Any]) -> list[TopicPartition]
     return found
 
 
-async def _results(call: Call, found: Mapping[TopicPartition, ErrorCode]) -> list[dict[str, object]]:
+async def _results(
+    call: Call, asked: Sequence[TopicPartition], found: Mapping[TopicPartition, ErrorCode]
+) -> list[dict[str, object]]:
+    """By topic, and as often as a partition is asked for."""
     topics: dict[str, list[dict[str, object]]] = {}
-    async for tp, error in call.ctx.turns.each(found.items()):
-        told = _told(error, call.version, KNOWS_FENCED_FROM)
+    async for tp in call.ctx.turns.each(asked):
+        told = _told(found[tp], call.version, KNOWS_FENCED_FROM)
         topics.setdefault(tp.topic, []).append({"partition_index": tp.partition, "partition_error_code": told})
     return [{"name": name, "results_by_partition": partitions} for name, partitions in topics.items()]
 

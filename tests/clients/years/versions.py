@@ -36,6 +36,9 @@ _KAFKA_GO: Final = {
     "headers, nulls, timestamps": "kafka-go reads what is empty as null",
 }
 
+_TAKE_OVER: Final = {
+    "transactions: fenced": "it does not wait until the transaction that it takes over is aborted, with Apache Kafka 4.3 neither"
+}
 LZ4JS: Final = "lz4js makes frames of dependent blocks, which Apache Kafka refuses, too"
 
 PAST: Final = (
@@ -70,20 +73,23 @@ PAST: Final = (
     Past(client="aiokafka", version="0.11.0", packages=("cramjam",)),
     Past(client="aiokafka", version="0.12.0", packages=("cramjam",)),
     Past(client="aiokafka", version="0.13.0", packages=("cramjam",)),
-    Past(client="franz-go", version="1.7.0", packages=(f"{_KADM}@v1.0.0",)),
-    Past(client="franz-go", version="1.15.3", killed=True, packages=(f"{_KADM}@v1.10.0",)),
-    Past(client="franz-go", version="1.18.1", packages=(f"{_KADM}@v1.15.0",)),
-    Past(client="franz-go", version="1.20.7", packages=(f"{_KADM}@v1.17.2",)),
+    Past(client="franz-go", version="1.7.0", packages=(f"{_KADM}@v1.0.0",), lacks=_TAKE_OVER),
+    Past(client="franz-go", version="1.15.3", killed=True, packages=(f"{_KADM}@v1.10.0",), lacks=_TAKE_OVER),
+    Past(client="franz-go", version="1.18.1", packages=(f"{_KADM}@v1.15.0",), lacks=_TAKE_OVER),
+    Past(client="franz-go", version="1.20.7", packages=(f"{_KADM}@v1.17.2",), lacks=_TAKE_OVER),
     Past(
         client="Sarama",
         version="1.38.1",
         packages=("was=github.com/Shopify/sarama",),
-        lacks={"group: consume, commit, resume": "what Sarama 1.38 commits as a session ends is lost, with Apache Kafka 4.3 too"},
+        lacks={
+            **_TAKE_OVER,
+            "group: consume, commit, resume": "what Sarama 1.38 commits as a session ends is lost, with Apache Kafka 4.3 too",
+        },
     ),
-    Past(client="Sarama", version="1.41.3"),
-    Past(client="Sarama", version="1.43.3", killed=True),
-    Past(client="Sarama", version="1.45.2"),
-    Past(client="Sarama", version="1.50.3"),
+    Past(client="Sarama", version="1.41.3", lacks=_TAKE_OVER),
+    Past(client="Sarama", version="1.43.3", killed=True, lacks=_TAKE_OVER),
+    Past(client="Sarama", version="1.45.2", lacks=_TAKE_OVER),
+    Past(client="Sarama", version="1.50.3", lacks=_TAKE_OVER),
     Past(client="kafka-go", version="0.4.42", lacks=_KAFKA_GO),
     Past(client="kafka-go", version="0.4.44", lacks=_KAFKA_GO),
     Past(client="kafka-go", version="0.4.47", lacks=_KAFKA_GO),

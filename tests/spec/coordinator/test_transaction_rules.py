@@ -213,6 +213,18 @@ def test_tx_17_the_last_epoch_is_followed_by_another_id() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
+def test_tx_40_the_version_of_the_end_is_that_of_the_markers(commit: bool) -> None:
+    """A transaction that was begun by the rules of 2 keeps its epoch when it is ended by older ones. A marker of 2 in that epoch
+    is refused by every partition, so that the outcome would never be carried out."""
+    entry = entry_in("O")
+    entry.current = replace(entry.current, version=2)
+    for version in (0, 1):
+        found = rules.end(entry, Producer(ID, EPOCH), commit=commit, version=version, now_ms=6, new_id=lambda: None)
+        assert isinstance(found, Next)
+        assert (found.transaction.producer_epoch, found.transaction.version) == (EPOCH, version)
+
+
+@pytest.mark.parametrize("commit", [True, False])
 def test_tx_45_an_end_in_the_last_epoch_goes_on_with_another_id_and_may_be_asked_again(commit: bool) -> None:
     entry = entry_in("O")
     entry.current = replace(entry.current, producer_epoch=LAST_EPOCH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.config import LogConfig
 from kraftlite.model.errors import ErrorCode as E
 from kraftlite.model.topic_partition import TopicPartition
@@ -153,6 +154,21 @@ def test_tp_37_list_offsets_is_bounded_by_the_lso() -> None:
     assert offset(1_700_000_000_000) == -1 and offset(1_700_000_000_000, read_committed=False) == 1
     mark(c[1], marker())
     assert offset(-1) == 3 and offset(1_700_000_000_000) == 1
+
+
+def test_tp_37_the_largest_timestamp_is_not_told_to_whoever_cannot_read_its_record() -> None:
+    """Nor that of another record: there is no largest timestamp as long as the LSO is below it."""
+    c = StepCluster(1)
+    c.create((1,))
+    c[1].produce([], batch=bytearray(build_batch([Record(None, b"earlier")], timestamp_ms=1_600_000_000_000)))
+
+    def largest(read_committed: bool) -> int:
+        found = c[1].manager.list_offset(TP, None, -3, current_leader_epoch=None, read_committed=read_committed)
+        return found.offset
+
+    assert largest(True) == 0
+    c[1].produce([], batch=txn_batch("a"))
+    assert (largest(False), largest(True)) == (1, -1)
 
 
 def test_tp_38_a_demoted_leader_cuts_a_marker_that_was_not_replicated() -> None:

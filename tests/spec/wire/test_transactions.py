@@ -176,6 +176,34 @@ async def test_tx_30_partitions_are_added(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
+async def test_tx_30_a_partition_that_is_asked_for_twice_is_answered_twice(version: int) -> None:
+    """The client that asks looks for as many answers; the coordinator is asked once."""
+    topics = [{"name": "t", "partitions": [1, 1, 0]}, {"name": "t", "partitions": [1]}]
+    async with transactions() as h:
+        client = await h.client()
+        if version < 4:
+            old = {f"v3_and_below_{name}": value for name, value in IDENTITY.items()}
+            found = (await client.call(ADD, version, old | {"v3_and_below_topics": topics})).results_by_topic_v3_and_below
+        else:
+            answer = await client.call(ADD, version, {"transactions": [{**IDENTITY, "verify_only": False, "topics": topics}]})
+            found = answer.results_by_transaction[0].topic_results
+        (topic,) = found
+        assert [it.partition_index for it in topic.results_by_partition] == [1, 1, 0, 1]
+        ((_, asked),) = h.transactions.asked
+        assert asked["partitions"] == {TopicPartition("t", 0), TopicPartition("t", 1)}
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_tx_34_a_partition_that_is_to_be_verified_twice_is_answered_once(version: int) -> None:
+    topics = [{"name": "t", "partitions": [1, 1, 0]}]
+    async with transactions() as h:
+        client = await h.client()
+        answer = await client.call(ADD, version, {"transactions": [{**IDENTITY, "verify_only": True, "topics": topics}]})
+        (topic,) = answer.results_by_transaction[0].topic_results
+        assert [it.partition_index for it in topic.results_by_partition] == [1, 0]
+
+
+@pytest.mark.parametrize("version", range(6))
 async def test_tx_31_one_bad_partition_and_none_is_added(version: int) -> None:
     async with transactions() as h:
         client = await h.client()
