@@ -127,8 +127,10 @@ def _pids(cluster: ApacheKafka) -> dict[int, int]:
 class RdkafkaProducer:
     """A transactional producer of librdkafka."""
 
-    def __init__(self, side: Side, transactional_id: str, **config: Any) -> None:
+    def __init__(self, side: Side, transactional_id: str, *, partition: int = 0, **config: Any) -> None:
         from confluent_kafka import Producer
+
+        self._partition = partition
 
         self._producer = Producer(
             {**FAST, "bootstrap.servers": side.bootstrap, "transactional.id": transactional_id, **config}, logger=_silent()
@@ -137,7 +139,8 @@ class RdkafkaProducer:
 
     def run(self, topic: str, seconds: float, *, records: int = 1, size: int = 100, pause_s: float = 0.0) -> list[float]:
         """Commit one transaction after the other for so long, at least one. Milliseconds of each, from begin to answer."""
-        payload, took = bytes(size), []
+        payload = bytes(size)
+        took: list[float] = []
         end = time.perf_counter() + seconds
         while not took or time.perf_counter() < end:
             began = time.perf_counter()
@@ -157,7 +160,7 @@ class RdkafkaProducer:
 
     def _fill(self, topic: str, payload: bytes, records: int) -> None:
         for _ in range(records):
-            self._producer.produce(topic, payload, partition=0)
+            self._producer.produce(topic, payload, partition=self._partition)
 
     def commit_soon(self, topic: str, deadline_s: float = 60) -> float:
         """Seconds until a transaction of one record is committed, whatever has to be tried again."""
@@ -167,7 +170,7 @@ class RdkafkaProducer:
         while time.perf_counter() - began < deadline_s:
             try:
                 self._producer.begin_transaction()
-                self._producer.produce(topic, b"x" * 100, partition=0)
+                self._producer.produce(topic, b"x" * 100, partition=self._partition)
                 self._producer.commit_transaction(deadline_s)
                 return time.perf_counter() - began
             except KafkaException as error:
@@ -377,6 +380,9 @@ def _live_mib(side: Side, pid: int) -> float:
 def failover(sides: Sequence[Side]) -> dict[str, str]:
     """The time until a transaction is committed that begins as the coordinator goes: it is killed, or told to stop."""
     rows: dict[str, str] = {}
+    for side in sides:
+        RdkafkaProducer(side, "first").run(side.topic(1, 3), TURN_S)
+        until("the topic of states is whole", lambda side=side: whole(side.bootstrap, TRANSACTION_TOPIC))  # type: ignore[misc]
     for sent in (signal.SIGKILL, signal.SIGTERM):
         seen = [{side.name: _fail(side, sent, number) for side in sides} for number in range(FAILOVERS)]
         what = f"killed, session timeout {SESSION_MS / 1000:g} s" if sent is signal.SIGKILL else "told to stop"
@@ -385,16 +391,14 @@ def failover(sides: Sequence[Side]) -> dict[str, str]:
 
 
 def _fail(side: Side, sent: signal.Signals, number: int) -> float:
-    """The coordinator of the id leads neither the quorum nor the partition that is written to."""
-    topic = side.topic(1, 3)
-    spared = {_quorum_leader(side), _leader(side, topic, 0)}
-    transactional_id = next(
-        name
-        for name in (f"failover-{sent.name}-{number}-{n}" for n in range(10_000))
-        if _leader(side, TRANSACTION_TOPIC, partition_for(name, 50)) not in spared
-    )
-    victim = _leader(side, TRANSACTION_TOPIC, partition_for(transactional_id, 50))
-    producer = RdkafkaProducer(side, transactional_id)
+    """The coordinator of the id does not lead the quorum, nor the partition that is written to."""
+    partitions = 6
+    topic, spared = side.topic(partitions, 3), (_quorum_leader(side), -1)
+    states = _leaders(side, TRANSACTION_TOPIC)
+    names = (f"failover-{sent.name}-{number}-{n}" for n in range(10_000))
+    name, victim = next(it for it in ((name, states[partition_for(name, len(states))]) for name in names) if it[1] not in spared)
+    partition = next(index for index, leader in _leaders(side, topic).items() if leader not in (victim, -1))
+    producer = RdkafkaProducer(side, name, partition=partition)
     producer.run(topic, TURN_S)
     os.kill(side.pids()[victim], sent)
     took = producer.commit_soon(topic)
@@ -408,9 +412,9 @@ def _quorum_leader(side: Side) -> int:
     return next(int(line.split()[1]) for line in told.lines if line.startswith("LeaderId:"))
 
 
-def _leader(side: Side, topic: str, partition: int) -> int:
-    found: int = admin(side.bootstrap).list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
-    return found
+def _leaders(side: Side, topic: str) -> dict[int, int]:
+    found = admin(side.bootstrap).list_topics(topic, timeout=10).topics[topic].partitions
+    return {index: partition.leader for index, partition in found.items()}
 
 
 def transactions() -> dict[str, Any]:
