@@ -1,4 +1,4 @@
-"""What an append that failed means for a transactional id. Source: TX-07, TX-09."""
+"""The meaning of a failed append for a transactional id. Source: TX-07, TX-09."""
 
 from __future__ import annotations
 

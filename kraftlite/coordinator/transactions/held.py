@@ -13,7 +13,7 @@ from kraftlite.coordinator.transactions.events import Add
 
 HELD: Final = "held"
 MOST_HELD: Final = 16
-"""Of one id. A producer has one such request at a broker; further ones are told to come again."""
+"""The most requests of one id; further ones are told to come again. A producer has one at a broker."""
 
 
 class Held(NamedTuple):

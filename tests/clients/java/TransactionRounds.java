@@ -9,7 +9,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Commits transactions and says how long each took: `java … TransactionRounds BOOTSTRAP ID`, then on standard input lines of
- * `TOPIC TRANSACTIONS RECORDS SIZE PAUSE_MS`, each answered by a list of milliseconds in JSON. See tests/bench/transactions.py.
+ * `TOPIC MILLISECONDS RECORDS SIZE PAUSE_MS`, each answered by a list of milliseconds in JSON. See tests/bench/transactions.py.
  */
 final class TransactionRounds {
     private TransactionRounds() {
@@ -32,11 +32,11 @@ final class TransactionRounds {
     }
 
     private static String round(
-        KafkaProducer<byte[], byte[]> producer, String topic, int count, int records, int size, int pauseMs
+        KafkaProducer<byte[], byte[]> producer, String topic, int lastsMs, int records, int size, int pauseMs
     ) throws InterruptedException {
         var took = new StringJoiner(", ", "[", "]");
         byte[] payload = new byte[size];
-        for (int done = 0; done < count; done++) {
+        for (long end = System.nanoTime() + lastsMs * 1_000_000L; took.length() == 2 || System.nanoTime() < end;) {
             long began = System.nanoTime();
             producer.beginTransaction();
             for (int sent = 0; sent < records; sent++) {

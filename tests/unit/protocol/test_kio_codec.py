@@ -18,6 +18,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
+from kraftlite.protocol import kio_codec
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.kio_codec import decode_request
 
@@ -82,3 +83,10 @@ def test_kio_comes_without_its_hook_into_hypothesis() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_schema_is_looked_up_once() -> None:
+    """Every request and every answer of what is cold asks for one, and kio looks it up by name."""
+    kio_codec._request_schema.cache_clear()
+    assert [kio_codec.is_flexible(26, version) for version in (2, 3, 2, 3)] == [False, True, False, True]
+    assert kio_codec._request_schema.cache_info().misses == 2
