@@ -81,7 +81,7 @@ class CopyingInstance(Instance):
         return self._group_broker
 
     async def look_at_once(self) -> None:
-        """Ask for the offsets of the group where its coordinator was last, with a stable fetch, and do nothing with the answer."""
+        """Ask for the offsets of the group, stable ones, where its coordinator was last; do nothing with the answer."""
         if self._group_broker is None:
             return
         ask = OffsetFetchAsk(group_id=self.group, partitions=tuple(self._inputs), require_stable=True)

@@ -98,7 +98,8 @@ class Place:
     # --- __transaction_state
 
     def value(self, state: TransactionState, epoch: int, **more: Any) -> Transaction:
-        values = {"producer_id": 1001, "timeout_ms": 1, "updated_ms": 1, "version": 2, "partitions": frozenset({A})} | more
+        values: dict[str, Any] = {"producer_id": 1001, "timeout_ms": 1, "updated_ms": 1, "version": 2}
+        values = values | {"partitions": frozenset({A})} | more
         return Transaction(state=state, producer_epoch=epoch, **values)
 
     def state(self, value: Transaction, name: str = "x", *, epoch: int = 0) -> None:
