@@ -67,6 +67,8 @@ class CopyingInstance(Instance):
             target = self.targets[self.rng.randrange(len(self.targets))]
             await self.add((target,))
             await self.send(tried, target, [f"{copy_of(self.copier or self.name, tp, offset)}#{self._value()}"])
+        if self.rng.randrange(4) == 0:  # slow work: its group may have changed by then
+            await self.client.pause(self.rng.randint(1, 1_500_000))
         await self.commit_offsets(tp, end)
         return True
 
