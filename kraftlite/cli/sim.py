@@ -83,9 +83,7 @@ def sim(
 
     if plan_text is not None:
         if seed is not None or shape is not None or fault_lines or scene or no_faults:
-            raise click.UsageError(
-                "--plan says everything: --seed, --shape, --fault, --scene and --no-faults cannot be given with it"
-            )
+            raise click.UsageError("--plan says everything: no --seed, --shape, --fault, --scene or --no-faults with it")
         plan = _plan(plan_text)
     elif seed is None:
         raise click.UsageError("--seed or --plan is missing")
@@ -97,10 +95,7 @@ def sim(
             duration_ms=milliseconds(duration, "--duration"),
             faults=_faults(fault_lines, no_faults),
         )
-        if scene is not None:
-            if fault_lines or no_faults:
-                raise click.UsageError("--scene says which faults there are: --fault and --no-faults cannot be given with it")
-            plan = _with_scene(plan, scene)
+        plan = _with_scene(plan, scene)
     out = _open(trace)
     limit_us = None if until is None else int(until * 1_000_000)
     events: list[tuple[int, SimHost, TraceEvent]] = []
@@ -149,9 +144,14 @@ def milliseconds(seconds: float, option: str) -> int:
     return int(seconds * 1000)
 
 
-def _with_scene(plan: RunPlan, name: str) -> RunPlan:
+def _with_scene(plan: RunPlan, name: str | None) -> RunPlan:
+    """The plan with the faults of a scene; None: as it is."""
     from kraftlite.sim.transaction_scenes import SCENES, play
 
+    if name is None:
+        return plan
+    if plan.faults is not None:
+        raise click.UsageError("--scene says which faults there are: --fault and --no-faults cannot be given with it")
     if name not in SCENES:
         raise click.BadParameter(f"unknown scene {name!r}: known are {', '.join(SCENES)}", param_hint="--scene")
     shape, _ = plan.drawn()

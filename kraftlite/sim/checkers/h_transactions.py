@@ -61,7 +61,7 @@ class TransactionsSeen(HistoryChecker):
     # --- the end
 
     def _check_last_words(self) -> None:
-        """When all is well again each id is of use: its coordinator, and every partition that it was last in."""
+        """Each id is of use when all is well again: its coordinator, and every partition that it was last in."""
         if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
             return
         for transactional_id, could in self.seen.last_words.items():

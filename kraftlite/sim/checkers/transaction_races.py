@@ -189,6 +189,7 @@ class RaceWatch(ReplicaChecker, TransactionChecker):
                     self.met["R6 a marker comes between the coordinator's yes and the append"] += 1
         elif isinstance(request, EndAsk) and isinstance(response, Told) and response.error is ErrorCode.NONE:
             self._unanswered.pop(request.producer, None)
+            self._all_restarted = False  # life goes on
 
     def on_arrival(self, exchange: AnyExchange) -> None:
         request = exchange.request

@@ -37,7 +37,7 @@ class TransactionClient(SimClient):
         return self.stopping and self.now_us() >= self._until_us
 
     def be_patient_again(self) -> None:
-        """What comes now is given its own time."""
+        """Give what comes now its own time."""
         self._until_us = 0
 
     async def coordinator(self, transactional_id: str) -> NodeId | None:

@@ -67,6 +67,8 @@ class CopyingInstance(Instance):
             target = self.targets[self.rng.randrange(len(self.targets))]
             await self.add((target,))
             await self.send(tried, target, [f"{copy_of(self.copier or self.name, tp, offset)}#{self._value()}"])
+        if self.rng.randrange(4) == 0:  # slow work: its group may have changed by then
+            await self.client.pause(self.rng.randint(1, 1_500_000))
         await self.commit_offsets(tp, end)
         return True
 
@@ -81,7 +83,7 @@ class CopyingInstance(Instance):
         return self._group_broker
 
     async def look_at_once(self) -> None:
-        """Ask for the offsets of the group where its coordinator was last, with a stable fetch, and drop the answer."""
+        """Ask for the offsets of the group, stable ones, where its coordinator was last; do nothing with the answer."""
         if self._group_broker is None:
             return
         ask = OffsetFetchAsk(group_id=self.group, partitions=tuple(self._inputs), require_stable=True)

@@ -50,7 +50,7 @@ MIXED: Final = "mixed"
 def mixers(
     cluster: SimCluster, history: History, inputs: Sequence[TopicPartition], rng: random.Random
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
-    """Who commits plainly. The mixing instances are those of a transactional id like any other."""
+    """Yield who commits plainly. The mixing instances are those of a transactional id like any other."""
     plain = PlainCommitter(cluster, FIRST_NUMBER, "plain", history)
     yield plain, plain.run(inputs, rng.choice((50_000, 200_000)))
 

@@ -52,7 +52,8 @@ class Mutant:
     """`breaks`: the rule, in a few words. `expects`: who should catch it: numbers of invariants, "liveness" or "crash".
 
     `shape` is the name of a shape that the mutant needs, only where plain seeds do not get there. `lens` changes what is no
-    protocol (a size, a period) so that a run of seconds reaches the rule; it holds for runs without the mutant, too.
+    protocol (a size, a period) so that a run of seconds reaches the rule; it holds for runs without the mutant, too. `scene`:
+    the scene of transactions that is played instead of the faults of a seed, only where those get there too rarely.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Mutant:
     area: str
     shape: str | None = None
     lens: Change | None = None
+    scene: str | None = None
 
     @property
     def theme(self) -> str:
@@ -78,6 +80,7 @@ def mutant(
     expects: tuple[str, ...],
     shape: str | None = None,
     lens: Change | None = None,
+    scene: str | None = None,
 ) -> Callable[[Change], Change]:
     """Register a function that changes production through the `Patch` it gets. Its docstring says where this was a mistake."""
 
@@ -85,7 +88,9 @@ def mutant(
         assert name not in _MUTANTS, f"two mutants are named {name}"
         assert change.__doc__, f"mutant {name} does not say where this mistake was made"
         area = change.__module__.rpartition(".")[2]
-        _MUTANTS[name] = Mutant(name=name, breaks=breaks, expects=expects, change=change, area=area, shape=shape, lens=lens)
+        _MUTANTS[name] = Mutant(
+            name=name, breaks=breaks, expects=expects, change=change, area=area, shape=shape, lens=lens, scene=scene
+        )
         return change
 
     return register

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from kraftlite.sim import run as simulation
-from kraftlite.sim import shape
+from kraftlite.sim import shape, transaction_scenes
 from kraftlite.sim.run import Outcome, RunPlan, RunResult, run
 from kraftlite.sim.swarm import die_with_parent
 from tests.sim.mutants.catalog import Mutant, mutants
@@ -94,10 +94,14 @@ def matches(by: str, expected: str) -> bool:
 
 
 def plan_of(mutant: Mutant | None, seed: int) -> RunPlan:
-    """The run of a seed; of a mutant with a hint, in its shape and theme."""
+    """The run of a seed; of a mutant with a hint, in its shape and theme, and with the faults of its scene."""
     if mutant is None:
         return RunPlan(seed=seed)
-    return RunPlan(seed=seed, theme=mutant.theme, shape=None if mutant.shape is None else shape.NAMED[mutant.shape])
+    plan = RunPlan(seed=seed, theme=mutant.theme, shape=None if mutant.shape is None else shape.NAMED[mutant.shape])
+    if mutant.scene is None:
+        return plan
+    drawn, _ = plan.drawn()
+    return replace(plan, faults=transaction_scenes.play(mutant.scene, seed, drawn, plan.duration_ms))
 
 
 def caught_by(result: RunResult) -> str:
@@ -165,8 +169,8 @@ def _limited(work: Callable[[], RunResult]) -> tuple[str, str]:
     return caught_by(result), result.story
 
 
-_Plain: TypeAlias = tuple[int, str, str | None, Any]
-"""A run without any mutant: seed, theme, shape, lens. Mutants that have these in common share it."""
+_Plain: TypeAlias = tuple[int, str, str | None, Any, str | None]
+"""A run without any mutant: seed, theme, shape, lens, scene. Mutants that have these in common share it."""
 
 
 class Hunt:
@@ -188,7 +192,7 @@ class Hunt:
         return self.pending.pop(future)(future.result())
 
     def _tried(self, record: Record, tried: Attempt) -> list[Record]:
-        plain = (tried.seed, record.mutant.theme, record.mutant.shape, record.mutant.lens)
+        plain = (tried.seed, record.mutant.theme, record.mutant.shape, record.mutant.lens, record.mutant.scene)
         if not tried.by or plain in self._plain:
             return [self._judge(record, tried, fails_anyway=bool(tried.by) and self._plain[plain])]
         asking = self._asking.get(plain)

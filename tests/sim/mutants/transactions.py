@@ -199,6 +199,7 @@ def undecided_forgotten(patch: Patch) -> None:
     "guard-survives-marker",
     "a marker leaves the guard of a batch that was verified before it",
     expects=("66", "69", "liveness", "TransactionsSeen"),
+    scene="answer-comes-late",
 )
 def guard_survives_marker(patch: Patch) -> None:
     """KAFKA-14884: verification answered, marker, append: the batch belongs to a transaction that is over."""
@@ -209,13 +210,19 @@ def guard_survives_marker(patch: Patch) -> None:
     "older-coordinator-writes",
     "a marker of an older coordinator epoch is accepted",
     expects=("66", "TransactionsSeen", "liveness"),
+    scene="coordinator-wakes",
 )
 def older_coordinator_writes(patch: Patch) -> None:
     """KAFKA-9144: a coordinator that was replaced ends what is the next one's."""
     patch.edit(ProducerState, "check_marker", ("if marker.coordinator_epoch < entry.coordinator_epoch:", "if False:"))
 
 
-@mutant("equal-epoch-ends-next", "a late marker of version 2 ends the next transaction", expects=("66", "TransactionsSeen"))
+@mutant(
+    "equal-epoch-ends-next",
+    "a late marker of version 2 ends the next transaction",
+    expects=("66", "TransactionsSeen"),
+    scene="coordinator-wakes",
+)
 def equal_epoch_ends_next(patch: Patch) -> None:
     """KIP-1228: the marker of a transaction has the epoch of the next one."""
     patch.edit(

@@ -98,7 +98,8 @@ class Place:
     # --- __transaction_state
 
     def value(self, state: TransactionState, epoch: int, **more: Any) -> Transaction:
-        values = {"producer_id": 1001, "timeout_ms": 1, "updated_ms": 1, "version": 2, "partitions": frozenset({A})} | more
+        values: dict[str, Any] = {"producer_id": 1001, "timeout_ms": 1, "updated_ms": 1, "version": 2}
+        values = values | {"partitions": frozenset({A})} | more
         return Transaction(state=state, producer_epoch=epoch, **values)
 
     def state(self, value: Transaction, name: str = "x", *, epoch: int = 0) -> None:
@@ -320,11 +321,11 @@ def an_older_offset_counts(place: Place) -> None:
     place.compare_offsets()
 
 
-@pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=[f"{it.__name__}-{how.__name__}" for it, how, _ in CASES])  # type: ignore[attr-defined]
+@pytest.mark.parametrize(("checker", "violate", "words"), CASES, ids=[f"{it.__name__}-{how.__name__}" for it, how, _ in CASES])
 def test_a_violation_is_found(checker: CheckerFactory, violate: Callable[[Place], Any], words: str) -> None:
     with pytest.raises(Violation, match=words) as caught:
         violate(Place(checker))
-    assert caught.value.checker.startswith(checker.__name__)  # type: ignore[attr-defined]
+    assert caught.value.checker.startswith(checker.__name__)
 
 
 # --- what is right
