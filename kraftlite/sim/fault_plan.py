@@ -16,7 +16,7 @@ DISK_FAULTS: Final = ("disk-slow", "disk-stall", "disk-full", "disk-error")
 CLOCK_FAULTS: Final = ("wall-jump",)
 GROUP_FAULTS: Final = ("split", "kill-all", "power-all")
 ALL_FAULTS: Final = NODE_FAULTS + LINK_FAULTS + DISK_FAULTS + CLOCK_FAULTS + GROUP_FAULTS
-SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage")
+SCENE_FAULTS: Final = ("late", "churn", "cut-quorum", "damage", "hold")
 """Only drawn as part of a scene, or beside all others."""
 SLOW_FAULTS: Final = ("slow-cpu", "stutter", "drift")
 TORN_FAULTS: Final = ("fsync-lost", "short-io", "disk-flaky", "power-mid-write")
@@ -25,7 +25,7 @@ DIRECTORY_FAULTS: Final = ("dir-error", "dir-full", "dir-read-only", "dir-slow",
 FILE_FAULTS: Final = ("rot", "old-files", "stale")
 TIME_FAULTS: Final = ("clocks", "client-clock")
 TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, *TIME_FAULTS, "hold")
-"""Drawn by `troubles`, from a random stream of their own."""
+"""Drawn by `troubles`, from a random stream of their own; `hold` by a scene, too."""
 AMBUSHES: Final = tuple(
     f"{deed}-at-{step}"
     for deed in ("kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan")
@@ -75,7 +75,7 @@ def parse(line: str) -> FaultPlan:
     words = line.split()
     try:
         at_ms, kind = int(words[0]), words[1]
-        known = ALL_FAULTS + SCENE_FAULTS + TROUBLES
+        known = tuple(dict.fromkeys(ALL_FAULTS + SCENE_FAULTS + TROUBLES))
         if kind not in known and kind not in AMBUSHES:
             raise ValueError(f"unknown fault {kind!r}: known are {', '.join(known)}, and DEED-at-STEP of a transaction")
         fields: dict[str, list[str]] = {"target": [], "and": [], "for": [], "amount": []}

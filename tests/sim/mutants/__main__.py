@@ -41,13 +41,13 @@ def main() -> int:
         return 0
     began = time.monotonic()
     done = 0
-    found = known.read()
-    seeds = {} if options.afresh else known.seeds(found)
+    seeds = {} if options.afresh else known.seeds(known.read())
 
     def tell(record: Record) -> None:
         nonlocal done
         done += 1
         name = record.mutant.name
+        found = known.read()  # another run may have written meanwhile
         found[name] = known.of_record(record, found.get(name))
         known.write(found, list(all_of_them))  # after each: a run that is ended has not been for nothing
         first = record.first
@@ -68,6 +68,7 @@ def main() -> int:
     print(report.summary(records))
     runs, used, seconds = sum(len(it.tried) for it in records), sum(it.seconds for it in records), time.monotonic() - began
     print(f"{runs} runs, {used:.0f} s of processor time, {seconds:.0f} s with {options.workers} workers")
+    found = known.read()
     report.write(PAGE, [known.record_of(m, found[m.name]) for m in all_of_them.values() if m.name in found])
     return 1 if any(it.first is None for it in records) else 0
 

@@ -7,8 +7,9 @@ from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.heartbeats import HeartbeatManager, HeartbeatTracker
+from kraftlite.sim.scenes import two_failovers
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import tuned
+from tests.sim.mutants.lenses import playing, tuned
 from tests.sim.mutants.patching import Patch
 
 
@@ -54,7 +55,12 @@ def heartbeat_does_not_renew(patch: Patch) -> None:
     patch.edit(HeartbeatTracker, "touch", (rule, "    self._contact_ms.setdefault(key, now_ms)"))
 
 
-@mutant("sessions-forgotten", "a controller that becomes active begins no session for the brokers that it finds", expects=("37",))
+@mutant(
+    "sessions-forgotten",
+    "a controller that becomes active begins no session for the brokers that it finds",
+    expects=("37",),
+    lens=playing(two_failovers),
+)
 def sessions_forgotten(patch: Patch) -> None:
     """CE-26: a broker that died shortly before a failover stays unfenced for ever, and leads."""
     rule = "if not registration.fenced:"
