@@ -8,11 +8,17 @@ from kraftlite.log import appends, validation
 from kraftlite.log.producers import ProducerState
 from kraftlite.replication import consume
 from kraftlite.replication.produce import ProducePath
+from kraftlite.sim.workloads import stranger
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 _BY_NAME: tuple[ModuleType, ...] = tuple(it for it in (appends,) if hasattr(it, "check_leader_batch"))
 """Modules that have it under its own name."""
+
+
+def strangers_everywhere(patch: Patch) -> None:
+    """A stranger comes in every run, not in a third of them."""
+    patch.set(stranger, "ONE_SEED_IN", 1)
 
 
 @mutant(
@@ -40,6 +46,7 @@ def crc_not_validated(patch: Patch) -> None:
     "client-writes-control-batches",
     "a client's control batch is appended as if the coordinator had written it",
     expects=("StrangersRefused", "29", "30", "crash", "liveness"),
+    lens=strangers_everywhere,
 )
 def client_writes_control_batches(patch: Patch) -> None:
     """KIP-98: a marker ends a transaction that nobody has ended."""
