@@ -7,6 +7,7 @@ record of the input is to be there once, whoever owned its partition when.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -164,10 +165,21 @@ class MemberCopier(SimMember):
         self._client.timeout_ms = self.rng.choice((1_000, 3_000))
         self._instance: MemberInstance | None = None
 
+    async def run_lives(self, gap_us: int) -> None:
+        """The client of its transactions stops when it does, also in the middle of one."""
+        loop, outside = asyncio.get_running_loop(), self.cluster.outside
+        following = loop.create_task(self._follow(), context=outside)
+        await super().run_lives(gap_us)
+        await following
+
+    async def _follow(self) -> None:
+        while not self.stopping:
+            await self.pause(200_000)
+        self._client.stopping = True
+
     async def _read(self, gap_us: int) -> None:
         while not self.group.released:
             await self.pause(self.rng.randint(1, 2 * gap_us))
-            self._client.stopping = self.stopping
             owned = [tp for tp in self.owned if tp in self._inputs]
             if not owned or self.epoch < 0 or not all(topic in self.history.transactions.topics for topic in self.wanted()):
                 continue

@@ -25,6 +25,7 @@ def settings(seed: int, brokers: int) -> Mapping[str, str]:
         groups
         | expiry
         | {
+            "request.timeout.ms": str(rng.choice((3_000, 10_000))),
             "transaction.state.log.num.partitions": str(rng.choice((1, 1, 2, 3))),
             "transaction.state.log.replication.factor": str(replication),
             "transaction.state.log.min.isr": str(rng.choice((1, min(2, replication)))),
