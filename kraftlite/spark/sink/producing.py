@@ -69,8 +69,8 @@ class SinkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactlyOnce:
-    """How the sink stages and decides. `timeout_ms`: how long a task's transaction may be open. `job`: the name of what a batch
-    writes; None: the streaming query is the name."""
+    """The options of a sink that stages and decides. `timeout_ms`: how long a task's transaction may be open. `job`: the name of
+    what a batch writes; None: the streaming query is the name."""
 
     prefix: str = DEFAULT_PREFIX
     state_topic: str = STATE_TOPIC
