@@ -1,4 +1,4 @@
-"""How the output of a batch becomes visible exactly once: staged by its tasks, decided by its driver, ended, healed.
+"""The output of a batch becomes visible exactly once: it is staged by tasks, decided by a driver, ended, and healed.
 
 **Stage.** An attempt of a task takes over the task's transactional id, writes its rows in one transaction, behind them a marker,
 and leaves the transaction open. A task never ends one.
@@ -35,7 +35,7 @@ class Fate(Enum):
 
 
 class Cluster(Protocol):
-    """What the protocol needs of a cluster. Everything raises when its outcome is not known."""
+    """The cluster, so far as the protocol needs it. Everything raises when its outcome is not known."""
 
     def take_over(self, transactional_id: str) -> Producer:
         """Fence every other producer of the id. Each of their transactions has ended, in every partition, when it returns."""
@@ -157,9 +157,10 @@ def _heal(cluster: Cluster, last: Decision, mine: Mapping[int, Entry]) -> dict[i
     if changed:
         discard(cluster, list(mine.values()))
         raise SplitChanged(
-            f"batch {last.batch} of {last.query} is partly written, and its rows are split into tasks otherwise than before "
-            f"(task {', '.join(map(str, changed))}). Nothing more was written. Start it with the options and settings that it "
-            "had: those that decide the number of tasks and which rows each one has"
+            f"batch {last.batch} of {last.query} is at least partly written, and its rows are others now, or split into tasks "
+            f"otherwise than before (task {', '.join(map(str, changed))}). Nothing more was written. Start it with the options "
+            "and settings that it had: those that decide the number of tasks and which rows each one has. Two outputs of one "
+            "batch (foreachBatch) need a kraftlite.sink.job.id each"
         )
     stopped = [task for task in fenced if task in mine and task not in kept]
     if stopped:
