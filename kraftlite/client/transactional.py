@@ -40,7 +40,7 @@ E = ErrorCode
 
 
 class Transactional(Routing):
-    """What a client says to coordinators of transactions. Methods raise ClientError when they fail for good."""
+    """A client that talks to coordinators of transactions. Methods raise ClientError when they fail for good."""
 
     def init_transactions(self, transactional_id: str, timeout_ms: int) -> Producer:
         """Take an id over. When it returns, every other producer of the id is fenced, and their transactions have ended, in every

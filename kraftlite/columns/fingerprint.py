@@ -32,7 +32,7 @@ _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(8)], np.uint64)
 
 
 class Fingerprint:
-    """Of the rows that were added."""
+    """The fingerprint of the rows that were added."""
 
     def __init__(self) -> None:
         self._sums = np.zeros(2, np.uint64)

@@ -1,4 +1,4 @@
-"""How the output of a batch becomes visible exactly once: staged by its tasks, decided by its driver, ended, healed.
+"""The output of a batch becomes visible exactly once: it is staged by tasks, decided by a driver, ended, and healed.
 
 **Stage.** An attempt of a task takes over the task's transactional id, writes its rows in one transaction, behind them a marker,
 and leaves the transaction open. A task never ends one.
@@ -35,7 +35,7 @@ class Fate(Enum):
 
 
 class Cluster(Protocol):
-    """What the protocol needs of a cluster. Everything raises when its outcome is not known."""
+    """The cluster, so far as the protocol needs it. Everything raises when its outcome is not known."""
 
     def take_over(self, transactional_id: str) -> Producer:
         """Fence every other producer of the id. Each of their transactions has ended, in every partition, when it returns."""

@@ -1,4 +1,4 @@
-"""What partitions of the state topic have: decisions, and the outcomes of transactions by their markers.
+"""Reads partitions of the state topic: decisions, and the outcomes of transactions by their markers.
 
 Records are read whether they are committed or not, and the control batches behind them tell. A reader of what is committed would
 stop at the first transaction that is open, and tasks of any query keep theirs open for as long as they stage.

@@ -19,6 +19,7 @@ from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.choices import ConfigResourceType
 
 REPLICAS: Final = 3
+VERIFICATION: Final = "transaction.partition.verification.enable"
 _NEEDED: Final = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
 _known: weakref.WeakKeyDictionary[KafkaClient, dict[str, tuple[int, ...]]] = weakref.WeakKeyDictionary()
 """The partitions of state topics that were looked at, by client."""
@@ -34,6 +35,7 @@ def ensure_state_topic(client: KafkaClient, topic: str) -> tuple[int, ...]:
         partitions = client.partitions_for(topic)
         with ClusterClient(client.settings) as cluster:
             _check(_configs(cluster, topic), topic, partitions)
+            _check_verification(cluster)
         known[topic] = partitions
     return known[topic]
 
@@ -74,11 +76,30 @@ def _check(found: dict[str, str | None], topic: str, partitions: tuple[int, ...]
         raise ClientError(f"the sink's state topic {topic} has {len(partitions)} partitions: at least 2 are needed")
 
 
+def _check_verification(cluster: ClusterClient) -> None:
+    """Raises ClientError for a broker that is able to verify what is written in transactions, and told not to. One that does not
+    let this user see its configuration is believed."""
+    for broker in cluster.brokers():
+        try:
+            value = _broker_config(cluster, broker, VERIFICATION)
+        except RequestRefused as error:
+            if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise
+            continue
+        if value == "false":
+            raise ClientError(
+                f"broker {broker} has {VERIFICATION}=false: a late write could become a part of the next transaction; exactly "
+                "once needs true, which is the default"
+            )
+
+
+def _broker_config(cluster: ClusterClient, broker: int, name: str) -> str | None:
+    entries = describe_configs(cluster, ConfigResourceType.BROKER, str(broker))
+    return next((it.value for it in entries if it.name == name), None)
+
+
 def broker_limit(client: KafkaClient) -> int | None:
     """The longest transaction timeout that a broker allows, in ms; None when it does not tell."""
     with ClusterClient(client.settings) as cluster:
-        broker = next(iter(cluster.brokers()))
-        for entry in describe_configs(cluster, ConfigResourceType.BROKER, str(broker)):
-            if entry.name == "transaction.max.timeout.ms" and entry.value is not None and str(entry.value).isdigit():
-                return int(entry.value)
-    return None
+        value = _broker_config(cluster, next(iter(cluster.brokers())), "transaction.max.timeout.ms")
+    return int(value) if value is not None and value.isdigit() else None

@@ -13,9 +13,12 @@ from itertools import count
 
 import pytest
 
+from kraftlite.client.admin import alter_configs
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError
 from kraftlite.exactly_once.protocol_core import CommitFailed, Overtaken, SplitChanged
 from kraftlite.exactly_once.records import DECISIONS_PARTITION, STATE_TOPIC, driver_id
+from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 from kraftlite.testing import SyncCluster
 from tests.harness.exactly_once import Died, Driver, Dying, values
 from tests.harness.spark_runs import run_all_again
@@ -156,7 +159,7 @@ def test_sx_03_row_10_a_commit_that_is_under_way_is_waited_for(cluster: SyncClus
 
 
 def test_sx_04_row_11_a_batch_that_takes_longer_than_its_timeout(cluster: SyncCluster, driver: Callable[..., Driver]) -> None:
-    one = driver(timeout_ms=300)
+    one = driver(timeout_ms=2_000)
     staged = one.stage_all(SPLIT)
     for entry in staged:
         cluster.wait_for_transaction(entry.transactional_id, state="CompleteAbort")
@@ -259,6 +262,24 @@ def test_sx_01_the_state_topic_keeps_what_it_is_for(cluster: SyncCluster, driver
         other.cluster.topic = name
         with pytest.raises(ClientError, match=f"the sink's state topic {name} .*{said}"):
             other.stage(0, ["x"])
+
+
+def test_sx_02_brokers_that_are_told_not_to_verify_are_refused(cluster: SyncCluster, driver: Callable[..., Driver]) -> None:
+    one = driver()
+    with ClusterClient(one.client.settings) as admin:
+        name = "transaction.partition.verification.enable"
+        alter_configs(admin, ConfigResourceType.BROKER, "", [(name, AlterConfigOp.SET, "false")])
+        try:
+            with pytest.raises(ClientError, match=rf"broker \d has {name}=false: .* exactly once needs true"):
+                _until_refused(driver)
+        finally:
+            alter_configs(admin, ConfigResourceType.BROKER, "", [(name, AlterConfigOp.DELETE, None)])
+
+
+def _until_refused(driver: Callable[..., Driver]) -> None:
+    """Brokers learn of a configuration a little later than the controller; a client looks once."""
+    for batch in range(100):
+        driver(batch=batch).stage(0, ["x"])
 
 
 def test_sx_01_a_timeout_that_the_brokers_do_not_allow(driver: Callable[..., Driver]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import ClientError
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
+from kraftlite.client.transactions import list_transactions
 from kraftlite.exactly_once.driver import KafkaCluster
 from kraftlite.exactly_once.protocol_core import Staging, commit
 from kraftlite.exactly_once.records import STATE_TOPIC, Decision, Entry
@@ -19,6 +22,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from tests.harness.embedded import QUICK
 
 STAMP = "kraftlite.batch"
+SETTLED_S = 30.0
 
 
 class Seen(NamedTuple):
@@ -32,7 +36,9 @@ class Seen(NamedTuple):
 
 
 def committed(bootstrap: str, topic: str) -> list[Seen]:
-    """Every committed record below the last stable offset, by partition in order."""
+    """Every committed record below the last stable offset, by partition in order, when no outcome that was decided is on its way
+    to a partition any more."""
+    settle(bootstrap)
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     reader = Consumer(
@@ -66,6 +72,15 @@ def committed(bootstrap: str, topic: str) -> list[Seen]:
     finally:
         reader.close()
     return sorted(found, key=lambda it: it.partition)
+
+
+def settle(bootstrap: str) -> None:
+    """A coordinator answers when an outcome is decided, and writes the markers behind that."""
+    deadline = time.monotonic() + SETTLED_S
+    with ClusterClient(ClientSettings(bootstrap=tuple(bootstrap.split(",")), retry_backoff_ms=20)) as cluster:
+        while waiting := list_transactions(cluster, states=("PrepareCommit", "PrepareAbort")):
+            assert time.monotonic() < deadline, f"outcomes are not carried out: {waiting}"
+            time.sleep(0.01)
 
 
 def values(bootstrap: str, topic: str) -> list[str]:

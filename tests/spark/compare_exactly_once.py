@@ -94,7 +94,7 @@ def attempts(world: World) -> None:
 
 
 def timeout(world: World) -> None:
-    one = world.driver(timeout_ms=300)
+    one = world.driver(timeout_ms=2_000)
     staged = one.stage_all(SPLIT)
     deadline = time.monotonic() + 30
     with ClusterClient(one.client.settings) as cluster:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -17,13 +18,23 @@ pa = pytest.importorskip("pyarrow")
 from kraftlite.client.errors import UnknownTopic  # noqa: E402
 from kraftlite.client.kafka_client import KafkaClient, client_for  # noqa: E402
 from kraftlite.client.settings import ClientSettings  # noqa: E402
+from kraftlite.exactly_once.driver import KafkaCluster  # noqa: E402
+from kraftlite.exactly_once.protocol_core import Staging, commit  # noqa: E402
 from kraftlite.log.batch import iter_records  # noqa: E402
 from kraftlite.model.topic_partition import TopicPartition  # noqa: E402
 from kraftlite.spark.sink import producing  # noqa: E402
-from kraftlite.spark.sink.producing import BATCH_HEADER, KraftliteWriter, SinkError, SinkSettings, Written  # noqa: E402
+from kraftlite.spark.sink.producing import (  # noqa: E402
+    BATCH_HEADER,
+    ExactlyOnce,
+    KraftliteWriter,
+    SinkError,
+    SinkSettings,
+    Written,
+)
 from kraftlite.testing import SyncCluster, other_than  # noqa: E402
 from tests.embedded.test_raw_client import batches_of  # noqa: E402
 from tests.harness import embedded  # noqa: E402
+from tests.harness.exactly_once import committed  # noqa: E402
 from tests.harness.spark_runs import run_all_again  # noqa: E402
 
 pytestmark = [pytest.mark.clients]
@@ -301,3 +312,65 @@ def test_an_error_of_the_sender_is_the_writers(cluster: SyncCluster, topic: str)
         writer.add(rows_of(value=["a"]))
         writer.finish()
     assert read_topic(cluster, topic) == [[]]
+
+
+# --- exactly once
+
+
+def staging(client: KafkaClient, settings: SinkSettings, query: str, task: int = 0) -> Staging:
+    assert settings.exactly_once is not None
+    cluster = KafkaCluster(client, settings.exactly_once.state_topic, settings.exactly_once.timeout_ms)
+    return Staging(cluster, prefix="kraftlite", query=query, batch=0, run="r", task=task)
+
+
+@pytest.mark.parametrize("when", ["before other partitions", "before the records", "before the marker"])
+def test_sx_04_a_task_whose_transaction_has_ended_says_why(
+    cluster: SyncCluster, topic: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Its records are gone, and the error names what may be the cause."""
+    monkeypatch.setattr(producing, "GATHERED_BYTES", 1_000)
+    cluster.create_topic(topic, 2)
+    settings = replace(settings_of(cluster, topic), exactly_once=ExactlyOnce())
+    client = KafkaClient(settings.client)
+    with KraftliteWriter(client, settings, staging=staging(client, settings, topic)) as writer:
+        for _ in range(2):
+            writer.add(rows_of(value=["x" * 900], partition=pa.array([0], pa.int32())))
+        if when == "before the marker":
+            writer.add(rows_of(value=["x" * 900], partition=pa.array([0], pa.int32())))
+            writer._flush()
+            writer._collect()
+        twin = KafkaClient(settings.client)
+        staging(twin, settings, topic).begin()
+        if when == "before other partitions":
+            writer.add(rows_of(value=["x"], partition=pa.array([1], pa.int32())))
+        with pytest.raises(
+            SinkError, match=r"(PRODUCER_FENCED|INVALID_PRODUCER_EPOCH).*longer than kafka\.transaction\.timeout\.ms"
+        ):
+            writer.finish()
+
+
+def test_sx_01_rows_are_staged_with_a_marker_behind_them(cluster: SyncCluster, topic: str) -> None:
+    """Whatever the order and the batches of the rows, the fingerprint is theirs; a task without rows stages nothing, and nobody
+    writes into the state topic itself."""
+    cluster.create_topic(topic, 2)
+    settings = replace(settings_of(cluster, topic), exactly_once=ExactlyOnce())
+    client = KafkaClient(settings.client)
+
+    def stage(task: int, *batches: Any, settings: SinkSettings = settings) -> Written:
+        with KraftliteWriter(client, settings, staging=staging(client, settings, topic, task)) as writer:
+            for batch in batches:
+                writer.add(batch)
+            return writer.finish()
+
+    one = stage(0, rows_of(value=["a", "b"], key=["k", None]), rows_of(value=["c"], key=["l"])).entry
+    two = stage(1, rows_of(value=["c", "b", "a"], key=["l", None, "k"])).entry
+    other = stage(2, rows_of(value=["c", "b", "a"], key=["k", None, "l"])).entry
+    assert one is not None and two is not None and other is not None
+    assert (one.rows, one.fingerprint) == (two.rows, two.fingerprint) and other.fingerprint != one.fingerprint
+    assert stage(3) == stage(3, rows_of(value=pa.array([], pa.string()))) == Written(rows=0, bytes=0, entry=None)
+    state = ExactlyOnce().state_topic
+    with pytest.raises(SinkError, match=f"topic {state} is the sink's own state"):
+        stage(4, rows_of(value=["x"], topic=[state]), settings=replace(settings, topic=None))
+    assert committed(cluster.bootstrap_servers, topic) == []
+    commit(KafkaCluster(client, state, 60_000), prefix="kraftlite", query=topic, batch=0, run="r", staged=[one, two])
+    assert sorted(it.value or b"" for it in committed(cluster.bootstrap_servers, topic)) == [b"a", b"a", b"b", b"b", b"c", b"c"]

@@ -26,7 +26,7 @@ log = logging.getLogger("kraftlite.spark")
 
 MAX_READERS: Final = 16
 _readers: dict[tuple[ClientSettings, str, str], DecisionReader] = {}
-"""What this process has read of decisions, by cluster, topic and query: the next batch reads on from there."""
+"""The decisions that this process has read, by cluster, topic and query: the next batch reads on from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Committed(WriterCommitMessage):
 
 
 def staging_of(client: KafkaClient, settings: ExactlyOnce, part: Part) -> Staging:
-    """What a task stages with."""
+    """The staging of a task."""
     cluster = KafkaCluster(client, settings.state_topic, settings.timeout_ms)
     return Staging(cluster, prefix=settings.prefix, query=part.query, batch=part.batch, run=part.run, task=part.task)
 

@@ -15,8 +15,9 @@ Source: Spark's KafkaWriter and KafkaRowWriter (columns, types, errors); KIP-98;
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
@@ -27,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraftlite.client.errors import ClientError
 from kraftlite.client.kafka_client import KafkaClient
 from kraftlite.client.settings import ClientSettings
 from kraftlite.client.transactional import ENDED_OTHERWISE
@@ -69,8 +71,8 @@ class SinkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactlyOnce:
-    """How the sink stages and decides. `timeout_ms`: how long a task's transaction may be open. `job`: the name of what a batch
-    writes; None: the streaming query is the name."""
+    """The options of a sink that stages and decides. `timeout_ms`: how long a task's transaction may be open. `job`: the name of
+    what a batch writes; None: the streaming query is the name."""
 
     prefix: str = DEFAULT_PREFIX
     state_topic: str = STATE_TOPIC
@@ -185,7 +187,10 @@ class KraftliteWriter:
         """Everything is acknowledged when it returns."""
         self._flush()
         self._collect()
-        entry = self._staging.mark(self._rows, self._fingerprint.text) if self._staging is not None and self._rows else None
+        entry = None
+        if self._staging is not None and self._rows:
+            with _in_transaction():
+                entry = self._staging.mark(self._rows, self._fingerprint.text)
         return Written(rows=self._rows, bytes=self._bytes, entry=entry)
 
     # --- partitions
@@ -267,7 +272,8 @@ class KraftliteWriter:
         self._bytes += sum(len(one.data) for batches in encoded.values() for one in batches)
         self._collect()
         if self._staging is not None and self._producer is not None and not encoded.keys() <= self._in_transaction:
-            self._client.add_partitions(self._staging.transactional_id, self._producer, encoded.keys() - self._in_transaction)
+            with _in_transaction():
+                self._client.add_partitions(self._staging.transactional_id, self._producer, encoded.keys() - self._in_transaction)
             self._in_transaction |= encoded.keys()
         self._sending = self._sender.submit(self._send, encoded)
 
@@ -329,6 +335,17 @@ class KraftliteWriter:
                     why = f"{result.message}; " if result.message else ""
                     hint = TRANSACTION_ENDED if result.error_code in ENDED_OTHERWISE else ""
                     raise SinkError(f"{tp}: {error_code(result.error_code).name}: {why}the records were not written{hint}")
+
+
+@contextmanager
+def _in_transaction() -> Iterator[None]:
+    """Raises SinkError that says why a transaction may have ended, for the error of one that has."""
+    try:
+        yield
+    except ClientError as error:
+        if error.code not in ENDED_OTHERWISE:
+            raise
+        raise SinkError(f"{error}: the records were not written{TRANSACTION_ENDED}") from error
 
 
 def _column(batch: Any, name: str) -> Any:
