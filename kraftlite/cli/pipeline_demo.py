@@ -237,7 +237,7 @@ def _decided(run: Run, queries: Queries) -> None:
     client = client_for(admin_settings({"bootstrap.servers": queries.bootstrap}))
     report = audit_sink(client, [queries.results], STATE_TOPIC, query=queries.query_id(AGGREGATE))
     told = f"{report.visible:,} visible rows in {report.transactions} transactions of {report.decisions} decisions; "
-    told += f"{report.aborted:,} rows that the dead driver left are not visible"
+    told += f"{report.aborted:,} rows of aborted transactions are not"
     holds = report.ok and not report.found
     run.check("exactly once: what is visible is what was decided", holds, told if holds else str(report.found[0]))
 
