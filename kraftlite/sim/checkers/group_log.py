@@ -185,6 +185,9 @@ class GroupFacts:
         self.told: dict[tuple[str, TopicPartition], int] = {}
         """By group and partition, the log offset of the latest version that was acknowledged or answered."""
 
+        self.stale: dict[str, None] = {}
+        """Groups whose offsets somebody was told, as stable ones, by a coordinator that was replaced and did not know it yet."""
+
     @property
     def replicas(self) -> ReplicaFacts:
         return replica_facts(self.world)

@@ -61,8 +61,11 @@ class StableFetches(GroupChecker):
             written = self._written.pop(request.producer, {})
             for place, at in written.items() if request.commit else ():
                 self._ended[place] = max(at, self._ended.get(place, -1))
-        elif isinstance(request, OffsetFetchAsk) and wanted and self._is_current(exchange, request):
-            self._check(exchange, request.group_id, wanted, response.result)
+        elif isinstance(request, OffsetFetchAsk) and request.require_stable:
+            if not self._is_current(exchange, request):
+                self.groups.stale[request.group_id] = None
+            elif wanted:
+                self._check(exchange, request.group_id, wanted, response.result)
 
     def _note(self, request: TransactionalCommitAsk, errors: Sequence[ErrorCode]) -> None:
         """An offset of a transaction is acknowledged. Where a marker has ended the transaction already, nothing is pending."""
