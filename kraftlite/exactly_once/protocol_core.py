@@ -157,9 +157,10 @@ def _heal(cluster: Cluster, last: Decision, mine: Mapping[int, Entry]) -> dict[i
     if changed:
         discard(cluster, list(mine.values()))
         raise SplitChanged(
-            f"batch {last.batch} of {last.query} is partly written, and its rows are split into tasks otherwise than before "
-            f"(task {', '.join(map(str, changed))}). Nothing more was written. Start it with the options and settings that it "
-            "had: those that decide the number of tasks and which rows each one has"
+            f"batch {last.batch} of {last.query} is at least partly written, and its rows are others now, or split into tasks "
+            f"otherwise than before (task {', '.join(map(str, changed))}). Nothing more was written. Start it with the options "
+            "and settings that it had: those that decide the number of tasks and which rows each one has. Two outputs of one "
+            "batch (foreachBatch) need a kraftlite.sink.job.id each"
         )
     stopped = [task for task in fenced if task in mine and task not in kept]
     if stopped:

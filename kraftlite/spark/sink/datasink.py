@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kraftlite.client.kafka_client import client_for
+from kraftlite.exactly_once.records import check_name
 from kraftlite.spark.sink.committing import Committed, Part, abort_staged, commit_staged, staging_of
 from kraftlite.spark.sink.options import JOB, sink_settings
 from kraftlite.spark.sink.producing import KraftliteWriter, SinkError, SinkSettings, check_columns
@@ -64,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
             raise SinkError(f"exactly once: by which name is this output known when it is written again? {JOB} tells it")
         query, batch = (job, 0) if streaming is None else streaming
         if streaming is not None and job is not None:
-            query = f"{query}.{job}"
+            query = check_name(f"{query}.{job}", f"{JOB} behind the query's id")
         return Part(query=str(query), batch=batch, run=self._run, task=_partition_id())
 
 
