@@ -155,8 +155,8 @@ class TransactionsSeen(HistoryChecker):
                 ends[(tried.copier, tp)] = max(end, ends.get((tried.copier, tp), 0))
         stale = group_facts(self.world).stale
         for name, times in copies.items():
-            copier = name.partition(":")[0]
-            if times > 1 and copier not in stale and f"{copier}-group" not in stale:
+            who = name.partition(":")[0]
+            if times > 1 and who not in stale and f"{who}-group" not in stale:
                 self.fail(f"{name} was copied {times} times")
         for (copier, tp), end in ends.items():
             for offset, _ in committed.get(tp, ()):

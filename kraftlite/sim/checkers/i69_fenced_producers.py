@@ -65,8 +65,9 @@ class FencedProducers(TransactionChecker):
                 self._late[exchange] = later
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
-        assert isinstance(response, Told)
         request = exchange.request
+        if not isinstance(response, Told):
+            return
         if isinstance(request, InitAsk):
             if response.error is ErrorCode.NONE:
                 self._note(request.transactional_id, response.result)

@@ -50,10 +50,9 @@ class StableFetches(GroupChecker):
         return self.groups.is_current(self.groups.driver(node, request.group_id), node)
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
-        assert isinstance(response, Told)
         request = exchange.request
         wanted = self._asked.pop(exchange, None)
-        if response.error is not ErrorCode.NONE:
+        if not isinstance(response, Told) or response.error is not ErrorCode.NONE:
             return
         if isinstance(request, TransactionalCommitAsk):
             self._note(request, response.result)

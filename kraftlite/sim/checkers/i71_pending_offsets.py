@@ -54,7 +54,8 @@ class PendingOffsetsKept(GroupChecker):
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         request = exchange.request
-        assert isinstance(request, TransactionalCommitAsk | OffsetDeleteAsk) and isinstance(response, Told)
+        if not isinstance(request, TransactionalCommitAsk | OffsetDeleteAsk) or not isinstance(response, Told):
+            return
         log = self.groups.log_of(request.group_id)
         if log is None or response.error is not ErrorCode.NONE:
             return
