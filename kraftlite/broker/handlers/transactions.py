@@ -86,16 +86,22 @@ async def end_transaction(
 
 async def write_markers(ctx: BrokerContext, markers: Sequence[MarkerEntry]) -> list[ErrorCode]:
     """Write the ends of transactions into partitions that this broker leads, on behalf of an administrator (TP-26, TA-05). One
-    error for each, once all are below the high watermark. A marker that no log can hold is UNKNOWN_SERVER_ERROR: Kafka's broker
-    ends in an exception there."""
+    error for each, once all are below the high watermark. A marker that no log can hold is UNKNOWN_SERVER_ERROR where this broker
+    has a replica: Kafka's ends in an exception there."""
     assert ctx.markers is not None, "WriteTxnMarkers without a writer of markers"
     found: list[ErrorCode] = []
     async for first in ctx.turns.each(range(0, len(markers), MARKERS_AT_ONCE)):
         some = markers[first : first + MARKERS_AT_ONCE]
         sound = [it for it in some if _is_sound(it)]
         written = iter(await ctx.markers.write_here(sound, ctx.settings.request_timeout_ms) if sound else ())
-        found += [next(written) if _is_sound(it) else ErrorCode.UNKNOWN_SERVER_ERROR for it in some]
+        found += [next(written) if _is_sound(it) else _why_unsound(ctx, it.tp) for it in some]
     return found
+
+
+def _why_unsound(ctx: BrokerContext, tp: TopicPartition) -> ErrorCode:
+    found = ctx.metadata.partition(tp.topic, tp.partition)
+    has_replica = found is not None and ctx.node_id in found.replicas
+    return ErrorCode.UNKNOWN_SERVER_ERROR if has_replica else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _is_sound(marker: MarkerEntry) -> bool:

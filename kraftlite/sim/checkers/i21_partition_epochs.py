@@ -36,7 +36,7 @@ class PartitionEpochs(MetadataChecker):
         super().__init__(world)
         self._replicas: dict[tuple[NodeId, int, TopicIdPartition], tuple[int, int]] = {}
         self._late: dict[AlterExchange, dict[tuple[UUID, int], int]] = {}
-        """Requests that arrived when some of their partitions were further than they knew: how far."""
+        """The partitions of a request that were further than it knew when it arrived first: how far. It may arrive twice."""
         self.facts.watch_arrival(ALTER_PARTITION, self._on_arrival)
         self.facts.watch_served(ALTER_PARTITION, self._on_altered)
 
@@ -87,8 +87,7 @@ class PartitionEpochs(MetadataChecker):
             now = None if topic is None else topic.partitions.get(item.partition)
             if now is not None and now.partition_epoch > item.partition_epoch:
                 late[(item.topic_id, item.partition)] = now.partition_epoch
-        if late:
-            self._late[exchange] = late
+        self._late.setdefault(exchange, late)
 
     def _on_altered(self, exchange: AlterExchange, response: AlterPartitionResponse) -> None:
         request = exchange.request

@@ -167,9 +167,13 @@ class CompactionSound(ReplicaChecker):
         now_ms = self._latest_ms[node.node_id] = max(self._latest_ms.get(node.node_id, 0), wall_ms(node))
         known = self._replicas.setdefault((node.node_id, key), Replica(wall_ms=0))
         where = f"{tp} on node {node.node_id}"
-        found = self._read(node, directory, where, content, truth, known)
+        found, markers = self._read(node, directory, where, content, truth, known)
         end = min(leo, content.end)
-        missing = {it: None for it in content.committed if start <= it < end and it not in found}
+        missing = {
+            offset: None
+            for offset, it in content.committed.items()
+            if start <= offset < end and offset not in found and markers.get(offset, it.epoch) == it.epoch
+        }
         if self._excused(node, key, tp):
             known.start, known.leo, known.missing, known.wall_ms = start, leo, missing, now_ms
             return
@@ -188,14 +192,19 @@ class CompactionSound(ReplicaChecker):
 
     def _read(
         self, node: SimHost, directory: str, where: str, content: Content, truth: Truth, known: Replica
-    ) -> Mapping[int, Rec]:
+    ) -> tuple[Mapping[int, Rec], Mapping[int, int]]:
+        """The records by offset, and the leader epochs of markers by theirs. Where a record was committed in another epoch, the
+        marker's leader had been replaced and did not know it: its log diverges there."""
         found: dict[int, Rec] = {}
+        markers: dict[int, int] = {}
         next_offset = -1
         for base, data in files_of(node, directory):
             for header, records in batches_in(data):
                 if header.base_offset < max(next_offset, base):
                     self.fail(f"{where} has a batch at {header.base_offset} behind offset {next_offset}, in segment {base}")
                 next_offset = header.next_offset
+                if header.is_control:
+                    markers[header.base_offset] = header.partition_leader_epoch
                 for it in records:
                     sent = content.sent.get((it.epoch, it.offset))
                     if sent is not None and sent != it:
@@ -203,7 +212,7 @@ class CompactionSound(ReplicaChecker):
                     found[it.offset] = it
                     if header.has_delete_horizon and it.value is None:
                         self._note_horizon(where, it, header.base_timestamp, content, truth, known)
-        return found
+        return found, markers
 
     def _note_horizon(self, where: str, it: Rec, horizon_ms: int, content: Content, truth: Truth, known: Replica) -> None:
         if it.offset in content.horizons and content.horizons[it.offset] <= horizon_ms:

@@ -40,8 +40,8 @@ class FencedProducers(TransactionChecker):
         """Transactional id → what InitProducerId has answered last."""
         self._retired: dict[int, Producer] = {}
         """Producer id → what was given later, and is of another producer id."""
-        self._late: dict[AnyExchange, Producer] = {}
-        """Requests of those that were replaced when they came, with what was given by then."""
+        self._came: dict[AnyExchange, Producer | None] = {}
+        """Requests, with what had replaced their producer when they came first: they may come twice."""
         self.refused = 0
 
     def replaced_by(self, producer: Producer, transactional_id: str | None = None) -> Producer | None:
@@ -59,10 +59,8 @@ class FencedProducers(TransactionChecker):
 
     def on_arrival(self, exchange: AnyExchange) -> None:
         request = exchange.request
-        if isinstance(request, _OF_A_PRODUCER):
-            later = self.replaced_by(request.producer, request.transactional_id)
-            if later is not None:
-                self._late[exchange] = later
+        if isinstance(request, _OF_A_PRODUCER) and exchange not in self._came:
+            self._came[exchange] = self.replaced_by(request.producer, request.transactional_id)
 
     def on_served(self, exchange: AnyExchange, response: object) -> None:
         request = exchange.request
@@ -72,7 +70,7 @@ class FencedProducers(TransactionChecker):
             if response.error is ErrorCode.NONE:
                 self._note(request.transactional_id, response.result)
             return
-        later = self._late.pop(exchange, None)
+        later = self._came.pop(exchange, None)
         if later is None:
             return
         assert isinstance(request, _OF_A_PRODUCER)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kraftlite.log.batch import Record, build_batch
+from kraftlite.log.control import EndTxnMarker, control_batch
 from kraftlite.log.log import Log
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.method import AnyMethod
@@ -286,6 +287,22 @@ def test_a_violation_is_found(
 ) -> None:
     watching = (CompactionSound, checker) if checker is CompactedReadings else (checker,)
     assert_found(make(*watching), checker, violate, words)
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_marker_of_a_replaced_leader_stands_where_its_log_diverges(make: Callable[..., Keyed], epoch: int) -> None:
+    """In the epoch of the record that was committed there, it hides a loss."""
+    cluster = make(CompactionSound)
+    end = EndTxnMarker(commit=False, coordinator_epoch=0)
+    marker = control_batch([end], base_offset=2, leader_epoch=epoch, timestamp_ms=1, producer_id=7, producer_epoch=0)
+
+    def violate(cluster: Keyed) -> None:
+        cluster.rewrite(lambda batches: [batches[0], marker])
+
+    if epoch == 0:
+        assert_found(cluster, CompactionSound, violate, "2@0 b'k': 2 bytes, time 1700000000002 is gone")
+    else:
+        violate(cluster)
 
 
 def test_what_really_happens_is_no_violation(make: Callable[..., Keyed]) -> None:

@@ -350,6 +350,17 @@ def test_a_refusal_of_who_was_replaced_is_counted_and_an_epoch_of_endtxn_fences_
     assert place.checker.refused == 1
 
 
+def test_a_request_that_comes_twice_is_judged_by_when_it_came_first() -> None:
+    place = Place(FencedProducers)
+    place.init(FIRST)
+    ask = EndAsk("x", FIRST, True, 2)
+    exchange = Exchange(NodeId(1100), BROKER, END, ask, place.loop.create_future())
+    place.checker.on_arrival(exchange)
+    place.init(SECOND)
+    place.checker.on_arrival(exchange)
+    place.checker.on_served(exchange, Told(ErrorCode.NONE, FIRST))
+
+
 def test_a_stable_fetch_may_wait_answer_the_new_offset_or_come_before_the_end() -> None:
     place = Place(StableFetches)
     place.commit(4)
