@@ -171,7 +171,10 @@ class History:
         return next((event for event in self._starts.get(node, []) if event.ms > ms), None)
 
     def siblings(self, record: Recorded) -> list[Recorded]:
-        """The records of the operation that wrote this one, by offset, itself included."""
+        """The records of the operation that wrote this one, by offset, itself included, as far as they are traced by themselves.
+        `record` may stand for an operation with many: the last of them is traced."""
+        if record.event == RECORDS:
+            record = self.records.get(int(record.get("last_offset")), record)
         return self._siblings.get(record.get("first_offset", -1), [record])
 
     def sibling(self, record: Recorded, kind: str, **detail: Any) -> Recorded | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kraftlite.controller.record_trace import TRACED_RECORDS
 from tests.harness.local import Cluster, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("shared-cluster")]
@@ -20,7 +21,11 @@ def explain(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_a_killed_leader_is_explained(cluster: Cluster, topic: str) -> None:
+@pytest.mark.parametrize("others", [0, 2 * TRACED_RECORDS])
+def test_a_killed_leader_is_explained(cluster: Cluster, topic: str, others: int) -> None:
+    """Also where the broker had so many partitions that their changes are not all traced one by one."""
+    if others:
+        cluster.create_topic(f"before-{topic}", partitions=others, replication=3)
     cluster.create_topic(topic, replication=3)
     assert not cluster.produce(topic, ["one"])
     old = cluster.leader(topic)
