@@ -38,6 +38,7 @@ RECORD_TYPES: Final[Mapping[int, type[Any]]] = {
     24: records.EndTransactionRecord,
     25: records.AbortTransactionRecord,
     27: records.RegisterControllerRecord,
+    28: records.ClearElrRecord,
 }
 _MAX_TYPE: Final = 127  # one byte of varint; a larger type needs a longer prefix
 _PREFIX_BYTES: Final = 3

@@ -185,6 +185,14 @@ class AbortTransactionRecord:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearElrRecord:
+    """Clears eligible leader replicas and last known ELR of every partition of a topic, or of all topics for None (KIP-966).
+    Partitions that had any get a new partition epoch, in the same leader epoch."""
+
+    topic_name: str | None
+
+
 MetadataRecord = (
     FeatureLevelRecord
     | RegisterBrokerRecord
@@ -204,4 +212,5 @@ MetadataRecord = (
     | BeginTransactionRecord
     | EndTransactionRecord
     | AbortTransactionRecord
+    | ClearElrRecord
 )
