@@ -29,6 +29,7 @@ from kraftlite.metadata.image import (
 from kraftlite.metadata.pmap import PMap
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -291,6 +292,9 @@ class MetadataDelta:
         """`offset`: where the record is in the log, for what it will be named as the cause of; None in a metadata snapshot."""
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             self.get_topics().replay_partition(record, offset)
+            return
+        if isinstance(record, ClearElrRecord):
+            self.get_topics().replay_clear_elr(record, offset)
             return
         handler = _REPLAY.get(type(record))
         if handler is None:

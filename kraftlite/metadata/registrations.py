@@ -106,7 +106,8 @@ class PartitionRegistration:
     """A partition at one moment of the metadata log. Tuples of ids are in assignment order.
 
     Invariants (20, 21): isr ⊆ replicas; leader None or ∈ isr; epochs never decrease, each change raises the partition epoch
-    by exactly one.
+    by exactly one. `elr`: replicas out of the ISR that have everything below the HW; `last_known_elr`: who led last, while nobody
+    does (KIP-966).
     """
 
     replicas: tuple[NodeId, ...]
@@ -157,6 +158,10 @@ class PartitionRegistration:
             elr=self.elr,
             last_known_elr=self.last_known_elr,
         )
+
+    def without_elr(self) -> PartitionRegistration:
+        """The partition after its eligible leader replicas were cleared: one partition epoch on, in the same leader epoch."""
+        return replace(self, elr=(), last_known_elr=(), partition_epoch=self.partition_epoch + 1)
 
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
         """The partition after `change` (CM-26, ML-16)."""

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from kraftlite.metadata.image import TopicImage, TopicsImage
-from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from kraftlite.metadata.records import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
@@ -86,6 +92,15 @@ class TopicDelta:
         if before is None:
             raise Fault(f"the metadata log changes partition {self.name}-{record.partition}, which does not exist")
         self.partition_changes[record.partition] = before.merge(record)
+
+    def clear_elr(self, offset: int | None = None) -> None:
+        """Clear the eligible leader replicas, and the last known ones, of every partition that has any (KIP-966)."""
+        for index in dict.fromkeys((*self.image.partitions, *self.partition_changes)):
+            before = self.partition(index)
+            if before is not None and (before.elr or before.last_known_elr):
+                self.partition_changes[index] = before.without_elr()
+                if offset is not None:
+                    self.offsets[index] = offset
 
     def finish_snapshot(self) -> bool:
         """Drop partitions that the snapshot does not name and changes that change nothing. Returns whether any is left."""
@@ -174,6 +189,25 @@ class TopicsDelta:
                 )
             delta = self.changed[record.topic_id] = TopicDelta(topic)
         delta.replay(record, offset)
+
+    def replay_clear_elr(self, record: ClearElrRecord, offset: int | None = None) -> None:
+        """Of one topic, or of all. Raises Fault for a topic that does not exist."""
+        deltas = {delta.name: delta for delta in self.changed.values()}
+        there = (topic for topic in self.image if topic.topic_id not in self.deleted)
+        if record.topic_name is not None:
+            found = self.image.topic(record.topic_name)
+            there = iter(() if found is None or found.topic_id in self.deleted else (found,))
+            deltas = {name: delta for name, delta in deltas.items() if name == record.topic_name}
+        topics = {topic.name: topic for topic in there}
+        if record.topic_name is not None and not topics and not deltas:
+            raise Fault(
+                f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"
+            )
+        for topic in topics.values():
+            if topic.name not in deltas and any(it.elr or it.last_known_elr for it in topic.partitions.values()):
+                deltas[topic.name] = self.changed[topic.topic_id] = TopicDelta(topic)
+        for delta in deltas.values():
+            delta.clear_elr(offset)
 
     def finish_snapshot(self) -> None:
         """Delete what the snapshot did not name; what it named unchanged is no change (ML-12)."""

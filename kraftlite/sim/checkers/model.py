@@ -224,6 +224,18 @@ def _change_partition(state: MetadataState, record: r.PartitionChangeRecord, off
     return _set_partition(state, record.topic_id, record.partition, changed_partition(before, record))
 
 
+def _clear_elr(state: MetadataState, record: r.ClearElrRecord, offset: int) -> MetadataState:
+    """KIP-966: a partition that has something to clear gets a new partition epoch, and no other."""
+    if record.topic_name is not None and state.topic_named(record.topic_name) is None:
+        raise Misfit(f"there is no topic named {record.topic_name}")
+    for topic_id, topic in state.topics.items():
+        for index, partition in topic.partitions.items():
+            if record.topic_name in (None, topic.name) and (partition.elr or partition.last_known_elr):
+                cleared = replace(partition, elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1)
+                state = _set_partition(state, topic_id, index, cleared)
+    return state
+
+
 def _config(state: MetadataState, record: r.ConfigRecord, offset: int) -> MetadataState:
     resource = (record.resource_type, record.resource_name)
     values = _with(state.configs.get(resource, {}), record.name, record.value)
@@ -266,6 +278,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[MetadataState, Any, int], MetadataS
     r.RemoveTopicRecord: _remove_topic,
     r.PartitionRecord: _partition,
     r.PartitionChangeRecord: _change_partition,
+    r.ClearElrRecord: _clear_elr,
     r.ConfigRecord: _config,
     r.ClientQuotaRecord: _quota,
     r.UserScramCredentialRecord: _credential,
