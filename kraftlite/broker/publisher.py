@@ -37,6 +37,8 @@ class AppliesMetadata(Protocol):
 
     def handle_image(self, image: MetadataImage) -> None: ...
 
+    def announce_log_config(self, topic: str, config: LogConfig) -> None: ...
+
     def update_log_config(self, topic: str, config: LogConfig) -> None: ...
 
     def update_broker_values(self, values: Mapping[str, str]) -> None: ...
@@ -181,6 +183,9 @@ class BrokerMetadataPublisher:
         """One update; pauses where the loop should have a turn."""
         self._cache.set_image(image)
         self._configs.set_image(image)
+        if delta.topics is not None and delta.configs is not None:
+            for topic in self._topics_of(delta.configs.changed):
+                self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))
         if delta.topics is not None:
             yield from self._replicas.apply_delta_steps(delta.topics, image)
             for coordinator in self._coordinators:
@@ -195,12 +200,16 @@ class BrokerMetadataPublisher:
         self._applied_offset = image.offset
 
     def _apply_configs(self, changed: tuple[tuple[int, str], ...]) -> None:
-        topics = {name for kind, name in changed if kind == ConfigResourceType.TOPIC}
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
-            topics = {log.tp.topic for log in self._log_dirs.logs()}
             self._replicas.update_broker_values(self._configs.broker_values())
-        for topic in sorted(topics):
+        for topic in self._topics_of(changed):
             self._replicas.update_log_config(topic, self._configs.log_config_for(topic))
+
+    def _topics_of(self, changed: tuple[tuple[int, str], ...]) -> list[str]:
+        """List the topics whose logs go by one of these resources."""
+        if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
+            return sorted({log.tp.topic for log in self._log_dirs.logs()})
+        return sorted({name for kind, name in changed if kind == ConfigResourceType.TOPIC})
 
     def _refresh_registration(self, image: MetadataImage) -> None:
         """ML-25: a registration from before directories were known says none; say them now."""

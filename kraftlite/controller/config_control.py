@@ -171,18 +171,19 @@ class ConfigControl:
                 records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_ISR, value=None))
         return records
 
-    def clear_elr(self, topic: str | None = None) -> list[MetadataRecord]:
-        """Nobody is eligible beside the ISR any more; where nobody is in the ISR, who was eligible stays it: nobody leads there,
-        and no HW moves."""
-        return [ClearElrRecord(topic_name=topic), *self.candidates(topic)]
+    def clear_elr(self) -> list[MetadataRecord]:
+        """Clear the sets of all partitions; see `candidates`."""
+        return [ClearElrRecord(topic_name=None), *self.candidates(None)]
 
     def _elr_cleared_by(self, records: Iterable[MetadataRecord]) -> list[MetadataRecord]:
-        """Who is eligible by one minimum may not be by another."""
-        found: list[MetadataRecord] = []
+        """Who is eligible by one minimum may not be by another. Where nobody is in the ISR who was eligible stays it: nobody
+        leads there, and no HW moves."""
+        topics: dict[str | None, None] = {}
         for record in records if self.elr_enabled() else ():
             if isinstance(record, ConfigRecord) and record.name == MIN_ISR:
-                found += self.clear_elr(record.resource_name if record.resource_type == _TOPIC else None)
-        return found
+                topics[record.resource_name if record.resource_type == _TOPIC else None] = None
+        cleared: list[MetadataRecord] = [ClearElrRecord(topic_name=topic) for topic in topics]
+        return cleared + [record for topic in topics for record in self.candidates(topic)]
 
     def _check_elr(self, records: Iterable[MetadataRecord]) -> None:
         """Raises ApiError(INVALID_CONFIG) for what would make brokers disagree on min.insync.replicas, worded as by Kafka."""

@@ -201,7 +201,7 @@ class TopicsDelta:
         topics = {topic.name: topic for topic in there}
         if record.topic_name is not None and not topics and not deltas:
             raise Fault(
-                f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"
+                f"the metadata log clears the ELR of topic {record.topic_name}, which does not exist"
             )
         for topic in topics.values():
             if topic.name not in deltas and any(it.elr or it.last_known_elr for it in topic.partitions.values()):

@@ -70,6 +70,11 @@ class MetadataState:
         return own if own is not None else self.configs.get((BROKER, ""), {}).get(key)
 
 
+def has_elr(state: MetadataState) -> bool:
+    """Return whether eligible leader replicas are kept (KIP-966)."""
+    return state.features.get("eligible.leader.replicas.version", 0) > 0
+
+
 def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> bool:
     """Return whether the change ends a reassignment whose last replica its leader has found in sync: the leader is chosen
     among those that are in sync then, and the former leader may be none of them any more (CM-42, CM-43)."""
