@@ -37,10 +37,11 @@ class EligibleLeaders(MetadataChecker):
     """Written from EL-03 to EL-12, a batch at a time: what ends a broker, or begins it anew, and what follows from it are written
     as one.
 
-    While the feature is on: whoever leaves an ISR below the minimum is eligible, and stays it until the ISR is large enough, until
-    its broker is registered after a stop that was not clean, or until an unclean election; nobody who is gone is in an ISR; leaders
-    come from the ISR, else from the ELR, else the last known one leads, and nobody is left without a leader that could have one;
-    all brokers have one value of min.insync.replicas, and a change of it clears the sets, but of partitions without an ISR.
+    While the feature is on: whoever leaves an ISR below the minimum is eligible, and stays it until the ISR is large enough,
+    until its broker is registered after a stop that was not clean, or until an unclean election. Nobody who is gone is in an ISR.
+    Leaders come from the ISR, else from the ELR, else the last known one leads, and no partition is left without a leader that
+    could have one. All brokers have one value of min.insync.replicas, and a change of it clears the sets, but of partitions
+    without an ISR.
     """
 
     numbers: ClassVar[tuple[int, ...]] = (72,)

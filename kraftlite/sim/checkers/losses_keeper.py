@@ -54,6 +54,8 @@ class LossesKeeper(MetadataChecker):
         self._touched: dict[TopicIdPartition, PartitionChange] = {}
         self._kept: set[tuple[TopicPartition, NodeId]] = set()
         """Replicas that lost bytes and stayed candidates, because their broker was registered anew without ELR."""
+        self._short: set[tuple[TopicPartition, NodeId]] = set()
+        """Replicas that lost bytes and have not joined the ISR since: also the last known leader may be one."""
 
     # --- passing on
 
@@ -99,6 +101,7 @@ class LossesKeeper(MetadataChecker):
 
     def _taint(self, tp: TopicPartition, node_id: NodeId) -> None:
         self.world.losses.tainted.setdefault(tp, set()).add(node_id)
+        self._short.add((tp, node_id))
         known = self.facts.history.latest.brokers.get(node_id)
         self._lost_by[(tp, node_id)] = None if known is None else known.incarnation_id
 
@@ -119,6 +122,7 @@ class LossesKeeper(MetadataChecker):
                 tp = TopicPartition(topic.name, index)
                 self._note(TopicIdPartition(record.topic_id, index), tp, registration, None)
                 self.world.losses.tainted.pop(tp, None)
+                self._short = {it for it in self._short if it[0] != tp}
                 self.world.losses.excused.pop(tp, None)
         elif isinstance(record, RegisterBrokerRecord):
             for tp in [tp for tp, nodes in self.world.losses.tainted.items() if record.broker_id in nodes]:
@@ -163,12 +167,15 @@ class LossesKeeper(MetadataChecker):
                 last = has_elr(state) and old.last_known_elr == (leader,)
                 if not last:
                     self._check_allowed(tp, old, new, state, offset)
-                if not last or leader in tainted:
+                if not last or (tp, leader) in self._short:
                     self._excuse(key, tp, new, f"unclean election of node {leader} at metadata offset {offset}")
             elif leader in tainted and self._is_reborn(tp, leader, state):
                 if (tp, leader) not in self._kept:
                     self.fail(f"{tp}: node {leader} lost bytes of it and is elected at offset {offset}: {old} becomes {new}")
                 self._excuse(key, tp, new, f"node {leader} lost bytes of it and leads from metadata offset {offset} on")
+        for member in new.isr:
+            if member not in old.isr:
+                self._short.discard((tp, member))
         for node_id in [it for it in sorted(tainted) if it not in (*new.isr, *new.elr)]:
             self._cleanse(tp, node_id, state)
 

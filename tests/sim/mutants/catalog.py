@@ -30,6 +30,7 @@ MODULES: Final = (
     "admin",
     "periods",
     "transactions",
+    "elr",
 )
 
 Change = Callable[[Patch], None]

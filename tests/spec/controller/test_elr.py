@@ -439,7 +439,7 @@ def test_el_05_to_el_09_hold_for_every_change(seed: int) -> None:
     vouching = {it for it in (*old.isr, *old.elr) if it in new.replicas} - {rules.lost}
     assert not set(new.isr) & set(new.elr)
     assert set(new.elr) <= vouching
-    assert set((*new.isr, *new.elr)) <= set(new.replicas)
+    assert {*new.isr, *new.elr} <= set(new.replicas)
     assert not new.elr or len(new.isr) < least
     assert (new.leader is None) == (new.isr == () or not set(new.isr) & alive)
     assert new.leader is None or (new.leader in new.isr and new.leader in alive and new.last_known_elr == ())

@@ -1,0 +1,163 @@
+"""Eligible leader replicas: who vouches for what was committed when the ISR is too small, and who does no longer (KIP-966)."""
+
+from __future__ import annotations
+
+from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.controller.broker_control import BrokerControl
+from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.election_control import ElectionControl
+from kraftlite.controller.partition_change import PartitionChangeBuilder
+from kraftlite.replication.partition import Partition
+from kraftlite.sim.elr_scenes import dark_rack, killed_on_its_way_out, lagging_follower, last_member, one_after_another
+from kraftlite.sim.workloads import minimum
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.lenses import playing
+from tests.sim.mutants.patching import Patch
+
+
+def changing_the_minimum(patch: Patch) -> None:
+    """Every run has the administrator who does, and followers that leave the ISR."""
+    playing(lagging_follower)(patch)
+    patch.set(minimum, "comes_with", lambda seed: True)
+
+
+@mutant(
+    "elected-from-elr-beside-an-isr",
+    "an eligible replica may be elected while members of the ISR are there",
+    expects=("72",),
+    lens=playing(one_after_another),
+)
+def elected_from_elr_beside_an_isr(patch: Patch) -> None:
+    """EL-07: the ELR is for an empty ISR. A member of the ISR may have records that are committed since."""
+    rule = "replica in (self.isr or self.elr)"
+    patch.edit(PartitionChangeBuilder, "_valid", (rule, "replica in (*self.isr, *self.elr, *self._old.elr)"))
+
+
+@mutant(
+    "unclean-restart-keeps-elr",
+    "a broker that stopped uncleanly stays eligible",
+    expects=("72", "24", "LossesKeeper"),
+    lens=playing(one_after_another),
+)
+def unclean_restart_keeps_elr(patch: Patch) -> None:
+    """KAFKA-15586, KAFKA-18635: what it had not flushed is gone, and it is elected for it."""
+    patch.edit(ElectionControl, "broker_restarted", ("if clean or not", "if True or not"))
+
+
+@mutant(
+    "no-epoch-is-an-epoch",
+    "a broker that knows no former epoch counts as one that stopped cleanly",
+    expects=("72", "24"),
+    lens=playing(one_after_another),
+)
+def no_epoch_is_an_epoch(patch: Patch) -> None:
+    """Both sides begin with -1 for "none", and -1 equals -1; a disk that was replaced knows none."""
+    rule = "request.previous_broker_epoch == existing.broker_epoch"
+    patch.edit(BrokerControl, "register", (rule, "request.previous_broker_epoch in (None, existing.broker_epoch)"))
+
+
+@mutant(
+    "brokers-disagree-on-the-minimum",
+    "a single broker may have its own min.insync.replicas",
+    expects=("72",),
+    lens=changing_the_minimum,
+)
+def brokers_disagree_on_the_minimum(patch: Patch) -> None:
+    """KAFKA-16540: the controller keeps the ELR by one minimum, and the leader moves its HW by another."""
+    patch.edit(ConfigControl, "_check_elr", ('if record.resource_name != "":', "if False:"))
+
+
+@mutant(
+    "a-new-minimum-keeps-the-elr",
+    "who is eligible by one min.insync.replicas stays it by another",
+    expects=("50", "72"),
+    lens=changing_the_minimum,
+)
+def a_new_minimum_keeps_the_elr(patch: Patch) -> None:
+    """EL-04: by a smaller minimum the HW moves on without who has left."""
+    patch.edit(ConfigControl, "_elr_cleared_by", ("for record in records if self.elr_enabled() else ():", "for record in ():"))
+
+
+@mutant(
+    "last-member-stays",
+    "the last member of an ISR stays in it when it is gone, with ELR too",
+    expects=("72",),
+    lens=playing(one_after_another),
+)
+def last_member_stays(patch: Patch) -> None:
+    """EL-06: the rule of before KIP-966. It may come back with less than it had."""
+    patch.edit(PartitionChangeBuilder, "build", ("(self.isr or self._rules.enabled) and", "self.isr and"))
+
+
+@mutant(
+    "replaced-disk-vouches",
+    "a broker whose disk was replaced by an empty one counts as one that stopped cleanly",
+    expects=("72", "24", "27"),
+    lens=playing(last_member),
+)
+def replaced_disk_vouches(patch: Patch) -> None:
+    """KAFKA-14139: with other directories than before, and nothing in them."""
+    rule = "request.previous_broker_epoch == existing.broker_epoch"
+    odd = "request.previous_broker_epoch == existing.broker_epoch or request.log_dirs != existing.log_dirs"
+    patch.edit(BrokerControl, "register", (rule, f"({odd})"))
+
+
+@mutant(
+    "shutdown-kept-over-a-restart",
+    "a new incarnation begins in the controlled shutdown of its former self",
+    expects=("72", "33", "liveness"),
+    lens=playing(killed_on_its_way_out),
+)
+def shutdown_kept_over_a_restart(patch: Patch) -> None:
+    """KAFKA-18635: it is never acceptable as a leader again."""
+    rule = "existing.in_controlled_shutdown if same and existing is not None else False"
+    patch.edit(
+        ClusterControl, "registration_record", (rule, "existing.in_controlled_shutdown if existing is not None else False")
+    )
+
+
+@mutant(
+    "anybody-is-the-last-known-leader",
+    "when nobody is eligible the first replica to come back leads",
+    expects=("72", "20", "24"),
+    lens=playing(dark_rack),
+)
+def anybody_is_the_last_known_leader(patch: Patch) -> None:
+    """EL-08: only who led last has everything, if it has lost nothing."""
+    rule = "if self._election is Election.UNCLEAN:"
+    patch.edit(PartitionChangeBuilder, "_elect", (rule, "if self._election is Election.UNCLEAN or self._rules.enabled:"))
+
+
+@mutant(
+    "elr-beside-a-large-isr",
+    "who was eligible stays it when the ISR is large enough again",
+    expects=("72", "20"),
+    lens=playing(one_after_another),
+)
+def elr_beside_a_large_isr(patch: Patch) -> None:
+    """EL-14: the HW moves on without it from then on."""
+    patch.edit(PartitionChangeBuilder, "_trim_elr", ("if len(isr) >= enough:", "if False:"))
+
+
+@mutant(
+    "a-smaller-isr-before-the-minimum",
+    "a leader acts on the ISR that it is answered before it knows the min.insync.replicas that came before it",
+    expects=("25", "24", "30"),
+    lens=changing_the_minimum,
+)
+def a_smaller_isr_before_the_minimum(patch: Patch) -> None:
+    """RC-11: alone in the ISR it moves its HW by the old minimum, and who has left is eligible by the new one."""
+    patch.edit(Partition, "handle_alter_result", ("self._unheard_epoch = result.partition_epoch", "self._unheard_epoch = None"))
+
+
+@mutant(
+    "partitions-before-their-minimum",
+    "a leader takes over a smaller ISR before the min.insync.replicas that came with it",
+    expects=("25", "24", "30"),
+    lens=changing_the_minimum,
+)
+def partitions_before_their_minimum(patch: Patch) -> None:
+    """RC-11: the same inside a broker, when both are in one update of the metadata."""
+    rule = "if delta.topics is not None and delta.configs is not None:"
+    patch.edit(BrokerMetadataPublisher, "_apply", (rule, "if False:"))
