@@ -152,7 +152,7 @@ def _sets(change: _Change, lost: dict[NodeId, None], *, restored: bool) -> str |
     """EL-05, EL-08."""
     old, new = change.old, change.new
     vouching = [it for it in new.replicas if it in (*old.isr, *old.elr) and it not in new.isr and it not in lost]
-    unclean = new.recovering and not old.recovering
+    unclean = new.leader != old.leader and new.leader not in (None, *old.isr, *old.elr) and not completes_a_move(old, new)
     enough = len(new.isr) >= change.min_isr
     if restored:
         return "has eligible leader replicas beside an ISR" if new.elr and new.isr and enough else None

@@ -26,7 +26,7 @@ def changing_the_minimum(patch: Patch) -> None:
     "elected-from-elr-beside-an-isr",
     "an eligible replica may be elected while members of the ISR are there",
     expects=("72",),
-    lens=playing(one_after_another),
+    lens=changing_the_minimum,
 )
 def elected_from_elr_beside_an_isr(patch: Patch) -> None:
     """EL-07: the ELR is for an empty ISR. A member of the ISR may have records that are committed since."""
