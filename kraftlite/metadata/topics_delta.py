@@ -200,9 +200,7 @@ class TopicsDelta:
             deltas = {name: delta for name, delta in deltas.items() if name == record.topic_name}
         topics = {topic.name: topic for topic in there}
         if record.topic_name is not None and not topics and not deltas:
-            raise Fault(
-                f"the metadata log clears the ELR of topic {record.topic_name}, which does not exist"
-            )
+            raise Fault(f"the metadata log clears the ELR of topic {record.topic_name}, which does not exist")
         for topic in topics.values():
             if topic.name not in deltas and any(it.elr or it.last_known_elr for it in topic.partitions.values()):
                 deltas[topic.name] = self.changed[topic.topic_id] = TopicDelta(topic)

@@ -44,7 +44,9 @@ class CandidateCompleteness(ReplicaChecker):
             return
         missing = self.facts.lacks(view, truth)
         if missing is not None:
-            self.fail(f"{view.text} is in the ISR or the ELR, but {missing}")
+            registration = self.facts.registration(view.key)
+            where = "ISR" if registration is None or view.node_id in registration.isr else "ELR"
+            self.fail(f"{view.text} is in the {where}, but {missing}")
 
 
 def candidates(registration: PartitionRegistration | None) -> tuple[NodeId, ...]:

@@ -77,7 +77,7 @@ def end_session(world: World, broker_id: int) -> None:
 
 
 def test_el_01_the_level_needs_a_metadata_version() -> None:
-    """EL-01, FV-04: the levels are checked as they would be after the whole request, in both directions."""
+    """The levels are checked as they would be after the whole request, in both directions."""
     world = World(bootstrap=(FeatureLevelRecord(name=METADATA_VERSION, level=22),))
     assert update(world, (ELIGIBLE_LEADER_REPLICAS_VERSION, 1, 1)) is ErrorCode.INVALID_UPDATE_VERSION
     both = ((ELIGIBLE_LEADER_REPLICAS_VERSION, 1, 1), (METADATA_VERSION, 29, 1))
@@ -296,6 +296,7 @@ def test_el_08_the_last_one_of_before_the_feature_is_known_too() -> None:
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_el_09_an_unclean_election_comes_last(asked: bool) -> None:
+    """EL-09, EL-16."""
     world = world_of()
     for broker_id in (3, 2, 1):
         world.fence(broker_id)
