@@ -120,6 +120,9 @@ class RecordTrace:
             leader_epoch=new.leader_epoch,
             old_isr=None if old is None else old.isr,
             isr=new.isr,
+            old_elr=None if old is None else old.elr or None,
+            elr=new.elr or None,
+            unclean=(old is not None and new.recovering and new.leader != old.leader) or None,
             partition_epoch=new.partition_epoch,
             cause=self._cause,
         )

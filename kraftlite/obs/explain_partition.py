@@ -70,12 +70,22 @@ def tell_change(telling: Telling, history: History, change: Change) -> Step:
         words.append(f"epoch {old}→{change.leader_epoch}")
     if change.old_isr is not None and change.isr != change.old_isr:
         words.append(f"ISR {ids(change.old_isr)}→{ids(change.isr)}")
+    words += _election(change)
     at = "" if change.offset is None else f" @{change.offset}"
     brief = f"PARTITION_CHANGE{at} {' '.join(words)}"
     what = f"{change.partition}: {', '.join(words)} (partition epoch {change.partition_epoch})"
     return telling.add(
         change.ms, change.node, what, because=because, brief=brief, record=change.offset, event=change.record.event
     )
+
+
+def _election(change: Change) -> list[str]:
+    """Tell where a leader that was not in the ISR comes from, or who could lead (KIP-966)."""
+    if change.leader is None:
+        return [f"nobody in sync, eligible to lead: {ids(change.elr)}"] if change.elr else []
+    if change.leader in change.old_elr:
+        return ["elected from the eligible leader replicas"]
+    return ["elected uncleanly: records may be lost"] if change.unclean else []
 
 
 def leader_story(history: History, change: Change, clock: Clock) -> Story:

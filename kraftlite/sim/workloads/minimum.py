@@ -35,6 +35,8 @@ NUMBER: Final = 80
 ONE_SEED_IN: Final = 5
 KEY: Final = "min.insync.replicas"
 TIMEOUT_MS: Final = 4_000
+GAPS_US = (300_000, 1_500_000)
+"""The mean times between two changes, one of which a seed takes."""
 
 
 def comes_with(seed: int) -> bool:
@@ -46,7 +48,7 @@ def visit(
 ) -> Iterator[tuple[SimClient, Coroutine[None, None, None]]]:
     if cluster.theme in (PLAIN, TROUBLES) and comes_with(cluster.seed):
         it = MinimumAdmin(cluster, NUMBER, "minimum", history)
-        yield it, it.run(sorted({tp.topic for tp in partitions}), it.rng.choice((300_000, 1_500_000)))
+        yield it, it.run(sorted({tp.topic for tp in partitions}), it.rng.choice(GAPS_US))
 
 
 class MinimumAdmin(SimClient):

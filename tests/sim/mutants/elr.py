@@ -22,6 +22,12 @@ def changing_the_minimum(patch: Patch) -> None:
     patch.set(minimum, "comes_with", lambda seed: True)
 
 
+def changing_the_minimum_often(patch: Patch) -> None:
+    """So often that a change comes with that of an ISR."""
+    changing_the_minimum(patch)
+    patch.set(minimum, "GAPS_US", (6_000, 20_000))
+
+
 @mutant(
     "elected-from-elr-beside-an-isr",
     "an eligible replica may be elected while members of the ISR are there",
@@ -144,7 +150,7 @@ def elr_beside_a_large_isr(patch: Patch) -> None:
     "a-smaller-isr-before-the-minimum",
     "a leader acts on the ISR that it is answered before it knows the min.insync.replicas that came before it",
     expects=("25", "24", "30"),
-    lens=changing_the_minimum,
+    lens=changing_the_minimum_often,
 )
 def a_smaller_isr_before_the_minimum(patch: Patch) -> None:
     """RC-11: alone in the ISR it moves its HW by the old minimum, and who has left is eligible by the new one."""
@@ -155,7 +161,7 @@ def a_smaller_isr_before_the_minimum(patch: Patch) -> None:
     "partitions-before-their-minimum",
     "a leader takes over a smaller ISR before the min.insync.replicas that came with it",
     expects=("25", "24", "30"),
-    lens=changing_the_minimum,
+    lens=changing_the_minimum_often,
 )
 def partitions_before_their_minimum(patch: Patch) -> None:
     """RC-11: the same inside a broker, when both are in one update of the metadata."""
