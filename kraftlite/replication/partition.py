@@ -157,7 +157,7 @@ class Partition:
         log = self.online_log()
         same_epoch = self.leader is not None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
-            if same_epoch and registration.partition_epoch == self._unheard_epoch:
+            if same_epoch and self._unheard_epoch is not None and registration.partition_epoch >= self._unheard_epoch:
                 self._unheard_epoch = None
                 self.maybe_advance_hw(now_ms)
             return False

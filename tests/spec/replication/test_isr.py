@@ -320,3 +320,23 @@ def test_el_13_a_larger_minimum_counts_before_the_changes_that_came_with_it() ->
     assert (partition.min_isr, c[1].log().hw) == (2, 0), "the smaller one only when everything is applied"
     c[1].manager.update_log_config(TOPIC, loose)
     assert (partition.min_isr, c[1].log().hw) == (1, 1)
+
+
+def test_el_13_a_later_answer_does_not_hide_that_the_metadata_has_come() -> None:
+    """The ISR shrinks and grows again before the leader hears of either: it hears of both at once."""
+    c = StepCluster(2)
+    c.create((1, 2))
+    c.replicate()
+    c.tick(10_001)
+    request = c[1].alter_request()
+    assert request is not None
+    c[1].take_alter(c.controller.alter_partition(request))
+    c.fetch(2)
+    request = c[1].alter_request()
+    assert request is not None
+    c[1].take_alter(c.controller.alter_partition(request))
+    assert c[1].partition().committed_isr == (1, 2)
+    c.publish()
+    c[1].produce(["a"], acks=1)
+    c.replicate()
+    assert c[1].log().hw == 1
