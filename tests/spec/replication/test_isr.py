@@ -327,16 +327,17 @@ def test_el_13_a_later_answer_does_not_hide_that_the_metadata_has_come() -> None
     c = StepCluster(2)
     c.create((1, 2))
     c.replicate()
+    c[1].produce(["a"], acks=1)
     c.tick(10_001)
     request = c[1].alter_request()
     assert request is not None
     c[1].take_alter(c.controller.alter_partition(request))
     c.fetch(2)
+    c.fetch(2)
     request = c[1].alter_request()
     assert request is not None
     c[1].take_alter(c.controller.alter_partition(request))
     assert c[1].partition().committed_isr == (1, 2)
+    assert c[1].log().hw == 0
     c.publish()
-    c[1].produce(["a"], acks=1)
-    c.replicate()
     assert c[1].log().hw == 1
