@@ -176,8 +176,8 @@ class ConfigControl:
         return [ClearElrRecord(topic_name=None), *self.candidates(None)]
 
     def _elr_cleared_by(self, records: Iterable[MetadataRecord]) -> list[MetadataRecord]:
-        """Who is eligible by one minimum may not be by another. Where nobody is in the ISR who was eligible stays it: nobody
-        leads there, and no HW moves."""
+        """Clear the sets where the minimum changes: a replica that is eligible by one may not be by another. Where nobody is in
+        the ISR the sets stay: nobody leads there, and no HW moves."""
         topics: dict[str | None, None] = {}
         for record in records if self.elr_enabled() else ():
             if isinstance(record, ConfigRecord) and record.name == MIN_ISR:

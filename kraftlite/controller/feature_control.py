@@ -34,7 +34,7 @@ class FeatureControl:
         self.brokers: Callable[[], NodeRanges] = tuple
         self.controllers: Callable[[], NodeRanges] = tuple
         self.before_elr: Callable[[], list[MetadataRecord]] = list
-        """What must be written before eligible leader replicas may be kept."""
+        """Makes the records that come before eligible leader replicas may be kept."""
         self.clear_elr: Callable[[], list[MetadataRecord]] = list
 
     @property
@@ -43,7 +43,7 @@ class FeatureControl:
 
     @property
     def elr_enabled(self) -> bool:
-        """Whether eligible leader replicas are kept (KIP-966)."""
+        """Return whether eligible leader replicas are kept (KIP-966)."""
         return bool(self.finalized.get(features.ELIGIBLE_LEADER_REPLICAS_VERSION))
 
     def level_or_minimum(self) -> int:

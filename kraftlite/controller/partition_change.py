@@ -39,7 +39,7 @@ class PartitionTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElrRules:
-    """Whether eligible leader replicas are kept (KIP-966), and what decides who is one. `min_isr`: `min.insync.replicas` as
+    """The rules of eligible leader replicas (KIP-966): whether they are kept, and what decides who is one. `min_isr`: `min.insync.replicas` as
     configured. `lost`: the broker that stopped uncleanly and comes back, or is gone for good: it vouches for no record."""
 
     enabled: bool = False
@@ -151,7 +151,7 @@ class PartitionChangeBuilder:
     # --- eligible leader replicas
 
     def _populate_elr(self) -> None:
-        """Who was eligible or in sync stays eligible while the ISR is too small for the HW to move (EL-05)."""
+        """Keep eligible who was it, or in sync, while the ISR is too small for the HW to move (EL-05)."""
         if not self._rules.enabled:
             if self._old.isr:
                 self.elr = ()
@@ -170,7 +170,7 @@ class PartitionChangeBuilder:
             self.elr = tuple(member for member in self.elr if member not in isr)
 
     def _last_known(self, leader: NodeId | None) -> tuple[NodeId, ...]:
-        """Who led when nobody was in the ISR any more, until somebody leads again (EL-08)."""
+        """Return who led when nobody was in the ISR any more, until somebody leads again (EL-08)."""
         old = self._old
         if leader is not None or (self.isr and not self._rules.enabled):
             return ()

@@ -84,7 +84,7 @@ class TopicsState:
 
     @property
     def has_elr(self) -> bool:
-        """Whether any partition has eligible leader replicas, or remembers who led last."""
+        """Return whether any partition has eligible leader replicas, or remembers who led last."""
         if any(self._elr_of.values()):
             return True
         return any(info.partitions[index].last_known_elr for info, index in self._leaderless.values())

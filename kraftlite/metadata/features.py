@@ -82,7 +82,7 @@ transaction (KIP-890)."""
 DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
 }
-"""What each level of a feature needs: other features, at these levels at least."""
+"""The needs of a level of a feature: other features, at these levels at least."""
 
 
 def missing_dependency(levels: Mapping[str, int]) -> tuple[str, int, str, int] | None:

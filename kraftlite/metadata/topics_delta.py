@@ -191,7 +191,7 @@ class TopicsDelta:
         delta.replay(record, offset)
 
     def replay_clear_elr(self, record: ClearElrRecord, offset: int | None = None) -> None:
-        """Of one topic, or of all. Raises Fault for a topic that does not exist."""
+        """Clear the sets of one topic, or of all. Raises Fault for a topic that does not exist."""
         deltas = {delta.name: delta for delta in self.changed.values()}
         there = (topic for topic in self.image if topic.topic_id not in self.deleted)
         if record.topic_name is not None:

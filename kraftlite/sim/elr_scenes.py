@@ -35,7 +35,7 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
 
 
 def one_after_another(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-10: all brokers end, each in its own way, so far apart that the controller sees each; they come back in any order."""
+    """All brokers end, each in its own way, so far apart that the controller sees each; they come back in any order."""
     brokers = node_ids(shape, "broker")
     rng.shuffle(brokers)
     session_ms = period_ms(shape, "broker.session.timeout.ms", 9_000)
@@ -79,7 +79,7 @@ def last_member(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultP
 
 
 def killed_on_its_way_out(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-12: brokers that are asked to stop lose power before, just when, or after they say that they stopped cleanly."""
+    """Brokers that are asked to stop lose power before, just when, or after they say that they stopped cleanly."""
     brokers = node_ids(shape, "broker")
     rng.shuffle(brokers)
     found = []
@@ -93,7 +93,7 @@ def killed_on_its_way_out(rng: random.Random, shape: Shape, at_ms: int) -> Seque
 
 
 def lagging_follower(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
-    """RC-11: followers fall out of the ISR and come back, while `workloads/minimum` changes what is enough; and what their leader
+    """Followers fall out of the ISR and come back, while `workloads/minimum` changes what is enough; and what their leader
     hears of the metadata is late now and then."""
     leader = leader_with_followers(rng, shape)
     if leader is None:

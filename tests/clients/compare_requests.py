@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
-from tests.clients import compare_records, compare_transactions_odd
+from tests.clients import compare_elr, compare_records, compare_transactions_odd
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -696,6 +696,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "records": other_records,
     "groups": groups,
     **compare_transactions_odd.STORIES,
+    "eligible leader replicas": compare_elr.eligible_leaders,  # the last one: it stops a node and starts it again
 }
 
 

@@ -84,7 +84,7 @@ class MinimumAdmin(SimClient):
         await self._ask("update_features", request)
 
     async def _ask(self, kind: str, request: object) -> None:
-        """What came of it, the checkers see at the controllers: a value that is set again leaves no trace."""
+        """Send it once, whatever comes of it: the checkers look at the controllers. A value that is set again leaves no trace."""
         brokers = [node.node_id for node in self.cluster.brokers]
         with contextlib.suppress(TransportError, ApiError):
             await self.call(brokers[self.rng.randrange(len(brokers))], ADMIN, AdminAsk(kind, request))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
@@ -9,7 +11,11 @@ from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
 from kraftlite.replication.partition import Partition
+from kraftlite.sim import knobs as knobs_module
+from kraftlite.sim import run
 from kraftlite.sim.elr_scenes import dark_rack, killed_on_its_way_out, lagging_follower, last_member, one_after_another
+from kraftlite.sim.knobs import Values
+from kraftlite.sim.shape import Shape
 from kraftlite.sim.workloads import minimum
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.lenses import playing
@@ -28,16 +34,31 @@ def changing_the_minimum_often(patch: Patch) -> None:
     patch.set(minimum, "GAPS_US", (6_000, 20_000))
 
 
+def demanding_all(patch: Patch) -> None:
+    """Every replica must be in sync, and followers that live leave the ISR: they are eligible beside it."""
+    playing(lagging_follower)(patch)
+    original = knobs_module.turned
+
+    def strict(shape: Shape, knobs: Values) -> Shape:
+        shape = original(shape, knobs)
+        topics = (replace(it, config={**it.config, minimum.KEY: str(it.replication)}) for it in shape.topics)
+        return replace(shape, topics=tuple(topics))
+
+    patch.set(knobs_module, "turned", strict, also=(run,))
+
+
 @mutant(
     "elected-from-elr-beside-an-isr",
     "an eligible replica may be elected while members of the ISR are there",
     expects=("72",),
-    lens=changing_the_minimum,
+    lens=demanding_all,
 )
 def elected_from_elr_beside_an_isr(patch: Patch) -> None:
     """EL-07: the ELR is for an empty ISR. A member of the ISR may have records that are committed since."""
     rule = "replica in (self.isr or self.elr)"
-    patch.edit(PartitionChangeBuilder, "_valid", (rule, "replica in (*self.isr, *self.elr, *self._old.elr)"))
+    patch.edit(PartitionChangeBuilder, "_valid", (rule, "replica in (*self.isr, *self.elr)"))
+    alone = "elected.leader is not None and not self.isr"
+    patch.edit(PartitionChangeBuilder, "build", (alone, "elected.leader is not None and elected.leader not in self.isr"))
 
 
 @mutant(
@@ -153,7 +174,7 @@ def elr_beside_a_large_isr(patch: Patch) -> None:
     lens=changing_the_minimum_often,
 )
 def a_smaller_isr_before_the_minimum(patch: Patch) -> None:
-    """RC-11: alone in the ISR it moves its HW by the old minimum, and who has left is eligible by the new one."""
+    """Alone in the ISR it moves its HW by the old minimum, and who has left is eligible by the new one."""
     patch.edit(Partition, "handle_alter_result", ("self._unheard_epoch = result.partition_epoch", "self._unheard_epoch = None"))
 
 
@@ -164,6 +185,6 @@ def a_smaller_isr_before_the_minimum(patch: Patch) -> None:
     lens=changing_the_minimum_often,
 )
 def partitions_before_their_minimum(patch: Patch) -> None:
-    """RC-11: the same inside a broker, when both are in one update of the metadata."""
+    """The same inside a broker, when both are in one update of the metadata."""
     rule = "if delta.topics is not None and delta.configs is not None:"
     patch.edit(BrokerMetadataPublisher, "_apply", (rule, "if False:"))

@@ -63,8 +63,6 @@ class Trace:
         partition_epoch: int,
         first: int | None = None,
         tp: TopicPartition = TP,
-        elr: tuple[tuple[int, ...], tuple[int, ...]] = ((), ()),
-        unclean: bool = False,
     ) -> None:
         who = [None if leader_id is None else NodeId(leader_id) for leader_id in leader]
         event = controller.PartitionRecordAppended(
@@ -79,9 +77,6 @@ class Trace:
             leader_epoch=epoch[1],
             old_isr=ids(*isr[0]),
             isr=ids(*isr[1]),
-            old_elr=ids(*elr[0]) or None,
-            elr=ids(*elr[1]) or None,
-            unclean=unclean or None,
             partition_epoch=partition_epoch,
             cause=f"operation:{cause}",
         )
@@ -286,30 +281,6 @@ def test_a_partition_without_a_leader_until_its_broker_is_back() -> None:
     assert chains[1].startswith("node 2 started at 29.0 s ▸ UNFENCE @42 ▸ PARTITION_CHANGE @43 leader none→2 epoch 5→6")
     gap = trace.story("not_writable")
     assert (gap.from_ms, gap.until_ms) == (11_000, 30_500), "one gap, over both changes"
-
-
-def test_leaders_from_the_elr_and_unclean_ones_say_so() -> None:
-    """KIP-966."""
-    trace = Trace()
-    trace.created()
-    common: dict[str, Any] = {"partition_epoch": 1}
-    fenced, back = "maybe_fence_stale_broker broker=2 silent_ms=9000", "broker_heartbeat broker=3 old=fenced new=unfenced"
-    trace.change(21.0, 50, fenced, leader=(2, None), epoch=(4, 5), isr=((2,), ()), elr=((3,), (2, 3)), **common)
-    trace.change(22.0, 52, back, leader=(None, 3), epoch=(5, 6), isr=((), (3,)), elr=((2, 3), (2,)), **common)
-    trace.change(33.0, 60, fenced, leader=(3, 4), epoch=(6, 7), isr=((3,), (4,)), unclean=True, **common)
-    gone, elected, lost = (story.chain for story in trace.about().stories if story.kind == "leader_changed")
-    assert "nobody in sync, eligible to lead: 2,3" in gone
-    assert "leader none→3 epoch 5→6" in elected and "elected from the eligible leader replicas" in elected
-    assert "elected uncleanly: records may be lost" in lost
-
-
-def test_an_unclean_restart_says_so() -> None:
-    trace = Trace()
-    trace.created()
-    cause = "register_broker broker=2 replaces=5 clean=false"
-    trace.change(7.5, 30, cause, leader=(2, 3), epoch=(4, 5), isr=((2, 3, 4), (3, 4)), partition_epoch=1)
-    trace.record(7.5, 31, "RegisterBroker", "broker_id=2 broker_epoch=31 fenced=true", cause, first=30)
-    assert any("did not stop cleanly" in step.what for step in trace.story("leader_changed").steps)
 
 
 def test_an_idle_partition_is_not_called_unwritable_for_as_long_as_nobody_wrote() -> None:

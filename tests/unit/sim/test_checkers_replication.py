@@ -9,7 +9,6 @@ import pytest
 
 from kraftlite.log.batch import parse_header, stamp
 from kraftlite.log.segment import Appended
-from kraftlite.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from kraftlite.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import Endpoint, NodeId
@@ -169,10 +168,9 @@ def a_replica_that_joins_without_a_fetch(cluster: Orders) -> None:
 
 @CASES.breaks(UncleanExclusion, "lost bytes in a power cut, is registered anew, and is in the ISR")
 def a_replica_that_lost_bytes_and_stays_in_the_isr(cluster: Orders) -> None:
-    lossy = cluster.follower
-    cluster.write(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0))
+    lossy, kept = cluster.follower, cluster.isr
+    cluster.write(FeatureLevelRecord(name="eligible.leader.replicas.version", level=0))
     cluster.power_cut(lossy, ["/data/orders-0/00000000000000000000.log"])
-    kept = cluster.isr
     elections = cluster.controller().state.elections
     elections.broker_leaves = lambda broker_id, records: iter(())  # type: ignore[method-assign]
     elections.fence = lambda broker_id, records: iter(())  # type: ignore[method-assign]
