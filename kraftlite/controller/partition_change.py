@@ -39,8 +39,11 @@ class PartitionTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElrRules:
-    """The rules of eligible leader replicas (KIP-966): whether they are kept, and what decides who is one. `min_isr`: `min.insync.replicas` as
-    configured. `lost`: the broker that stopped uncleanly and comes back, or is gone for good: it vouches for no record."""
+    """The rules of eligible leader replicas (KIP-966): whether they are kept, and what decides who is one.
+
+    `min_isr`: `min.insync.replicas` as configured. `lost`: the broker that stopped uncleanly and comes back, or is gone for good:
+    it vouches for no record.
+    """
 
     enabled: bool = False
     min_isr: int = 1

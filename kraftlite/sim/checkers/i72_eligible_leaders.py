@@ -130,12 +130,9 @@ class EligibleLeaders(MetadataChecker):
         for (kind, name), values in state.configs.items():
             if kind == BROKER and name != "" and _MIN_ISR in values:
                 self.fail(f"brokers may disagree on {_MIN_ISR}: broker {name} has the value {values[_MIN_ISR]}")
-        for topic in state.topics.values():
-            if topic.name not in minimum and None not in minimum:
-                continue
-            for index, it in topic.partitions.items():
-                if it.isr and (it.elr or it.last_known_elr):
-                    self.fail(f"{topic.name}-{index} has another {_MIN_ISR} now, and the ELR of before: {it}")
+        for name in minimum:
+            if name not in cleared and None not in cleared:
+                self.fail(f"{_MIN_ISR} of {name or 'the cluster'} changes, and the ELR of before stays")
 
     def _check_gone(self, state: MetadataState, broker_id: NodeId, how: str, *, lost: bool) -> None:
         for topic in state.topics.values():

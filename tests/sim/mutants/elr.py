@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kraftlite.broker.publisher import BrokerMetadataPublisher
 from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
@@ -176,15 +175,3 @@ def elr_beside_a_large_isr(patch: Patch) -> None:
 def a_smaller_isr_before_the_minimum(patch: Patch) -> None:
     """Alone in the ISR it moves its HW by the old minimum, and who has left is eligible by the new one."""
     patch.edit(Partition, "handle_alter_result", ("self._unheard_epoch = result.partition_epoch", "self._unheard_epoch = None"))
-
-
-@mutant(
-    "partitions-before-their-minimum",
-    "a leader takes over a smaller ISR before the min.insync.replicas that came with it",
-    expects=("25", "24", "30"),
-    lens=changing_the_minimum_often,
-)
-def partitions_before_their_minimum(patch: Patch) -> None:
-    """The same inside a broker, when both are in one update of the metadata."""
-    rule = "if delta.topics is not None and delta.configs is not None:"
-    patch.edit(BrokerMetadataPublisher, "_apply", (rule, "if False:"))

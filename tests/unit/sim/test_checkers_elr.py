@@ -143,7 +143,7 @@ def a_minimum_for_one_broker(cluster: WatchedCluster) -> None:
     cluster.write(r.ConfigRecord(resource_type=BROKER, resource_name="4", name=MIN_ISR, value="2"))
 
 
-@CASES.breaks(EligibleLeaders, "and the ELR of before")
+@CASES.breaks(EligibleLeaders, "of orders changes, and the ELR of before stays")
 def a_new_minimum_clears_nothing(cluster: WatchedCluster) -> None:
     it = made(cluster)
     config = r.ConfigRecord(resource_type=TOPIC, resource_name="orders", name=MIN_ISR, value="1")
