@@ -193,12 +193,10 @@ class TopicsDelta:
     def replay_clear_elr(self, record: ClearElrRecord, offset: int | None = None) -> None:
         """Clear the sets of one topic, or of all. Raises Fault for a topic that does not exist."""
         deltas = {delta.name: delta for delta in self.changed.values()}
-        there = (topic for topic in self.image if topic.topic_id not in self.deleted)
+        topics = {topic.name: topic for topic in self.image if topic.topic_id not in self.deleted}
         if record.topic_name is not None:
-            found = self.image.topic(record.topic_name)
-            there = iter(() if found is None or found.topic_id in self.deleted else (found,))
             deltas = {name: delta for name, delta in deltas.items() if name == record.topic_name}
-        topics = {topic.name: topic for topic in there}
+            topics = {name: topic for name, topic in topics.items() if name == record.topic_name}
         if record.topic_name is not None and not topics and not deltas:
             raise Fault(f"the metadata log clears the ELR of topic {record.topic_name}, which does not exist")
         for topic in topics.values():

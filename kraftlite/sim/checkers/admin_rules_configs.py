@@ -189,7 +189,7 @@ def update_features(
         if _bad_level(state, it, voters):
             whole.add(E.INVALID_UPDATE_VERSION)
         now = state.features.get(it.name, 0)
-        wants = () if it.level == now else (_is(r.FeatureLevelRecord(name=it.name, level=it.level)),)
+        wants: tuple[Want, ...] = () if it.level == now else (_is(r.FeatureLevelRecord(name=it.name, level=it.level)),)
         if it.name == ELR and it.level != now:
             wants += _with_elr(state, it.level, min_isr)
         entries.append(Entry(wants=wants))

@@ -58,7 +58,7 @@ def update(world: World, *updates: tuple[str, int, int], validate_only: bool = F
     return code
 
 
-def records(world: World, *kinds: type) -> list[MetadataRecord]:
+def records(world: World, *kinds: type) -> list[Any]:
     return [it for batch in world.quorum.batches for it in batch.records if isinstance(it, kinds)]
 
 
