@@ -9,7 +9,6 @@ from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.partition_change import PartitionChangeBuilder
-from kraftlite.replication.partition import Partition
 from kraftlite.sim import knobs as knobs_module
 from kraftlite.sim import run
 from kraftlite.sim.elr_scenes import dark_rack, killed_on_its_way_out, lagging_follower, last_member, one_after_another
@@ -25,12 +24,6 @@ def changing_the_minimum(patch: Patch) -> None:
     """Every run has the administrator who does, and followers that leave the ISR."""
     playing(lagging_follower)(patch)
     patch.set(minimum, "comes_with", lambda seed: True)
-
-
-def changing_the_minimum_often(patch: Patch) -> None:
-    """So often that a change comes with that of an ISR."""
-    changing_the_minimum(patch)
-    patch.set(minimum, "GAPS_US", (6_000, 20_000))
 
 
 def demanding_all(patch: Patch) -> None:
@@ -164,14 +157,3 @@ def anybody_is_the_last_known_leader(patch: Patch) -> None:
 def elr_beside_a_large_isr(patch: Patch) -> None:
     """EL-14: the HW moves on without it from then on."""
     patch.edit(PartitionChangeBuilder, "_trim_elr", ("if len(isr) >= enough:", "if False:"))
-
-
-@mutant(
-    "a-smaller-isr-before-the-minimum",
-    "a leader acts on the ISR that it is answered before it knows the min.insync.replicas that came before it",
-    expects=("25", "24", "30"),
-    lens=changing_the_minimum_often,
-)
-def a_smaller_isr_before_the_minimum(patch: Patch) -> None:
-    """Alone in the ISR it moves its HW by the old minimum, and who has left is eligible by the new one."""
-    patch.edit(Partition, "handle_alter_result", ("self._unheard_epoch = result.partition_epoch", "self._unheard_epoch = None"))
