@@ -244,10 +244,10 @@ class GroupCoordinator:
         return tuple(sorted(chain.from_iterable(self.overviews())))
 
     def overviews(self) -> Iterator[list[GroupOverview]]:
-        """The groups coordinated here, partition by partition. ApiError while one of the partitions is loaded: the list would
-        lack some."""
+        """The groups coordinated here, some at a time, partition by partition. ApiError while one of the partitions is loaded:
+        the list would lack some."""
         for shard in self.led.all_shards():
-            yield list(shard.overviews())
+            yield from shard.overviews()
 
     async def delete_group(self, group_id: str) -> None:
         error: ErrorCode = await self._ask(DeleteGroupRequest(group_id=group_id), nameless=True)

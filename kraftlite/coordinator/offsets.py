@@ -5,7 +5,7 @@ Source: CP-36 to CP-39; KIP-98 (transactional commits), KIP-211 (expiry), KIP-44
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kraftlite.coordinator.api import (
@@ -21,6 +21,7 @@ from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
 from kraftlite.coordinator.core.effects import Effects, Then
+from kraftlite.coordinator.core.walks import by_pieces
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.records import record_of
@@ -60,6 +61,9 @@ class Offsets:
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self.pending = PendingOffsets()
         self._puts = 0
+        self._deletions = 0
+        self._recent: dict[tuple[str, TopicPartition], int] = {}
+        """The order of what has come to count while the offsets of deleted topics are being removed."""
 
     def __len__(self) -> int:
         return sum(len(found) for found in self._committed.values())
@@ -149,6 +153,8 @@ class Offsets:
         """It is the group's offset now, and what open transactions wrote before it never will be: the last record counts, not the
         last end of a transaction. Source: Kafka's OffsetMetadataManager, which compares the offsets of the records."""
         self._committed.setdefault(group_id, {})[tp] = committed
+        if self._deletions:
+            self._recent[group_id, tp] = order
         self.pending.overtake(group_id, tp, order)
 
     # --- the ends of transactions -------------------------------------------------------------------------------------
@@ -331,19 +337,33 @@ class Offsets:
         if not committed:
             del self._committed[group_id]
 
-    def partitions_deleted(self, topics: frozenset[str]) -> None:
-        """Remove the offsets of topics that were deleted, pending ones too (CP-39, TG-06)."""
-        for group_id in list(self.group_ids()):
-            gone = [tp for tp in self._partitions_of(group_id) if tp.topic in topics]
+    def delete_topics(self, topics: frozenset[str]) -> Iterator[None]:
+        """Remove the offsets of topics that were deleted, pending ones too (CP-39, TG-06). An offset whose record comes later is
+        one of a topic of the same name that was made since."""
+        since = self._puts
+        self._deletions += 1
+        try:
+            yield from by_pieces([*self.group_ids()], lambda some: self._delete_topics(some, topics, since))
+        finally:
+            self._deletions -= 1
+            if not self._deletions:
+                self._recent.clear()
+
+    def _delete_topics(self, group_ids: Sequence[str], topics: frozenset[str], since: int) -> None:
+        for group_id in group_ids:
+            known = self._partitions_of(group_id)
+            gone = [tp for tp in known if tp.topic in topics and self._recent.get((group_id, tp), 0) <= since]
             if gone:
                 self._forget(group_id, gone)
 
     # --- expiry -------------------------------------------------------------------------------------------------------
 
-    def expire(self) -> None:
-        """Forget what nobody has used for `offsets.retention.minutes`, and empty groups that have nothing left (CP-39)."""
-        for group in list(self._groups.by_id.values()):
-            if group.state is GroupState.DEAD:
+    def expire_classic(self, group_ids: Sequence[str]) -> None:
+        """Forget what nobody has used for `offsets.retention.minutes`, and those of these groups that are empty and have nothing
+        left (CP-39)."""
+        for group_id in group_ids:
+            group = self._groups.by_id.get(group_id)
+            if group is None or group.state is GroupState.DEAD:
                 continue
             committed = self._committed.get(group.group_id, {})
             expired = self._expired(group, committed)
@@ -353,8 +373,12 @@ class Offsets:
                 self._remove_group(group, "nothing left")
             else:
                 self._expire_offsets(group.group_id, expired)
-        for consumers in list(self._consumers.by_id.values()):
-            if consumers.dead:
+
+    def expire_consumers(self, group_ids: Sequence[str]) -> None:
+        """Do the same to groups of the new protocol."""
+        for group_id in group_ids:
+            consumers = self._consumers.by_id.get(group_id)
+            if consumers is None or consumers.dead:
                 continue
             committed = self._committed.get(consumers.group_id, {})
             expired = self._past_retention(consumers.group_id, committed, None, consumers.subscribed_topics())
@@ -416,9 +440,9 @@ class Offsets:
         else:
             self._drop(group_id, (tp,))
 
-    def loaded(self) -> None:
+    def settle(self, group_ids: Sequence[str]) -> None:
         """The log is read: who committed without ever having been a group is one now."""
-        for group_id in self.group_ids():
+        for group_id in group_ids:
             if group_id not in self._consumers.by_id:
                 self._groups.obtain(group_id)
 

@@ -7,7 +7,7 @@ Source: KIP-848; `GroupMetadataManager` of Kafka 4; CG-01 to CG-07, CG-09.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -373,18 +373,18 @@ class ConsumerGroups:
         else:
             group.replay(key, value)
 
-    def loaded(self) -> None:
+    def settle(self, group_ids: Sequence[str]) -> None:
         """The log is read: everybody has a full session to find the way here."""
-        for group in self.by_id.values():
+        for group in (self.by_id[group_id] for group_id in group_ids):
             group.told_state = group.state
             for member in group.members.values():
                 self.schedule(group, member)
 
-    def topics_changed(self, names: Sequence[str]) -> None:
-        """Their groups look at them anew with the next heartbeat."""
-        changed = dict.fromkeys(names)
-        for group in self.by_id.values():
-            if any(name in changed for name in group.subscribed_topics()):
+    def topics_changed(self, group_ids: Sequence[str], changed: Container[str]) -> None:
+        """Those of these groups that subscribe to a changed topic look at them anew with the next heartbeat."""
+        for group_id in group_ids:
+            group = self.by_id.get(group_id)
+            if group is not None and any(name in changed for name in group.subscribed_topics()):
                 group.metadata_stale_at_ms = 0
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:

@@ -115,6 +115,10 @@ class TransactionShard:
     def replay_end(self, producer_id: int, *, committed: bool) -> None:
         """Nothing in this topic is written in a transaction."""
 
+    def settle(self, now_ms: int, wall_ms: int) -> Iterator[None]:
+        """An id that nothing is under way for needs nothing; for the others, see `loaded`."""
+        return iter(())
+
     def loaded(self, now_ms: int, wall_ms: int) -> Output:
         """Send the markers of every outcome that is decided (TX-60), and begin to look at the times."""
         self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms

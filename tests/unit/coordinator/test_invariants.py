@@ -54,7 +54,7 @@ CLASSIC: dict[str, tuple[Callable[[GroupWorld, Group], object], str]] = {
     ),
     "both protocols": (
         lambda w, g: w.shard.consumers.by_id.update(g=ConsumerGroup.new("g")),
-        r"groups \['g'\] are of both protocols",
+        "group g is of both protocols",
     ),
 }
 
