@@ -113,7 +113,7 @@ class Offsets:
         """Raise ApiError when it may not commit. The group is made for a commit from outside of any group management."""
         consumers = self._consumers.by_id.get(request.group_id)
         if consumers is not None:
-            _check_consumer_commit(consumers, request)
+            self._check_consumer_commit(consumers, request)
             return
         group = self._groups.by_id.get(request.group_id)
         if group is None:
@@ -140,6 +140,38 @@ class Offsets:
         if group.state is GroupState.COMPLETING_REBALANCE:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} waits for its leader's assignment")
         self._groups.touch(group, member)
+
+    def _check_consumer_commit(self, group: ConsumerGroup, request: CommitRequest) -> None:
+        """Raise ApiError unless one may commit in a group of the new protocol: anybody while it is empty, else a member,
+        in its epoch or in one since which it has had all these partitions (KIP-1251)."""
+        if group.dead:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
+        if request.generation < 0 and not group.members:
+            return
+        anonymous = request.generation < 0 and not request.member_id and request.instance_id is None
+        if request.producer is not None and anonymous:
+            return
+        member = group.member(request.member_id)
+        if request.producer is None and member.classic is None and not request.knows_member_epochs:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "members of the new protocol must use OffsetCommit version 9 or above",
+            )
+        epoch = request.generation
+        if epoch == member.epoch:
+            return
+        plain = request.producer is None and member.classic is None
+        code = ErrorCode.STALE_MEMBER_EPOCH if plain else ErrorCode.ILLEGAL_GENERATION
+        if epoch > member.epoch:
+            raise ApiError(code, f"Received member epoch {epoch} is newer than current member epoch {member.epoch}.")
+        for offset in request.offsets:
+            if self._check_offset(offset) is _NONE:
+                topic = self._consumers.cluster.topics.topic(offset.tp.topic)
+                since = None if topic is None else member.since_of(topic.topic_id, offset.tp.partition)
+                if since is None:
+                    raise ApiError(code, f"Partition {offset.tp} is not assigned or pending revocation for member.")
+                if epoch < since:
+                    raise ApiError(code, f"Received member epoch {epoch} is older than assignment epoch {since} of {offset.tp}.")
 
     def _put(self, group_id: str, tp: TopicPartition, committed: CommittedOffset, producer_id: int | None = None) -> None:
         """Called in the order of the records in the log. `producer_id`: of the transaction that they are in."""
@@ -447,28 +479,8 @@ class Offsets:
                 self._groups.obtain(group_id)
 
 
-def _check_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> None:
-    """Check that the caller may commit in a group of the new protocol: anybody while it is empty, else its members in their
-    epoch."""
-    if group.dead:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
-    if request.generation < 0 and not group.members:
-        return
-    anonymous = request.generation < 0 and not request.member_id and request.instance_id is None
-    if request.producer is not None and anonymous:
-        return
-    member = group.member(request.member_id)
-    if request.producer is None and member.classic is None and not request.knows_member_epochs:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            "members of the new protocol must use OffsetCommit version 9 or above",
-        )
-    _check_epoch(group, request.member_id, request.generation, stale=request.producer is None)
-
-
-def _check_epoch(group: ConsumerGroup, member_id: str, epoch: int, *, stale: bool = True) -> None:
-    """`stale`: whether who asks knows that error."""
+def _check_epoch(group: ConsumerGroup, member_id: str, epoch: int) -> None:
     member = group.member(member_id)
     if epoch != member.epoch:
-        code = ErrorCode.STALE_MEMBER_EPOCH if stale and member.classic is None else ErrorCode.ILLEGAL_GENERATION
+        code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
         raise ApiError(code, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.")

@@ -2,8 +2,8 @@
 
 One node in a process of its own, all APIs that it offers. Beside each request a second connection asks for the versions every few
 milliseconds; a figure is the longest time that it waited for an answer, or the processor time that the node used meanwhile if
-that is less: what other processes take from this machine does not count. KRAFTLITE_LONG: which requests, as `10` or `10.4` (API and
-version), separated by commas, or `all` for every version; else the highest version of each API.
+that is less: what other processes take from this machine does not count. KRAFTLITE_LONG: which requests, as `10` or `10.4` (API
+and version), separated by commas, or `all` for every version; else the highest version of each API.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from kraftlite.coordinator.modern.member import (
     Member,
     MemberState,
     Parts,
+    epochs_of,
     parts_of,
 )
 from kraftlite.coordinator.modern.migrate import can_downgrade, downgraded, stored, upgraded
@@ -217,7 +218,8 @@ class ConsumerGroups:
             self.drop(group, [member], "left", then)
             return
         change = Change(group)
-        left = replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NO_PARTS)
+        away = epochs_of((member.assigned,), STATIC_LEAVE_EPOCH)
+        left = replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NO_PARTS, since=away)
         change.emit(CurrentKey(group.group_id, member.member_id), current_value(left))
         self.commit(change, "a static member left for a while", then)
 
