@@ -284,6 +284,11 @@ def change_topics(side: Side) -> Any:
     from uuid import UUID
 
     side.create("grow", [[1, 2], [2, 3]])
+    _coordinated(side)
+    deadline = time.monotonic() + 60
+    while _find(side, "any", kind=1) < 0:
+        assert time.monotonic() < deadline, f"{side.name}: no coordinator of transactions"
+        time.sleep(0.1)
 
     def grow(name: str, count: int, rows: Sequence[Sequence[int]] | None = None) -> Any:
         assignments = None if rows is None else [{"broker_ids": tuple(row)} for row in rows]
@@ -319,6 +324,8 @@ def change_topics(side: Side) -> Any:
             "unknown broker": grow("grow", 3, [[1, 9]]),
             "duplicate broker": grow("grow", 3, [[1, 1]]),
             "fine": grow("grow", 3, [[1, 3]]),
+            "of groups": grow("__consumer_offsets", 1000),
+            "of transactions": grow("__transaction_state", 1000),
         },
         "delete": {
             "unknown name": delete(name="nope", topic_id=None),
@@ -671,8 +678,8 @@ def _coordinated(side: Side) -> None:
             time.sleep(0.1)
 
 
-def _find(side: Side, group: str) -> int:
-    (found,) = side.call(10, 6, {"key_type": 0, "coordinator_keys": (group,)})["coordinators"]
+def _find(side: Side, group: str, *, kind: int = 0) -> int:
+    (found,) = side.call(10, 6, {"key_type": kind, "coordinator_keys": (group,)})["coordinators"]
     return int(found["node_id"])
 
 
