@@ -259,6 +259,9 @@ class GroupShard:
         self.offsets.check_fetch(group_id, member_id, member_epoch)
         return self.offsets.fetch(group_id, partitions, require_stable=require_stable)
 
+    def knows(self, group_id: str) -> bool:
+        return group_id in self.groups.by_id or group_id in self.consumers.by_id
+
     def describe(self, group_id: str) -> GroupDescription | None:
         """Describe a group; None: there is no such group."""
         group = self.groups.by_id.get(group_id)

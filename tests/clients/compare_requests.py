@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
-from tests.clients import compare_records, compare_transactions_odd
+from tests.clients import compare_records, compare_transactions, compare_transactions_odd
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -284,11 +284,7 @@ def change_topics(side: Side) -> Any:
     from uuid import UUID
 
     side.create("grow", [[1, 2], [2, 3]])
-    _coordinated(side)
-    deadline = time.monotonic() + 60
-    while _find(side, "any", kind=1) < 0:
-        assert time.monotonic() < deadline, f"{side.name}: no coordinator of transactions"
-        time.sleep(0.1)
+    compare_transactions.prepared(side)
 
     def grow(name: str, count: int, rows: Sequence[Sequence[int]] | None = None) -> Any:
         assignments = None if rows is None else [{"broker_ids": tuple(row)} for row in rows]
@@ -678,8 +674,8 @@ def _coordinated(side: Side) -> None:
             time.sleep(0.1)
 
 
-def _find(side: Side, group: str, *, kind: int = 0) -> int:
-    (found,) = side.call(10, 6, {"key_type": kind, "coordinator_keys": (group,)})["coordinators"]
+def _find(side: Side, group: str) -> int:
+    (found,) = side.call(10, 6, {"key_type": 0, "coordinator_keys": (group,)})["coordinators"]
     return int(found["node_id"])
 
 

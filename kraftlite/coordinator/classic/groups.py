@@ -24,6 +24,7 @@ from kraftlite.coordinator.classic.rebalance import DeadlineKey, Rebalances, Tim
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.deadlines import Deadlines
 from kraftlite.coordinator.core.effects import Effects
+from kraftlite.coordinator.core.keys import Keyed
 from kraftlite.coordinator.records import GroupValue, group_record
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.ports import Tracer
@@ -64,7 +65,7 @@ class Groups:
         self._entropy = entropy
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.rebalances = Rebalances(config, effects, self.deadlines, tracer)
-        self.by_id: dict[str, Group] = {}
+        self.by_id: Keyed[Group] = Keyed()
 
     def check(self, group_ids: Iterable[str]) -> None:
         """Raise AssertionError when an invariant of one of these groups does not hold, or when nothing would ever end its

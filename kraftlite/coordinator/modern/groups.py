@@ -18,6 +18,7 @@ from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.classic.rebalance import DeadlineKey, Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.effects import Effects, Then
+from kraftlite.coordinator.core.keys import Keyed
 from kraftlite.coordinator.modern.cluster import Cluster
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.journal import Change, Journal
@@ -75,7 +76,7 @@ class ConsumerGroups:
         self.cluster = cluster
         self.journal = Journal(effects)
         self.steps = Steps(config, effects, cluster)
-        self.by_id: dict[str, ConsumerGroup] = {}
+        self.by_id: Keyed[ConsumerGroup] = Keyed()
 
     # --- finding ------------------------------------------------------------------------------------------------------
 

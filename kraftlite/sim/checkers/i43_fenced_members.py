@@ -39,7 +39,7 @@ class FencedMembers(GroupChecker):
         self._arrived: dict[AnyExchange, tuple[int, GroupDriver | None, int | None]] = {}
         """The time, the coordination, and the group's generation at the arrival of a request."""
         self._since: dict[tuple[str, str], dict[tuple[UUID, int], int]] = {}
-        """Of each member of the consumer protocol: the epoch in which it got each of its partitions, in the order of the log."""
+        """Per member of the consumer protocol the epoch in which it got each of its partitions, in the order of the log."""
 
     # --- the log
 
