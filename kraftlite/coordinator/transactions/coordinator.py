@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from kraftlite.coordinator.core.keys import check_room
 from kraftlite.coordinator.core.led_partitions import LedPartitions
 from kraftlite.coordinator.core.load_times import LoadTimes
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
@@ -25,7 +26,7 @@ from kraftlite.metadata.features import TRANSACTION_VERSION
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.topics_delta import TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.limits import MAX_STRING_BYTES
+from kraftlite.model.limits import MAX_COORDINATED_BYTES, MAX_STRING_BYTES
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports, Tracer
@@ -84,6 +85,7 @@ class TransactionCoordinator:
         self._trace = _TransactionTrace(ports.tracer, self.load_times)
         self._budget = Budget()
         self._turns = Turns(ports.clock)
+        self.most_bytes = MAX_COORDINATED_BYTES
         self._settings = ShardSettings(
             load_buffer_bytes=config.load_buffer_bytes,
             compression_codec=_NO_COMPRESSION,
@@ -129,8 +131,10 @@ class TransactionCoordinator:
 
     async def init_producer_id(self, transactional_id: str, *, timeout_ms: int, expected: Producer | None) -> Producer:
         """Begin to produce under an id, or go on after an error with what the producer has (KIP-360). Who had it before is
-        fenced. ApiError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED."""
+        fenced. ApiError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED; POLICY_VIOLATION for a new id when there are too many."""
         driver = self._driver_of(transactional_id, lambda: self._check_init(timeout_ms, expected))
+        if driver.loaded and transactional_id not in driver.shard.by_id:
+            check_room((shard.by_id for shard in self.led.loaded()), self.most_bytes, "transactional ids")
         request = Init(transactional_id=transactional_id, timeout_ms=timeout_ms, expected=expected)
         try:
             found: Producer = await driver.ask(request)

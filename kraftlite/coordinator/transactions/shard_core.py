@@ -19,6 +19,7 @@ from typing import Final
 
 from kraftlite.coordinator.core.deadlines import Deadlines
 from kraftlite.coordinator.core.effects import Effects, Output
+from kraftlite.coordinator.core.keys import Keyed
 from kraftlite.coordinator.core.shards import Asked, GoOn, Written
 from kraftlite.coordinator.core.walks import AT_ONCE, Walks, pieces
 from kraftlite.coordinator.transactions import rules
@@ -92,7 +93,7 @@ class TransactionShard:
         """The ids in state Ongoing: few of all, and looked at every ten seconds."""
         self._decided: dict[str, None] = {}
         """The ids with an outcome that is not carried out yet."""
-        self.by_id: dict[str, Entry] = {}
+        self.by_id: Keyed[Entry] = Keyed()
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -114,6 +115,10 @@ class TransactionShard:
 
     def replay_end(self, producer_id: int, *, committed: bool) -> None:
         """Nothing in this topic is written in a transaction."""
+
+    def settle(self, now_ms: int, wall_ms: int) -> Iterator[None]:
+        """An id that nothing is under way for needs nothing; for the others, see `loaded`."""
+        return iter(())
 
     def loaded(self, now_ms: int, wall_ms: int) -> Output:
         """Send the markers of every outcome that is decided (TX-60), and begin to look at the times."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
+from uuid import UUID
 
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, HeartbeatRequest, SyncRequest
 from kraftlite.coordinator.coordinator import GroupDriver
+from kraftlite.coordinator.modern.member import Parts
+from kraftlite.coordinator.modern.records import CurrentKey
 from kraftlite.coordinator.records import OffsetKey
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace import TraceEvent
@@ -23,9 +26,9 @@ _WELL = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 class FencedMembers(GroupChecker):
     """A commit says in its metadata who made it, and in which generation. In the order of the log, that member was in the group
-    and in that generation or epoch, and one from outside of the group came while the group had no members. A member that a
-    coordinator has removed or replaced gets nothing but refusals from it afterwards, and its heartbeat or sync of another
-    generation is refused."""
+    and in that generation or epoch, or had the partition since that epoch, in the consumer protocol; and one from outside of the
+    group came while the group had no members. A member that a coordinator has removed or replaced gets nothing but refusals from
+    it afterwards, and its heartbeat or sync of another generation is refused."""
 
     numbers: ClassVar[tuple[int, ...]] = (43,)
 
@@ -35,12 +38,16 @@ class FencedMembers(GroupChecker):
         """By coordination: (group, member) → when it was removed."""
         self._arrived: dict[AnyExchange, tuple[int, GroupDriver | None, int | None]] = {}
         """The time, the coordination, and the group's generation at the arrival of a request."""
+        self._since: dict[tuple[str, str], dict[tuple[UUID, int], int]] = {}
+        """Per member of the consumer protocol the epoch in which it got each of its partitions, in the order of the log."""
 
     # --- the log
 
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
         for change in changes:
-            if isinstance(change.key, OffsetKey) and change.new is not None:
+            if isinstance(change.key, CurrentKey):
+                self._note_assignment(change)
+            elif isinstance(change.key, OffsetKey) and change.new is not None:
                 author = change.new.metadata.split("|")
                 if len(author) == 3:
                     self._check_author(log, change, author[0], int(author[1]))
@@ -51,12 +58,31 @@ class FencedMembers(GroupChecker):
         if generation < 0:
             if members:
                 self.fail_in(log, change, f"is a commit from outside of group {group_id}, which has the members {list(members)}")
-        elif members.get(member_id) != generation:
+        elif members.get(member_id) != generation and not self._has_had(change, member_id, generation, members):
             self.fail_in(
                 log,
                 change,
                 f"is a commit of {member_id} in generation {generation} of group {group_id}, whose members are then {members}",
             )
+
+    def _note_assignment(self, change: Change) -> None:
+        """A partition that a member had it has since then, until it is given up; another one it has from this epoch on. One that
+        is away for a while has all from the beginning when it comes back (KIP-1251)."""
+        name = change.key.group_id, change.key.member_id
+        before = self._since.pop(name, {})
+        if change.new is None:
+            return
+        had = {} if change.old is None else _places(change.old.assigned)
+        found = {place: before.get(place, 0) for place in _places(change.new.revoking)}
+        for place in _places(change.new.assigned):
+            found[place] = before[place] if place in had and place in before else max(change.new.epoch, 0)
+        self._since[name] = dict.fromkeys(found, 0) if change.new.epoch < 0 else found
+
+    def _has_had(self, change: Change, member_id: str, epoch: int, members: dict[str, int]) -> bool:
+        """Return whether a member of the consumer protocol has had a partition of this number since this epoch, or longer."""
+        since = self._since.get((change.key.group_id, member_id), {})
+        held = any(index == change.key.tp.partition and got <= epoch for (_, index), got in since.items())
+        return member_id in members and epoch < members[member_id] and held
 
     # --- requests
 
@@ -130,6 +156,10 @@ def _group(request: object) -> str:
     group_id = request.base.group_id if isinstance(request, CommitAsk) else request.group_id  # type: ignore[attr-defined]
     assert isinstance(group_id, str)
     return group_id
+
+
+def _places(parts: Parts) -> dict[tuple[UUID, int], None]:
+    return dict.fromkeys((topic_id, index) for topic_id, indexes in sorted(parts.items()) for index in sorted(indexes))
 
 
 def _is_none(response: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kraftlite.coordinator import offsets
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Rebalances
@@ -29,7 +28,7 @@ def old_generation_commits(patch: Patch) -> None:
 @mutant("stale-epoch-commits", "a member of the consumer protocol commits in an epoch that is over", expects=("43",))
 def stale_epoch_commits(patch: Patch) -> None:
     """KIP-848: who has not heard of its new epoch may not own any more what it commits."""
-    patch.edit(offsets, "_check_epoch", ("if epoch != member.epoch:", "if False:"))
+    patch.edit(Offsets, "_check_consumer_commit", ("if epoch == member.epoch:", "if True:"))
 
 
 @mutant("heartbeat-of-any-generation", "a heartbeat is fine in any generation", expects=("43", "liveness"))

@@ -46,7 +46,7 @@ def test_every_method_is_declared_in_its_service() -> None:
         assert rpc.output_type.name == method.response.__name__ + suffix
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.sampled_from([both for both in BOTH if not both[0].hot]).flatmap(lambda both: st.tuples(st.just(both), instances(both[1])))
 )
@@ -56,7 +56,7 @@ def test_every_unary_message_reads_back_as_it_was_written(case: tuple[tuple[Meth
     assert found.decode(found.encode(message)) == message
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from([both for both in BOTH if both[0].hot]).flatmap(lambda both: st.tuples(st.just(both), instances(both[1]))),
     st.integers(0, 2**64 - 1),
