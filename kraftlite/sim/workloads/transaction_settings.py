@@ -7,8 +7,45 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
+from kraftlite.sim.shape import Shape
 from kraftlite.sim.workloads import group_settings
+
+_LEAST: Final = {
+    "metadata.max.idle.interval.ms": 5_000,
+    "replica.high.watermark.checkpoint.interval.ms": 1_000,
+    "replica.fetch.wait.max.ms": 500,
+}
+"""The shortest periods of a lean shape."""
+
+
+def vary(shape: Shape, seed: int) -> Shape:
+    """The shape, lean in most seeds; and in a quarter of them with ids that begin near the end of their epochs, so that a run
+    gets there."""
+    rng = random.Random(f"transactions/shape/{seed}")
+    epochs = rng.choice((32_767, 32_767, 32_767, rng.choice((1, 2, 5, 20))))
+    shape = replace(shape, tuning=replace(shape.tuning, producer_epochs=epochs))
+    return _lean(shape, rng) if rng.randrange(8) else shape
+
+
+def _lean(shape: Shape, rng: random.Random) -> Shape:
+    """A cluster that spends its time on transactions: one or three controllers, three brokers at most, one topic for everybody
+    else, and no more beats and fetches than its timeouts need."""
+    config = dict(shape.config)
+    for key, least in _LEAST.items():
+        config[key] = str(max(least, int(config.get(key, least))))
+    config["replica.fetch.wait.max.ms"] = str(min(500, int(config["replica.lag.time.max.ms"])))
+    config["broker.heartbeat.interval.ms"] = str(int(config["broker.session.timeout.ms"]) // 3)
+    return replace(
+        shape,
+        controllers=0 if not shape.controllers else rng.choice((1, 1, 3)),
+        brokers=min(3, shape.brokers),
+        combined=min(3, shape.combined),
+        config=config,
+        topics=tuple(replace(it, partitions=1, replication=min(3, it.replication)) for it in shape.topics[:1]),
+    )
 
 
 def settings(seed: int, brokers: int) -> Mapping[str, str]:
