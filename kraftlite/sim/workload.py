@@ -37,7 +37,7 @@ RETENTION_MS: Final = 1_000_000_000_000
 
 
 PAUSES: Final = {TRANSACTIONS: 5}
-"""How many times longer everybody's pauses are in the themes in which others work."""
+"""The factor by which everybody pauses longer, in the themes in which others work."""
 
 
 class Workload:

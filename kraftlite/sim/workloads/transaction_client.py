@@ -22,7 +22,7 @@ PATIENCE_US: Final = 25_000_000
 FIRST_PAUSE_US: Final = 50_000
 LONGEST_PAUSE_US: Final = 500_000
 ANOTHER_US: Final = 50_000
-"""What fails so soon behind a pause is the same attempt once more."""
+"""A failure so soon behind a pause is that of the same attempt once more."""
 
 
 class TransactionClient(SimClient):
