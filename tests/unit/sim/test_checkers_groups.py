@@ -388,15 +388,8 @@ def a_replaced_instance_that_commits(topic: Topic) -> None:
 
 def commits_in_a_transaction(topic: Topic, generation: int) -> None:
     topic.driver.shard.groups.obtain("g").generation = 3
-    ask = TransactionalCommitAsk(
-        transactional_id="x",
-        producer=Producer(7, 0),
-        version=2,
-        group_id="g",
-        offsets=((TP, 9),),
-        generation=generation,
-        member_id="a",
-    )
+    who: dict[str, Any] = {"transactional_id": "x", "producer": Producer(7, 0), "group_id": "g", "member_id": "a"}
+    ask = TransactionalCommitAsk(version=2, offsets=((TP, 9),), generation=generation, **who)
     topic.serve(COMMIT_IN_TRANSACTION, ask, Told(ErrorCode.NONE, (ErrorCode.NONE,)))
 
 
