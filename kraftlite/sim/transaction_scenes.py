@@ -141,6 +141,16 @@ def marker_comes_twice(rng: random.Random, shape: Shape, at_ms: int) -> Sequence
     return tuple(found)
 
 
+def first_question_fails(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """R7: the connection breaks over a question, whose batch is refused for now, while another batch behind it asks again. Begins
+    early: only of a producer that the partition does not know any sequence would be taken."""
+    gap_ms = rng.choice((50, 150))
+    return tuple(
+        FaultPlan(at_ms=max(0, at_ms - 1_500) + gap_ms * index, kind="repeat-at-question", for_ms=rng.randint(5, 300), amount=1)
+        for index in range(20)
+    )
+
+
 def coordinator_is_alone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
     """R11: for longer than the transaction may take, no other broker reaches the coordinator, which stays what it is: from the
     end on, or from the last marker on."""
@@ -164,6 +174,8 @@ SCENES: Final[dict[str, Scene]] = {
     )
 }
 """By their names."""
-LATER: Final[dict[str, Scene]] = {scene.__name__.replace("_", "-"): scene for scene in (marker_comes_twice, coordinator_is_alone)}
+LATER: Final[dict[str, Scene]] = {
+    scene.__name__.replace("_", "-"): scene for scene in (marker_comes_twice, coordinator_is_alone, first_question_fails)
+}
 """Those that came later, with a random stream of their own."""
 ALL: Final[dict[str, Scene]] = SCENES | LATER

@@ -233,6 +233,8 @@ class Instance:
             commit = False
         if self.version < 2 and not self._added:
             return
+        if any(sent.tp == PASSING for sent in tried.sends) and self._more.randrange(3) == 0:
+            await self.client.pause(self._more.randint(50_000, 400_000))  # the topic may be gone by then
         self._ends_as = self.version
         if any(sent.offset >= 0 for sent in tried.sends) and self._more.randrange(20) == 0:
             self._ends_as = 0  # the cluster's transaction.version, as it was told last, has gone down meanwhile

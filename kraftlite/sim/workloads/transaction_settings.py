@@ -27,7 +27,16 @@ def vary(shape: Shape, seed: int) -> Shape:
     rng = random.Random(f"transactions/shape/{seed}")
     epochs = rng.choice((32_767, 32_767, 32_767, rng.choice((1, 2, 5, 20))))
     shape = replace(shape, tuning=replace(shape.tuning, producer_epochs=epochs))
-    return _lean(shape, rng) if rng.randrange(8) else shape
+    shape = _lean(shape, rng) if rng.randrange(8) else shape
+    return _forgetful(shape, random.Random(f"transactions/expiry/{seed}"))
+
+
+def _forgetful(shape: Shape, rng: random.Random) -> Shape:
+    """In some seeds partitions forget a producer that was quiet for less than some transactions take."""
+    if rng.randrange(8):
+        return shape
+    config = {"producer.id.expiration.ms": str(rng.choice((500, 2_000))), "producer.id.expiration.check.interval.ms": "100"}
+    return replace(shape, config={**shape.config, **config})
 
 
 def _lean(shape: Shape, rng: random.Random) -> Shape:
@@ -53,10 +62,7 @@ def settings(seed: int, brokers: int) -> Mapping[str, str]:
     rng = random.Random(f"transactions/settings/{seed}")
     most = min(3, brokers)
     replication = rng.choice((most, most, most, 1))
-    expiry = {}
-    if rng.randrange(4) == 0:
-        expiry["transactional.id.expiration.ms"] = str(rng.choice((1_000, 3_000)))
-        expiry["transaction.remove.expired.transaction.cleanup.interval.ms"] = str(rng.choice((100, 700)))
+    expiry = _expiry(rng)
     groups = {key: value for key, value in group_settings.settings(seed, brokers).items() if key.startswith("group.")}
     return (
         groups
@@ -72,3 +78,13 @@ def settings(seed: int, brokers: int) -> Mapping[str, str]:
             "offsets.topic.replication.factor": str(rng.choice((most, most, 1))),
         }
     )
+
+
+def _expiry(rng: random.Random) -> dict[str, str]:
+    """In a quarter of the seeds ids are forgotten that were not used for seconds."""
+    if rng.randrange(4):
+        return {}
+    return {
+        "transactional.id.expiration.ms": str(rng.choice((1_000, 3_000))),
+        "transaction.remove.expired.transaction.cleanup.interval.ms": str(rng.choice((100, 700))),
+    }
