@@ -20,7 +20,7 @@ from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Init
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
-from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import LAST_EPOCH, Transaction, TransactionState
 from kraftlite.coordinator.transactions.telling import Budget, TransactionStory
 from kraftlite.metadata.features import TRANSACTION_VERSION
 from kraftlite.metadata.image import MetadataImage
@@ -98,7 +98,10 @@ class TransactionCoordinator:
     def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> ShardDriver[TransactionShard]:
         outbox = self.markers.outbox(leader_epoch)
         story = TransactionStory(self._ports.tracer, self._budget, tp, leader_epoch)
-        shard = TransactionShard(self.config, self._ids.take, outbox, self._ports.tracer, story, version=self._version)
+        first_epoch = LAST_EPOCH + 1 - self._ports.tuning.producer_epochs
+        shard = TransactionShard(
+            self.config, self._ids.take, outbox, self._ports.tracer, story, version=self._version, first_epoch=first_epoch
+        )
         driver = ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard, self._turns)
         outbox.connect(driver.tell)
         return driver

@@ -73,9 +73,18 @@ def new(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
 # --- InitProducerId ------------------------------------------------------------------------------------------------------
 
 
-def init(entry: Entry, expected: Producer | None, *, timeout_ms: int, now_ms: int, new_id: Callable[[], int | None]) -> Decision:
+def init(
+    entry: Entry,
+    expected: Producer | None,
+    *,
+    timeout_ms: int,
+    now_ms: int,
+    new_id: Callable[[], int | None],
+    first_epoch: int = 0,
+) -> Decision:
     """InitProducerId (TX-12 to TX-17). `expected`: what the producer has, where it goes on after an error (KIP-360). `new_id`
-    draws a producer id, or gives None while there is none at hand."""
+    draws a producer id, or gives None while there is none at hand. `first_epoch`: that of an id which is seen for the first
+    time."""
     current = entry.current
     if entry.pending is not None:
         return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -92,7 +101,7 @@ def init(entry: Entry, expected: Producer | None, *, timeout_ms: int, now_ms: in
             return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         last = NO_EPOCH if expected is None else current.producer_epoch
         return Next(_fresh(current, producer_id, 0, last, timeout_ms, now_ms))
-    epochs = _next_epoch(current, expected)
+    epochs = (first_epoch, NO_EPOCH) if current.producer_epoch == NO_EPOCH else _next_epoch(current, expected)
     if epochs is None:
         return Refused(ErrorCode.PRODUCER_FENCED)
     return Next(_fresh(current, current.producer_id, *epochs, timeout_ms, now_ms))
@@ -109,7 +118,7 @@ def _next_epoch(current: Transaction, expected: Producer | None) -> tuple[int, i
     """The next epoch and the last one; None: the producer is fenced."""
     if expected is None:
         return current.producer_epoch + 1, NO_EPOCH
-    if current.producer_epoch in (NO_EPOCH, expected.producer_epoch):
+    if current.producer_epoch == expected.producer_epoch:
         return current.producer_epoch + 1, current.producer_epoch
     if expected.producer_epoch == current.last_epoch:
         return current.producer_epoch, current.last_epoch  # its answer was lost
@@ -235,6 +244,8 @@ def _end_2(entry: Entry, asker: Producer, *, commit: bool, now_ms: int, new_id: 
     overflowed = _is_retry_over_the_end(current, asker)
     if asker.producer_id != current.producer_id and not overflowed:
         return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if asker.producer_epoch < current.producer_epoch == FENCING_EPOCH and current.state in IDLE:
+        return Refused(ErrorCode.PRODUCER_FENCED)  # the coordinator has aborted, in the epoch that is nobody's (TX-17)
     again = overflowed or (current.version >= 2 and current.producer_epoch == asker.producer_epoch + 1)
     now = current.producer_epoch == asker.producer_epoch
     if current.state in PREPARED or (again and current.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)):

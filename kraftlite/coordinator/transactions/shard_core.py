@@ -64,6 +64,7 @@ class TransactionShard:
     """A deterministic state machine, as `core.shards.Shard` says.
 
     `new_id` draws a producer id, or gives None while there is none at hand. `version` says the cluster's `transaction.version`.
+    `first_epoch`: the epoch that a new id begins with.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class TransactionShard:
         story: TransactionStory,
         *,
         version: Callable[[], int],
+        first_epoch: int = 0,
     ) -> None:
         self._config = config
         self._new_id = new_id
@@ -82,6 +84,7 @@ class TransactionShard:
         self._tracer = tracer
         self._story = story
         self._version = version
+        self._first_epoch = first_epoch
         self._effects = Effects()
         self._deadlines: Deadlines[tuple[str, str]] = Deadlines()
         self._held = HeldAdds(self._deadlines)
@@ -217,7 +220,14 @@ class TransactionShard:
                 self._refuse(request_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 return
             entry = self.by_id[transactional_id] = Entry(current=rules.new(producer_id, request.timeout_ms, now_ms))
-        found = rules.init(entry, request.expected, timeout_ms=request.timeout_ms, now_ms=now_ms, new_id=self._new_id)
+        found = rules.init(
+            entry,
+            request.expected,
+            timeout_ms=request.timeout_ms,
+            now_ms=now_ms,
+            new_id=self._new_id,
+            first_epoch=self._first_epoch,
+        )
         if isinstance(found, Next) and found.transaction.state is _S.PREPARE_EPOCH_FENCE:
             self._abort(transactional_id, entry, found.transaction, "taken over", partial(self._told_to_ask_again, request_id))
         else:

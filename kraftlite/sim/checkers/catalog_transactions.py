@@ -13,6 +13,7 @@ from kraftlite.sim.checkers.i68_transaction_memory import CoordinatorMemory
 from kraftlite.sim.checkers.i69_fenced_producers import FencedProducers
 from kraftlite.sim.checkers.i70_stable_fetches import StableFetches
 from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
+from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals
 from kraftlite.sim.checkers.transaction_log import TransactionWatch
 from kraftlite.sim.checkers.transaction_races import RaceWatch
 
@@ -25,6 +26,7 @@ TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     FencedProducers,
     StableFetches,
     PendingOffsetsKept,
+    TransactionRefusals,
     TransactionsSeen,
     RaceWatch,
 )

@@ -1,5 +1,5 @@
 """Invariant 43: who is no member, or not in this generation or epoch, neither commits nor is told that all is well
-(CP-32, CP-34, CP-36, CG-02, CG-07)."""
+(CP-32, CP-34, CP-36, CG-02, CG-07, TG-02)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
+from kraftlite.sim.services import transactions
 from kraftlite.sim.services.groups import BEAT, COMMIT, HEARTBEAT, JOIN, SYNC, CommitAsk, Told
+from kraftlite.sim.services.transactions import TransactionalCommitAsk
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -28,7 +30,9 @@ class FencedMembers(GroupChecker):
     """A commit says in its metadata who made it, and in which generation. In the order of the log, that member was in the group
     and in that generation or epoch, or had the partition since that epoch, in the consumer protocol; and one from outside of the
     group came while the group had no members. A member that a coordinator has removed or replaced gets nothing but refusals from
-    it afterwards, and its heartbeat or sync of another generation is refused."""
+    it afterwards, and its heartbeat or sync of another generation is refused. A commit in a transaction names a generation or
+    epoch that its member still has when it comes, or from which on it had partitions: they only grow, so that one that is over by
+    then is over for good."""
 
     numbers: ClassVar[tuple[int, ...]] = (43,)
 
@@ -40,6 +44,9 @@ class FencedMembers(GroupChecker):
         """The time, the coordination, and the group's generation at the arrival of a request."""
         self._since: dict[tuple[str, str], dict[tuple[UUID, int], int]] = {}
         """Per member of the consumer protocol the epoch in which it got each of its partitions, in the order of the log."""
+        self._commits: dict[AnyExchange, tuple[GroupDriver, int | None, int | None]] = {}
+        """The coordination, and the generation or epoch and the oldest assignment epoch of the member, when its commit in a
+        transaction came first."""
 
     # --- the log
 
@@ -100,6 +107,8 @@ class FencedMembers(GroupChecker):
     def on_arrival(self, exchange: AnyExchange) -> None:
         if exchange.method is JOIN:
             self._on_join(exchange)
+        elif exchange.method is transactions.COMMIT:
+            self._on_transactional_commit(exchange)
         elif exchange.method in (HEARTBEAT, SYNC, COMMIT, BEAT):
             request = exchange.request
             group_id = request.base.group_id if isinstance(request, CommitAsk) else request.group_id
@@ -108,7 +117,35 @@ class FencedMembers(GroupChecker):
                 self._gone.get(driver, {}).pop((group_id, request.member_id), None)  # it makes its id itself, and may come again
             self._arrived.setdefault(exchange, (self.world.cluster.loop.now_us(), driver, _generation(driver, group_id)))
 
+    def _on_transactional_commit(self, exchange: AnyExchange) -> None:
+        ask: TransactionalCommitAsk = exchange.request
+        driver = self.groups.driver(self.world.nodes[exchange.target], ask.group_id)
+        if ask.generation >= 0 and driver is not None and driver.loaded:
+            since = self._since.get((ask.group_id, ask.member_id), {})
+            epoch = _epoch_of(driver, ask.group_id, ask.member_id)
+            self._commits.setdefault(exchange, (driver, epoch, min(since.values(), default=epoch)))
+
+    def _check_transactional_commit(self, exchange: AnyExchange, response: object) -> None:
+        found = self._commits.pop(exchange, None)
+        if found is None or not isinstance(response, Told) or response.error is not ErrorCode.NONE:
+            return
+        driver, epoch, oldest = found
+        ask: TransactionalCommitAsk = exchange.request
+        is_there = self.groups.driver(self.world.nodes[exchange.target], ask.group_id) is driver
+        if not is_there or ErrorCode.NONE not in response.result:
+            return
+        still = _epoch_of(driver, ask.group_id, ask.member_id) == ask.generation  # what could not be written was taken back
+        if not still and (epoch is None or oldest is None or oldest > ask.generation):
+            now = "it was no member" if epoch is None else f"it was in {epoch} already"
+            self.fail(
+                f"group {ask.group_id}: node {exchange.target} takes a commit in a transaction of {ask.member_id} in generation "
+                f"{ask.generation}; when it came, {now}"
+            )
+
     def on_served(self, exchange: AnyExchange, response: object) -> None:
+        if exchange.method is transactions.COMMIT:
+            self._check_transactional_commit(exchange, response)
+            return
         arrived = self._arrived.pop(exchange, None)
         if arrived is None:
             return
@@ -160,6 +197,16 @@ def _group(request: object) -> str:
 
 def _places(parts: Parts) -> dict[tuple[UUID, int], None]:
     return dict.fromkeys((topic_id, index) for topic_id, indexes in sorted(parts.items()) for index in sorted(indexes))
+
+
+def _epoch_of(driver: GroupDriver, group_id: str, member_id: str) -> int | None:
+    """The generation or member epoch of a member, as the coordinator has it; None for who is no member."""
+    consumers = driver.shard.consumers.by_id.get(group_id)
+    if consumers is not None:
+        member = consumers.members.get(member_id)
+        return None if member is None else member.epoch
+    group = driver.shard.groups.by_id.get(group_id)
+    return None if group is None or member_id not in group.members else group.generation
 
 
 def _is_none(response: object) -> bool:
