@@ -84,6 +84,8 @@ class TransactionCoordinator:
         self._trace = _TransactionTrace(ports.tracer, self.load_times)
         self._budget = Budget()
         self._turns = Turns(ports.clock)
+        self._timeout_ms = 0
+        """That of the last id that was asked for."""
         self._settings = ShardSettings(
             load_buffer_bytes=config.load_buffer_bytes,
             compression_codec=_NO_COMPRESSION,
@@ -131,6 +133,9 @@ class TransactionCoordinator:
         """Begin to produce under an id, or go on after an error with what the producer has (KIP-360). Who had it before is
         fenced. ApiError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED."""
         driver = self._driver_of(transactional_id, lambda: self._check_init(timeout_ms, expected))
+        if timeout_ms == self._timeout_ms:
+            timeout_ms = self._timeout_ms  # of thousands of ids that have the same one
+        self._timeout_ms = timeout_ms
         request = Init(transactional_id=transactional_id, timeout_ms=timeout_ms, expected=expected)
         try:
             found: Producer = await driver.ask(request)

@@ -8,7 +8,7 @@ in every state with every relation of the epochs. Source: KIP-98, KIP-360, KIP-8
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kraftlite.coordinator.transactions.states import (
@@ -22,6 +22,7 @@ from kraftlite.coordinator.transactions.states import (
     TWO_PHASE_TIMEOUT_MS,
     Transaction,
     TransactionState,
+    replace,
 )
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
