@@ -22,7 +22,7 @@ def java_hash(text: str) -> int:
     return value - _INT32 if value >= _MIN_INT32 else value
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def partition_for(key: str, partitions: int) -> int:
     """Kafka's `Utils.abs(hash) % partitions`, where the smallest number of all counts as 0."""
     value = java_hash(key)

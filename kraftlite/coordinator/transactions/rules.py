@@ -17,6 +17,7 @@ from kraftlite.coordinator.transactions.states import (
     LAST_EPOCH,
     NEVER_MS,
     NO_EPOCH,
+    NO_PARTITIONS,
     NO_PRODUCER_ID,
     PREPARED,
     TWO_PHASE_TIMEOUT_MS,
@@ -127,7 +128,7 @@ def _fresh(current: Transaction, producer_id: int, epoch: int, last: int, timeou
         next_producer_id=NO_PRODUCER_ID,
         timeout_ms=timeout_ms,
         state=_S.EMPTY,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         start_ms=NEVER_MS,
         updated_ms=now_ms,
     )
@@ -290,7 +291,7 @@ def complete(current: Transaction, *, now_ms: int) -> Transaction:
     done = replace(
         current,
         state=_S.COMPLETE_COMMIT if current.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         updated_ms=now_ms,
     )
     if current.next_producer_id == NO_PRODUCER_ID:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from kraftlite.model.topic_partition import TopicPartition
 
+NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
+"""The same one for all ids: each `frozenset()` is another of 216 bytes."""
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 32766
@@ -73,7 +75,7 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER_ID
     timeout_ms: int
     state: TransactionState
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicPartition] = NO_PARTITIONS
     start_ms: int = NEVER_MS
     updated_ms: int
     version: int = 0
