@@ -187,6 +187,7 @@ class JavaProducer(AbstractContextManager["JavaProducer"]):
     """A transactional producer of Apache Kafka's own client, in a process of its own that is told what to do line by line."""
 
     def __init__(self, side: Side, transactional_id: str) -> None:
+        self._side = side.name
         self._process = subprocess.Popen(
             [*java("TransactionRounds", more=[programs()], flags=()), side.bootstrap, transactional_id],
             stdin=subprocess.PIPE,
@@ -202,7 +203,7 @@ class JavaProducer(AbstractContextManager["JavaProducer"]):
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the Java client has ended with {self._process.wait()}")
+            raise RuntimeError(f"the Java client of {self._side} has ended with {self._process.wait()}")
         return [float(it) for it in json.loads(line)]
 
     def __exit__(self, *_: object) -> None:
