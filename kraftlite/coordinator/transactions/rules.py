@@ -8,7 +8,7 @@ in every state with every relation of the epochs. Source: KIP-98, KIP-360, KIP-8
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kraftlite.coordinator.transactions.states import (
@@ -17,11 +17,13 @@ from kraftlite.coordinator.transactions.states import (
     LAST_EPOCH,
     NEVER_MS,
     NO_EPOCH,
+    NO_PARTITIONS,
     NO_PRODUCER_ID,
     PREPARED,
     TWO_PHASE_TIMEOUT_MS,
     Transaction,
     TransactionState,
+    replace,
 )
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
@@ -135,7 +137,7 @@ def _fresh(current: Transaction, producer_id: int, epoch: int, last: int, timeou
         next_producer_id=NO_PRODUCER_ID,
         timeout_ms=timeout_ms,
         state=_S.EMPTY,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         start_ms=NEVER_MS,
         updated_ms=now_ms,
     )
@@ -300,7 +302,7 @@ def complete(current: Transaction, *, now_ms: int) -> Transaction:
     done = replace(
         current,
         state=_S.COMPLETE_COMMIT if current.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         updated_ms=now_ms,
     )
     if current.next_producer_id == NO_PRODUCER_ID:

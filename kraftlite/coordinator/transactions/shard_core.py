@@ -12,7 +12,7 @@ so that its log may be ahead of its memory, and another outcome may come behind 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import Final
@@ -29,7 +29,7 @@ from kraftlite.coordinator.transactions.failures import MAY_STILL_COMMIT, told_o
 from kraftlite.coordinator.transactions.held import HELD, Held, HeldAdds
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Refused
-from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState, replace
 from kraftlite.coordinator.transactions.telling import TransactionStory
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_TRANSACTION_RECORD_BYTES
@@ -43,6 +43,9 @@ _Answer = Callable[[ErrorCode], None]
 
 WRITE_AGAIN_MS: Final = 100
 """The pause before a state that could not be written for now is written again."""
+
+FEW_PARTITIONS: Final = 1_000
+"""So many fit into a record, whatever they are called: a topic has 249 characters at most."""
 
 _TIMEOUTS: Final = ("timeouts", "")
 _EXPIRY: Final = ("expiry", "")
@@ -241,7 +244,7 @@ class TransactionShard:
         found = rules.add(entry, request.producer, request.partitions, version=request.version, now_ms=now_ms)
         if found == _CONCURRENT and self._held.hold(asked, self._effects.now_ms):
             return
-        if isinstance(found, Next):
+        if isinstance(found, Next) and len(found.transaction.partitions) > FEW_PARTITIONS:
             record = record_of(transactional_id, found.transaction, transaction_version=self._version())
             if len(record.value or b"") > MAX_TRANSACTION_RECORD_BYTES:
                 message = f"a transaction of {len(found.transaction.partitions)} partitions does not fit into a record"
