@@ -27,7 +27,7 @@ not block. A publisher that raises is reported by its name; the others are still
 
 | module | its part |
 |---|---|
-| `records`, `codec`, `kafka_records` | the records, their bytes, and the description from which readers and writers are compiled |
+| `records`, `codec`, `kafka_records` | the records, their bytes, and the description of these from which the codec is compiled |
 | `registrations`, `features` | a partition's, broker's and controller's registration; feature levels and what they allow |
 | `image`, `delta`, `topics_delta`, `pmap` | the images and their differences; what a delta asks of one broker |
 | `batch_loader`, `loader`, `publisher` | from batches to images to publishers |
