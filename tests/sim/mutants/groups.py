@@ -107,7 +107,7 @@ def group_tombstones_not_replayed(patch: Patch) -> None:
 )
 def sessions_not_started_on_load(patch: Patch) -> None:
     """CP-32: a member that died with its coordinator stays for ever, and its partitions with it."""
-    patch.edit(Groups, "loaded", ("self.rebalances.expect_heartbeat(group, member)", "pass"))
+    patch.edit(Groups, "settle", ("self.rebalances.expect_heartbeat(group, member)", "pass"))
 
 
 @mutant(
@@ -117,7 +117,7 @@ def sessions_not_started_on_load(patch: Patch) -> None:
 )
 def member_sessions_not_started_on_load(patch: Patch) -> None:
     """CG-03: the same in the consumer protocol."""
-    patch.edit(ConsumerGroups, "loaded", ("self.schedule(group, member)", "pass"))
+    patch.edit(ConsumerGroups, "settle", ("self.schedule(group, member)", "pass"))
 
 
 @mutant(
