@@ -19,7 +19,7 @@ def begin(tasks: Tasks, coro: Coroutine[Any, Any, Any], *, name: str) -> TaskHan
     """Run a coroutine up to its first wait, in this call. None: it has ended. Else the rest of it is a task of `tasks`.
 
     What it raises is the end of a task, whenever that is, and raised to nobody here. The first part runs in no task, whoever
-    calls this: what needs one, as `asyncio.timeout` does, has to wait for something before.
+    calls this: what needs one, as a timeout of asyncio does, has to wait for something before.
     """
     caller = asyncio.current_task()
     if caller is not None:
@@ -29,14 +29,14 @@ def begin(tasks: Tasks, coro: Coroutine[Any, Any, Any], *, name: str) -> TaskHan
     except (StopIteration, asyncio.CancelledError):
         return None
     except Exception as error:  # noqa: BLE001 - the task raises it
-        return tasks.spawn(_failed(error), name=name)
+        return tasks.spawn(_end_in_fault(error), name=name)
     finally:
         if caller is not None:
             asyncio.tasks._enter_task(caller.get_loop(), caller)
     return tasks.spawn(_Rest(coro, waits_for), name=name)
 
 
-async def _failed(error: Exception) -> None:
+async def _end_in_fault(error: Exception) -> None:
     raise error
 
 

@@ -35,11 +35,15 @@ _RESULT: Final = struct.Struct(">ih")
 
 
 class AddedTopic(NamedTuple):
+    """A topic, and the partitions of it that are added."""
+
     name: str
     partitions: Sequence[int]
 
 
 class AddPartitionsRequest(NamedTuple):
+    """A request of a client, as it is on the wire; nothing about it is checked but its form."""
+
     v3_and_below_transactional_id: str
     v3_and_below_producer_id: int
     v3_and_below_producer_epoch: int
@@ -47,6 +51,8 @@ class AddPartitionsRequest(NamedTuple):
 
 
 class EndTxnRequest(NamedTuple):
+    """A request as it is on the wire; nothing about it is checked but its form."""
+
     transactional_id: str
     producer_id: int
     producer_epoch: int

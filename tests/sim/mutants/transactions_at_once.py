@@ -29,7 +29,7 @@ def appended_unanswered(patch: Patch) -> None:
     expects=("66", "liveness", "ProducesAnswered", "crash"),
 )
 def rest_forgotten(patch: Patch) -> None:
-    """A coroutine that began in a call, and whose rest nobody drives: a produce without an answer, and a guard without a batch."""
+    """A coroutine that began in a call, and whose rest nobody drives: a produce without an answer."""
     patch.edit(
         begun,
         "begin",
