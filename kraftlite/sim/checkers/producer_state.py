@@ -26,7 +26,8 @@ class ProducerStateKept(ReplicaChecker):
     def _check_expired(self, node: SimHost, view: ReplicaView, log: Log) -> None:
         assert node.now is not None
         wall_ms, remembered = node.now.clock.wall_ms(), {it.producer_id for it in log.active_producers()}
-        for producer_id, last in view.producers.items():
+        for producer_id, known in view.producers.items():
+            last = next((it for it in reversed(view.batches) if it.producer_id == producer_id), known)  # it may be a marker
             if producer_id in remembered or not log.log_start_offset <= last.base_offset < log.leo:
                 continue
             header, _ = next(iter_batches(bytes(log.read(last.base_offset, last.size_bytes, up_to=log.leo))))
