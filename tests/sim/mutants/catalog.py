@@ -30,6 +30,7 @@ MODULES: Final = (
     "admin",
     "periods",
     "transactions",
+    "transaction_races",
 )
 
 Change = Callable[[Patch], None]
@@ -43,6 +44,7 @@ AREA_THEMES: Final = {
     "disks": TROUBLES,
     "stalls": TROUBLES,
     "transactions": TRANSACTIONS,
+    "transaction_races": TRANSACTIONS,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 
