@@ -16,7 +16,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import ProduceResult
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
-from kraftlite.sim.checkers.transaction_log import Deal, TransactionChecker
+from kraftlite.sim.checkers.transaction_log import Deal, InLog, TransactionChecker
 from kraftlite.sim.services.groups import Told
 from kraftlite.sim.services.transactions import PRODUCE, TransactionalProduceAsk
 from kraftlite.simhost.network import AnyExchange
@@ -45,7 +45,8 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
     """A batch of transaction.version 2 is told INVALID_TXN_STATE only when its id has ended that transaction, or has been taken
     over: its epoch belongs to this one transaction. A batch that is older than what the partition knows of its producer is told
     so, by INVALID_PRODUCER_EPOCH, and not that it is in no transaction: its producer can go on behind the former. A partition
-    that its coordinator has in the producer's open transaction is verified, whatever else is on its way there."""
+    that its coordinator has in the producer's open transaction is verified, whatever else is on its way there. The first batch of
+    a producer of version 2 in a partition is its first: behind another the first would be refused for ever."""
 
     numbers: ClassVar[tuple[int, ...]] = (72,)
     only_methods = (PRODUCE, ENROLL)
@@ -111,6 +112,16 @@ class TransactionRefusals(ReplicaChecker, TransactionChecker):
         if view is None or view.leader is None or view.log is None:
             return -1
         return max((it.producer_epoch for it in view.batches if it.producer_id == producer_id), default=-1)
+
+    def on_appended(self, it: InLog) -> None:
+        deal, batch = it.deal, it.batch
+        if it.marker is not None or deal is None or batch.first_sequence <= 0 or may_forget_producers(self.world):
+            return
+        state = self.transactions.states.get(deal.transactional_id)
+        if state is None or state.version < ADDS_FROM or self.transactions.may_have_lost(it.key):
+            return
+        if all(other is batch or other.producer_id != batch.producer_id for other in self.transactions.in_log[it.key]):
+            self.fail(f"{it.tp}: {batch} is the first of its producer there, which begins with sequence 0 everywhere")
 
     # --- questions
 

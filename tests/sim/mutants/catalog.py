@@ -31,6 +31,7 @@ MODULES: Final = (
     "periods",
     "transactions",
     "transactions_at_once",
+    "transaction_races",
 )
 
 Change = Callable[[Patch], None]
@@ -45,6 +46,7 @@ AREA_THEMES: Final = {
     "stalls": TROUBLES,
     "transactions": TRANSACTIONS,
     "transactions_at_once": TRANSACTIONS,
+    "transaction_races": TRANSACTIONS,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

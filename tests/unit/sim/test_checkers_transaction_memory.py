@@ -331,6 +331,13 @@ def an_old_batch_is_told_the_wrong_reason(place: Place) -> None:
     refuse(place, 3, version=0)
 
 
+@breaks(TransactionRefusals, "is the first of its producer there, which begins with sequence 0")
+def the_second_batch_comes_first(place: Place) -> None:
+    place.state(place.value(S.ONGOING, 0))
+    batch = Batch(5, 6, 0, 5, 1, 1001, 0, 3, 3, False)
+    place.facts.appended(InLog(TopicIdPartition(UUID(int=3), 0), A, batch, None, None))
+
+
 def test_what_is_over_may_be_refused() -> None:
     place = Place(TransactionRefusals)
     place.state(place.value(S.ONGOING, 3))
