@@ -9,7 +9,7 @@ Source: CM-26, ML-16; `kraftlite.local.story` (one topic's story, for people).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -19,10 +19,7 @@ import numpy.typing as npt
 
 from kraftlite.local.history import Injected, Sent, read_history
 from kraftlite.local.state import STATE_NAME, LocalError, load
-from kraftlite.local.story import Entry, read_metadata_log
-from kraftlite.log.batch import iter_batches, iter_records
 from kraftlite.log.control import LeaderChange
-from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -32,7 +29,8 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.metadata.registrations import PartitionRegistration
-from kraftlite.model.errors import ApiError
+from kraftlite.postmortem.files import NoMetadata, find
+from kraftlite.postmortem.reading import Entry, Reader, entries_of
 from kraftlite.segments.directories import METADATA_TOPIC, AuditInputError
 
 I64 = npt.NDArray[np.int64]
@@ -121,9 +119,7 @@ def read_run(directory: str | Path, history: Sequence[str] = ()) -> RunData:
     found = [log for log in logs if log.is_dir()]
     if not found:
         raise AuditInputError(f"{path}: there is no {METADATA_TOPIC}-0 in or below it")
-    entries = max(
-        (list(metadata_entries(log)) for log in found), key=lambda read: (read[-1].epoch, read[-1].offset) if read else (-1, -1)
-    )
+    _, entries = max((_entries(log) for log in found), key=lambda read: read[0])
     if not entries:
         raise AuditInputError(f"{path}: its metadata logs are empty")
     _replay(run, entries)
@@ -157,28 +153,26 @@ def _histories(path: Path, patterns: Sequence[str]) -> list[str]:
     return sorted(map(str, found))
 
 
-def metadata_entries(directory: Path) -> Iterator[Entry]:
-    """Read all records of a metadata log; where its beginning was deleted, first those of the snapshot that takes its place."""
-    logs = sorted(file for file in directory.glob("*.log") if file.stem.isdecimal())
-    first = int(logs[0].stem) if logs else 0
-    snapshots = sorted(file for file in directory.glob("*.checkpoint") if file.stem[:20].isdecimal())
-    wanted = [file for file in snapshots if first <= int(file.stem[:20])] if first > 0 else []
-    if wanted:
-        yield from _snapshot(wanted[0])
-    yield from read_metadata_log(directory)
-
-
-def _snapshot(path: Path) -> Iterator[Entry]:
-    serde = MetadataSerde()
+def _entries(directory: Path) -> tuple[tuple[int, int], list[Entry]]:
+    """(epoch, offset) of the last record of a metadata log, and all of its records; where its beginning was deleted, first those
+    of the snapshot that takes its place, with offset -1. What is damaged, and what is behind it, is left out."""
+    reader = Reader()
     try:
-        for header, batch in iter_batches(path.read_bytes()):
-            if header.is_control:
-                continue
-            for record in iter_records(batch):
-                value = serde.decode(record.value or b"")
-                yield Entry(offset=-1, epoch=header.partition_leader_epoch, time_ms=header.max_timestamp, record=value)
-    except ApiError as error:
-        raise AuditInputError(f"{path}: {error}") from None
+        files = find([directory])[0]
+    except NoMetadata:
+        return (-1, -1), []
+    begin = files.segments[0][0] if files.segments else 0
+    replaced = [(snapshot_id, path) for snapshot_id, path in files.snapshots if begin and snapshot_id.offset >= begin]
+    found: list[Entry] = []
+    start = 0
+    for snapshot_id, path in replaced[:1]:
+        found += [replace(entry, offset=-1) for batch in reader.snapshot(path) if not batch.is_control for entry in batch.entries]
+        if reader.notes.damaged:
+            raise AuditInputError("; ".join(reader.notes.all()))
+        start = snapshot_id.offset
+    found += entries_of(reader.log(files.segments, start=start))
+    last = found[-1] if found else None
+    return (-1, -1) if last is None else (last.epoch, last.offset), found
 
 
 def _replay(run: RunData, entries: Sequence[Entry]) -> None:

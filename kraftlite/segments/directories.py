@@ -8,7 +8,6 @@ Source: Kafka's layout; LG-03, LG-07, LG-08, LG-29.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +28,6 @@ from kraftlite.log.checkpoints import (
     read_partition_metadata,
 )
 from kraftlite.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from kraftlite.model.errors import Fault
 
 METADATA_TOPIC = "__cluster_metadata"
 COMPACTED_ALWAYS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -194,21 +192,20 @@ def discover(dirs: Mapping[str, Sequence[Path]], *, topics: Iterable[str] = (), 
 
 def compacted_topics(metadata_dir: Path) -> set[str]:
     """Topics whose `cleanup.policy` was ever set to something with `compact`, by a metadata log (empty when there is none)."""
-    from kraftlite.local.story import read_metadata_log
     from kraftlite.metadata.records import ConfigRecord
+    from kraftlite.postmortem.reading import read_metadata_log
 
     if not metadata_dir.is_dir():
         return set()
     found: set[str] = set()
-    with contextlib.suppress(Fault):  # another Kafka's records: its cleaner's checkpoint still tells
-        for entry in read_metadata_log(metadata_dir):
-            if (
-                isinstance(entry.record, ConfigRecord)
-                and entry.record.resource_type == _TOPIC_RESOURCE
-                and entry.record.name == _POLICY
-                and "compact" in (entry.record.value or "")
-            ):
-                found.add(entry.record.resource_name)
+    for entry in read_metadata_log(metadata_dir):
+        if (
+            isinstance(entry.record, ConfigRecord)
+            and entry.record.resource_type == _TOPIC_RESOURCE
+            and entry.record.name == _POLICY
+            and "compact" in (entry.record.value or "")
+        ):
+            found.add(entry.record.resource_name)
     return found
 
 

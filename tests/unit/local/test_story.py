@@ -10,7 +10,7 @@ import pytest
 
 from kraftlite.local.chaos import Times
 from kraftlite.local.report import tell
-from kraftlite.local.story import History, read_metadata_log
+from kraftlite.local.story import History
 from kraftlite.local.stream import Gap, Ledger
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.log.control import LeaderChange, control_batch
@@ -22,6 +22,7 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.model.ids import NodeId
+from kraftlite.postmortem.reading import read_metadata_log
 
 TOPIC_ID = UUID(int=500)
 SERDE = MetadataSerde()

@@ -1,0 +1,133 @@
+"""metadata shell: the metadata of a cluster as directories and files, at any offset, from the files of any cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, printable
+
+if TYPE_CHECKING:
+    from kraftlite.postmortem.commands import State
+    from kraftlite.postmortem.replay import MetadataAt
+
+_NAMED = 5
+
+
+@click.command("shell", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
+@click.argument("words", nargs=-1, metavar="[DIR|FILE]... [COMMAND [ARG]...]")
+@click.option("--cluster", "live", is_flag=True, help="The running local cluster, as far as its quorum has committed.")
+@click.option("--at-offset", type=click.IntRange(0), metavar="N", help="The metadata after the record at this offset.")
+@data_dir_option
+def shell(words: tuple[str, ...], live: bool, at_offset: int | None, data_dir: Path | None) -> None:
+    """Look at the metadata of a cluster as directories and files.
+
+    \b
+    kraftlite metadata shell                            the local cluster, interactively
+    kraftlite metadata shell DIR ls /topics/byName      one command
+    kraftlite metadata shell DIR history /topics/byName/orders/0
+    kraftlite metadata shell DIR diff 1200 1300         what changed between two offsets
+    kraftlite metadata shell DIR --at-offset 1200 cat /topics/byName/orders/0
+
+    DIR is a metadata log (__cluster_metadata-0), a data directory of a node, or a directory with several nodes, of kraftlite or
+    of Apache Kafka, stopped or running; FILE is a segment or a snapshot (.checkpoint) of one. Of several logs the one that goes
+    furthest is read. Nothing is locked and nothing is written. The last records of a log may never have been committed.
+
+    Without DIR it is the local cluster in --data-dir. While that runs (--cluster insists on it) each command asks its quorum for
+    the high watermark, one DescribeQuorum, and reads the files of the controller that leads up to there: what is not committed
+    is not shown, and nothing registers with the cluster. `help` lists the commands. Exit status 1: the command did not find all.
+    """
+    from kraftlite.postmortem.commands import COMMANDS
+
+    cut = next((at for at, word in enumerate(words) if word in COMMANDS), len(words))
+    given, command = [Path(word) for word in words[:cut]], list(words[cut:])
+    if live and given:
+        raise click.UsageError("--cluster and DIR exclude each other")
+    missing = next((path for path in given if not path.exists()), None)
+    if missing is not None:
+        raise click.UsageError(f"{missing}: there is no such file or directory, and no such command ({', '.join(COMMANDS)})")
+    with local_errors(), metadata_errors(), _state(given, live, data_dir) as state:
+        if at_offset is not None:
+            state.travel(at_offset)
+        if not command:
+            from kraftlite.cli.metadata_prompt import prompt
+
+            prompt(state)
+        elif not run(state, command):
+            sys.exit(1)
+
+
+def run(state: State, command: Sequence[str]) -> bool:
+    """Run one command, with what could not be read on standard error."""
+    from kraftlite.postmortem.commands import COMMANDS, Shell
+
+    if COMMANDS[command[0]].interactive:
+        raise click.UsageError(f"{command[0]} makes sense in an interactive shell alone")
+    done = Shell(state, say, complain).run(command)
+    tell_notes(state.metadata)
+    return done
+
+
+def say(line: str) -> None:
+    """Print a line; what a terminal would act upon is escaped: names and values are whatever clients sent."""
+    click.echo(printable(line))
+
+
+def complain(line: str) -> None:
+    click.echo(printable(line), err=True)
+
+
+def tell_notes(metadata: MetadataAt) -> None:
+    """Tell what could not be read, once."""
+    for line in metadata.notes.all():
+        complain(f"note: {line}")
+    metadata.notes.lines.clear()
+    metadata.notes.more = 0
+
+
+@contextmanager
+def metadata_errors() -> Iterator[None]:
+    from kraftlite.postmortem.files import NoMetadata
+
+    try:
+        yield
+    except NoMetadata as error:
+        raise click.ClickException(str(error)) from None
+
+
+@contextmanager
+def _state(given: Sequence[Path], live: bool, data_dir: Path | None) -> Iterator[State]:
+    from kraftlite.postmortem.commands import Opened
+
+    if given:
+        yield Opened(opened(given))
+        return
+    from kraftlite.local.state import load
+
+    cluster = load(data_dir_of(data_dir))
+    if live or cluster.running:
+        from kraftlite.local.metadata import Live
+
+        with closing(Live(cluster)) as found:
+            yield found
+        return
+    yield Opened(opened([Path(cluster.data_dir)]))
+
+
+def opened(given: Sequence[Path]) -> MetadataAt:
+    """The metadata log in these files or directories that goes furthest. Raises NoMetadata."""
+    from kraftlite.postmortem.files import find
+    from kraftlite.postmortem.replay import MetadataAt
+
+    found = find(given)
+    metadata = MetadataAt(found[0])
+    behind = [log.name for log in found if log.end != found[0].end]
+    if behind:
+        others = ", ".join(behind[:_NAMED]) + (" …" if len(behind) > _NAMED else "")
+        metadata.notes.add(f"read is {found[0].name}, which goes furthest; there are also {others}", damage=False)
+    return metadata
