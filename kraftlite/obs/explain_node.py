@@ -121,7 +121,7 @@ def _stopped(history: History, stopped: Recorded, clock: Clock) -> Story:
             brief = f"{'CONTROLLED_SHUTDOWN' if leaving else 'FENCE'} @{record.get('offset')}"
             step = telling.note(record, words, because=step, brief=brief)
             if leaving:
-                _tell_partitions(telling, history, record, step)
+                tell_partitions(telling, history, record, step)
     telling.note(stopped, f"node {node} has stopped", because=step, brief=f"stopped {clock.short(stopped.ms)}")
     faulted = any(event.event == "node.faulted" for event in history.by_node[node] if begin_ms - 10_000 <= event.ms <= stopped.ms)
     how = "after a fault" if faulted else "in good order"
@@ -173,13 +173,13 @@ def fencing_story(history: History, record: Recorded, clock: Clock) -> Story:
     word = "fenced" if fenced else "unfenced"
     brief = f"{'FENCE' if fenced else 'UNFENCE'} @{record.get('offset')}"
     step = telling.note(record, f"broker {broker} is {word}", because=step, brief=brief)
-    _tell_partitions(telling, history, record, step)
+    tell_partitions(telling, history, record, step)
     kind = "fenced" if fenced else "unfenced"
     title = f"broker {broker} was {word}"
     return telling.story(kind, title, record.ms, from_ms=loss_ms(record), node=broker, record=record.get("offset"))
 
 
-def _tell_partitions(telling: Telling, history: History, record: Recorded, because: Step | None) -> None:
+def tell_partitions(telling: Telling, history: History, record: Recorded, because: Step | None) -> None:
     """The partitions' changes of the same operation."""
     found = [history.change_at(int(sibling.get("offset"))) for sibling in history.siblings(record)]
     changes = [change for change in found if change is not None and not change.new]
@@ -187,7 +187,8 @@ def _tell_partitions(telling: Telling, history: History, record: Recorded, becau
         words = f"leader {who(change.old_leader)}→{who(change.leader)}, " if change.moves_leader else ""
         what = f"{change.partition}: {words}ISR {ids(change.old_isr or ())}→{ids(change.isr)}"
         telling.note(change.record, what, because=because)
-    moved = sum(change.moves_leader for change in changes)
+    moved = sum(change.moves_leader and change.leader is not None for change in changes)
+    lost = sum(change.moves_leader and change.leader is None for change in changes)
     count = len(changes)
     batch = history.batch_of(max((int(s.get("offset")) for s in history.siblings(record)), default=-1))
     if batch is not None:
@@ -196,10 +197,13 @@ def _tell_partitions(telling: Telling, history: History, record: Recorded, becau
         return
     told = _many(count, "partition") + " changed"
     if batch is None:
-        told += f", {moved or 'none'} of them got a new leader"
+        told += f", {moved or 'none'} of them got a new leader" if moved or not lost else ""
+        told += f", {lost} of them have no leader now" if lost else ""
     unnamed = count - min(len(changes), _NAMED)
     what = told + (f"; {unnamed} are not named here" if unnamed else "")
     brief = _many(moved, "leader") + " moved" if moved and batch is None else _many(count, "partition") + " changed"
+    if lost and batch is None:
+        brief = f"{_many(lost, 'partition')} without a leader" + (f", {brief}" if moved else "")
     telling.add(record.ms, record.node, what, because=because, brief=brief)
 
 

@@ -110,7 +110,16 @@ def ordinary(it: Incident) -> None:
         for future in it.admin.create_topics([topic]).values():
             future.result(LIMIT_S)
     it.configure(ResourceType.BROKER, "1", "log.cleaner.threads", "2")
-    it.tool("kafka-configs", "--alter", "--add-config", "producer_byte_rate=10485760,request_percentage=12.5", "--entity-type", "users", "--entity-name", "alice")
+    it.tool(
+        "kafka-configs",
+        "--alter",
+        "--add-config",
+        "producer_byte_rate=10485760,request_percentage=12.5",
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "alice",
+    )
     it.tool(
         "kafka-configs", "--alter", "--add-config", "consumer_byte_rate=2048", "--entity-type", "users", "--entity-name", "a(b)",
         "--entity-type", "clients", "--entity-name", "app",
