@@ -206,7 +206,8 @@ def cluster_stories(history: History, clock: Clock) -> Iterator[Story]:
 
 def _matters(change: Change) -> bool:
     """Return whether the change is one of the leader or of the ISR; losses of leaders are told by themselves."""
-    return not change.new and change.leader is not None and bool(change.moves_leader or change.lost or change.joined)
+    moved = change.old_leader != change.leader
+    return not change.new and change.leader is not None and bool(moved or change.lost or change.joined)
 
 
 def _gaps(history: History, clock: Clock) -> Iterator[Story]:
@@ -265,7 +266,7 @@ def _reassignments(history: History, clock: Clock) -> Iterator[Story]:
 
 
 def _kind(change: Change) -> str:
-    if change.moves_leader:
+    if change.old_leader != change.leader:
         return "unclean" if explain_partition.is_unclean(change) else "leader_changed"
     return "isr_shrunk" if change.lost else "isr_expanded"
 
@@ -281,7 +282,7 @@ _WORDS: Final = {
 def _together(history: History, kind: str, changes: list[Change], clock: Clock) -> Story:
     if len(changes) == 1:
         change = changes[0]
-        tell = explain_partition.leader_story if change.moves_leader else explain_partition.isr_story
+        tell = explain_partition.leader_story if change.old_leader != change.leader else explain_partition.isr_story
         return tell(history, change, clock)
     telling = Telling(clock)
     first = changes[0]

@@ -51,9 +51,7 @@ class MetadataLog:
         first = self.offset
         encoded = [Record(None, SERDE.encode(record)) for record in records]
         self.raw(
-            build_batch(
-                encoded, base_offset=first, leader_epoch=self.epoch if epoch is None else epoch, timestamp_ms=time_ms
-            )
+            build_batch(encoded, base_offset=first, leader_epoch=self.epoch if epoch is None else epoch, timestamp_ms=time_ms)
         )
         self.offset += len(records)
         return first

@@ -60,7 +60,7 @@ def test_where_there_is_no_log_it_says_so(tmp_path: Path, log: MetadataLog) -> N
     (tmp_path / "orders-0").mkdir()
     with pytest.raises(NoMetadata, match="there is no __cluster_metadata-0 with segments or snapshots in or below it"):
         find([tmp_path / "orders-0"])
-    with pytest.raises(NoMetadata, match="is a file and .* a directory"):
+    with pytest.raises(NoMetadata, match=r"is a file and .* a directory"):
         find([log.path, log.directory])
     with pytest.raises(NoMetadata, match="no such file"):
         find([tmp_path / "00000000000000000007.log"])
