@@ -122,11 +122,14 @@ def _state(given: Sequence[Path], live: bool, data_dir: Path | None) -> Iterator
 def opened(given: Sequence[Path]) -> MetadataAt:
     """The metadata log in these files or directories that goes furthest. Raises NoMetadata."""
     from kraftlite.postmortem.files import find
+    from kraftlite.postmortem.reading import last_record
     from kraftlite.postmortem.replay import MetadataAt
 
     found = find(given)
+    ends = {log.name: last_record(log) for log in found}
+    found.sort(key=lambda log: ends[log.name], reverse=True)
     metadata = MetadataAt(found[0])
-    behind = [log.name for log in found if log.end != found[0].end]
+    behind = [log.name for log in found if ends[log.name] != ends[found[0].name]]
     if behind:
         others = ", ".join(behind[:_NAMED]) + (" …" if len(behind) > _NAMED else "")
         metadata.notes.add(f"read is {found[0].name}, which goes furthest; there are also {others}", damage=False)

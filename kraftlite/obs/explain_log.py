@@ -16,8 +16,10 @@ from kraftlite.obs.explain_history import RECORD, Change, History
 from kraftlite.obs.explain_story import Clock, Step, Story, Telling, ids, seconds, who
 
 _NAMED: Final = 8
-_OF_BROKERS: Final = frozenset({"maybe_fence_stale_broker", "broker_heartbeat", "register_broker", "unregister_broker"})
-"""Operations that are told as the story of a broker, with the partitions that they changed."""
+_TOLD: Final = frozenset(
+    {"maybe_fence_stale_broker", "broker_heartbeat", "register_broker", "unregister_broker", "alter_partition_reassignments"}
+)
+"""Operations that are told as the story of a broker or of a reassignment, with the partitions that they changed."""
 
 _PARTITION: Final = (
     "since when its leader was silent before it was replaced, and when the new one began to serve",
@@ -197,7 +199,7 @@ def cluster_stories(history: History, clock: Clock) -> Iterator[Story]:
         change
         for changes in history.changes.values()
         for change in changes
-        if change.record.operation not in _OF_BROKERS and _matters(change)
+        if _matters(change) and (change.record.operation not in _TOLD or explain_partition.is_unclean(change))
     ]
     rest.sort(key=lambda change: (change.offset or 0, change.partition))
     for (_, kind), found in groupby(rest, key=lambda change: (_batch(change), _kind(change))):

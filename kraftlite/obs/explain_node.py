@@ -9,6 +9,7 @@ from typing import Final
 from kraftlite.obs.explain_causes import loss_ms, tell_cause, tell_start, tell_stopping
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_history import RECORD, History
+from kraftlite.obs.explain_partition import is_unclean, unclean_words
 from kraftlite.obs.explain_quorum import quorum_stories
 from kraftlite.obs.explain_story import Clock, Step, Story, Telling, ids, seconds, who
 
@@ -186,6 +187,7 @@ def tell_partitions(telling: Telling, history: History, record: Recorded, becaus
     for change in changes[:_NAMED]:
         words = f"leader {who(change.old_leader)}→{who(change.leader)}, " if change.moves_leader else ""
         what = f"{change.partition}: {words}ISR {ids(change.old_isr or ())}→{ids(change.isr)}"
+        what += f"; an unclean election: {unclean_words(change)}" if is_unclean(change) else ""
         telling.note(change.record, what, because=because)
     moved = sum(change.moves_leader and change.leader is not None for change in changes)
     lost = sum(change.moves_leader and change.leader is None for change in changes)

@@ -75,7 +75,7 @@ def tell_change(telling: Telling, history: History, change: Change) -> Step:
     brief = f"PARTITION_CHANGE{at} {' '.join(words)}"
     what = f"{change.partition}: {', '.join(words)} (partition epoch {change.partition_epoch})"
     if is_unclean(change):
-        what += f"; {change.leader} was not in sync: what only {ids(change.old_isr or ())} had is lost"
+        what += f"; {unclean_words(change)}"
     return telling.add(
         change.ms, change.node, what, because=because, brief=brief, record=change.offset, event=change.record.event
     )
@@ -87,6 +87,12 @@ def is_unclean(change: Change) -> bool:
     return recovering and change.old_isr is not None and change.leader is not None and change.leader not in change.old_isr
 
 
+def unclean_words(change: Change) -> str:
+    if change.old_isr:
+        return f"{change.leader} was not in sync: what only {ids(change.old_isr)} had is lost"
+    return f"nobody was in sync, and {change.leader} may not have all that was acknowledged"
+
+
 def leader_story(history: History, change: Change, clock: Clock) -> Story:
     telling = Telling(clock)
     step = tell_change(telling, history, change)
@@ -95,7 +101,7 @@ def leader_story(history: History, change: Change, clock: Clock) -> Story:
     if change.old_leader == change.leader:
         title = f"{change.partition}: leader {who(change.leader)} in a new epoch"
     if is_unclean(change):
-        title += ", which was not in sync: an unclean election"
+        title += ", an unclean election"
     return telling.story(
         "leader_changed",
         title,

@@ -227,7 +227,7 @@ class _Follower:
     def producer_ids(self, record: records.ProducerIdsRecord) -> Iterator[Found]:
         before = self._image.producer_ids.next_producer_id
         path = ("producerIds", "nextProducerId")
-        return self._value(path, ("producer_ids",), before, record.next_producer_id, lambda it: File(str(it)))
+        return self._value(path, ("producer_ids",), before, record.next_producer_id, lambda it: File(tree.producer_id(it)))
 
 
 _CHANGES: Final[Mapping[type[Any], Callable[[_Follower, Any], Iterator[Found]]]] = {

@@ -59,9 +59,9 @@ class Command:
 class Opened:
     """The state of files that nobody writes to, or of which what comes later does not matter."""
 
-    def __init__(self, metadata: MetadataAt) -> None:
+    def __init__(self, metadata: MetadataAt, image: MetadataImage | None = None) -> None:
         self.metadata = metadata
-        self.image = metadata.at()
+        self.image = image if image is not None else metadata.at()
 
     def refresh(self) -> None:
         return None
@@ -126,11 +126,14 @@ class Shell:
 
     def _complete_path(self, begun: str) -> list[str]:
         folder, slash, last = begun.rpartition("/")
-        for _, node in self._visit(folder + slash):
-            if isinstance(node, tree.Directory):
-                names = texts.in_java_order(name for name in node.names() if name.startswith(last))
-                return [folder + slash + name + self._mark(node.child(name)) for name in names]
-        return []
+        at_root = begun.startswith("/") and not folder
+        found: list[str] = []
+        for place in ("/", "/image") if self._short and at_root else (folder + slash,):
+            for _, node in self._visit(place):
+                if isinstance(node, tree.Directory):
+                    names = texts.in_java_order(name for name in node.names() if name.startswith(last))
+                    found += [folder + slash + name + self._mark(node.child(name)) for name in names]
+        return found
 
     @staticmethod
     def _mark(node: Node | None) -> str:

@@ -33,19 +33,10 @@ class MetadataFiles:
     segments: tuple[tuple[int, Path], ...]
     snapshots: tuple[tuple[OffsetAndEpoch, Path], ...]
 
-    @property
-    def end(self) -> tuple[int, int]:
-        """(base of the last segment or end of the last snapshot, bytes behind it): how far the log goes, without reading it."""
-        last = self.segments[-1] if self.segments else None
-        newest = self.snapshots[-1][0].offset if self.snapshots else -1
-        return (newest, 0) if last is None else (max(last[0], newest), _size(last[1]))
-
 
 def find(given: Sequence[Path]) -> list[MetadataFiles]:
-    """The metadata logs in `given`, the one that goes furthest first.
-
-    Each is a segment or a snapshot, a metadata log's directory, a node's data directory, or a directory with several nodes.
-    Segments and snapshots that are named one by one are taken as those of one log. Raises NoMetadata, OSError.
+    """The metadata logs in `given`. Each of these is a segment or a snapshot, a metadata log's directory, a node's data directory, or a
+    directory with several nodes. Segments and snapshots that are named one by one are taken as those of one log. Raises NoMetadata, OSError.
     """
     files = [path for path in given if not path.is_dir()]
     if files and len(files) < len(given):
@@ -57,7 +48,7 @@ def find(given: Sequence[Path]) -> list[MetadataFiles]:
     if not found:
         where = ", ".join(str(path) for path in given)
         raise NoMetadata(f"{where}: there is no {METADATA_LOG} with segments or snapshots in or below it")
-    return sorted(found, key=lambda log: log.end, reverse=True)
+    return found
 
 
 def _other(given: Iterable[Path], files: Iterable[Path]) -> Path:
@@ -116,10 +107,3 @@ def _of_files(name: Path, paths: Sequence[Path], *, named: bool) -> MetadataFile
         segments=tuple(sorted(segments)),
         snapshots=tuple(sorted(snapshots, key=lambda found: (found[0].offset, found[0].epoch))),
     )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0  # deleted since it was listed: whoever reads it will see

@@ -196,15 +196,13 @@ def entries_of(batches: Iterator[Batch]) -> Iterator[Entry]:
         yield from batch.entries
 
 
-def last_offset(files: MetadataFiles) -> tuple[int, int]:
-    """(epoch, offset) of the last whole batch; that of the newest snapshot when there is none behind it."""
-    found = (files.snapshots[-1][0].epoch, files.snapshots[-1][0].offset - 1) if files.snapshots else (-1, -1)
-    if files.segments:
-        base, path = files.segments[-1]
-        for header in _headers(path):
-            found = max(found, (header.partition_leader_epoch, header.last_offset))
-        if found[1] < base - 1:
-            found = (found[0], base - 1)
+def last_record(files: MetadataFiles) -> tuple[int, int]:
+    """(epoch, offset) of the last whole batch, or of the newest snapshot when there is none behind it: how far a log goes."""
+    found = max(((it.epoch, it.offset - 1) for it, _ in files.snapshots), default=(-1, -1))
+    for _, path in reversed(files.segments):
+        last = max(((header.partition_leader_epoch, header.last_offset) for header in _headers(path)), default=None)
+        if last is not None:
+            return max(found, last)
     return found
 
 

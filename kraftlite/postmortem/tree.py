@@ -87,7 +87,7 @@ def of_image(image: MetadataImage) -> Directory:
             "topics": lambda: _topics(image),
             "configs": lambda: _configs(image),
             "clientQuotas": lambda: _quotas(image),
-            "producerIds": lambda: _fixed({"nextProducerId": lambda: File(str(image.producer_ids.next_producer_id))}),
+            "producerIds": lambda: _fixed({"nextProducerId": lambda: File(producer_id(image.producer_ids.next_producer_id))}),
             "acls": lambda: _fixed({"byId": lambda: _fixed({})}),
             "scram": lambda: _scram(image),
             "delegationToken": lambda: _fixed({}),
@@ -231,6 +231,11 @@ def _quotas(image: MetadataImage) -> Directory:
         return None if found is None else _values(found, quota)
 
     return Directory(lambda: entities, child, image.client_quotas)
+
+
+def producer_id(next_id: int) -> str:
+    """Kafka shows -1 while none has been handed out."""
+    return str(next_id or -1)
 
 
 def quota(value: str) -> str:

@@ -156,9 +156,12 @@ def test_an_unclean_election_is_called_so(log: MetadataLog) -> None:
     log.add(2000, change(isr=nodes(1)))
     log.add(3000, change(leader=N2, isr=nodes(2), recovering=True), fencing(1, True))
     story = stories(log, "partition", "a-0")[-1]
-    assert story.title == "a-0: leader 1 → 2, which was not in sync: an unclean election"
+    assert story.title == "a-0: leader 1 → 2, an unclean election"
     assert story.facts["unclean"] is True
     assert "2 was not in sync: what only 1 had is lost" in story.steps[-1].what
+    (of_broker,) = [story for story in stories(log, "node", "1") if story.kind == "fenced"]
+    assert "a-0: leader 1→2, ISR 1→2; an unclean election: 2 was not in sync" in of_broker.steps[-2].what
+    assert [story.title for story in stories(log, "cluster")][-1] == "a-0: leader 1 → 2, an unclean election"
 
 
 def test_a_time_without_a_leader_has_a_length(log: MetadataLog) -> None:

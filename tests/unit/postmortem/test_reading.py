@@ -10,7 +10,7 @@ from kraftlite.log.batch import Record, build_batch
 from kraftlite.metadata.records import NoOpRecord, TopicRecord
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.postmortem.files import NoMetadata, find
-from kraftlite.postmortem.reading import MAX_NOTES, Notes, Reader, entries_of, read_metadata_log
+from kraftlite.postmortem.reading import MAX_NOTES, Notes, Reader, entries_of, last_record, read_metadata_log
 from tests.harness.metadata_log import MetadataLog, snapshot
 from tests.harness.metadata_support import topic
 
@@ -40,13 +40,16 @@ def test_a_log_is_found_in_what_is_near_it(log: MetadataLog, tmp_path: Path) -> 
     assert len(named.segments) == 1 and len(named.snapshots) == 1
 
 
-def test_of_several_logs_the_one_that_goes_furthest_comes_first(log: MetadataLog, tmp_path: Path) -> None:
-    behind = MetadataLog(tmp_path / "other" / "__cluster_metadata-0")
-    behind.leader(1000, 1, 1)
-    assert [found.name for found in find([tmp_path])] == [str(log.directory), str(behind.directory)]
-    for _ in range(50):
-        behind.add(1000, NoOpRecord())
-    assert find([tmp_path])[0].name == str(behind.directory)
+def test_how_far_a_log_goes(log: MetadataLog, tmp_path: Path) -> None:
+    other = MetadataLog(tmp_path / "other" / "__cluster_metadata-0")
+    other.leader(1000, 1, 1)
+    assert [last_record(found) for found in find([tmp_path])] == [(1, 3), (1, 0)]
+    other.leader(1000, 1, 2)
+    other.roll()
+    other.raw(b"torn")
+    assert [last_record(found) for found in find([tmp_path])] == [(1, 3), (2, 1)]
+    snapshot(log.directory, 7, [], epoch=1)
+    assert last_record(find([log.directory])[0]) == (1, 6)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "00000000000000000000.index", "x.log", "x.checkpoint"])

@@ -1,4 +1,4 @@
-"""The tree, the paths and the commands of the metadata shell. `tests/clients/java/test_metadata_shell.py` compares with Kafka's."""
+"""The tree, the paths and the commands of the metadata shell; `tests/clients/java/test_metadata_shell.py` asks Kafka's own."""
 
 from __future__ import annotations
 
@@ -237,6 +237,7 @@ def test_words_are_completed(run: Terminal) -> None:
     assert complete("h") == ["help ", "history "]
     assert complete("ls /im") == ["/image/"]
     assert complete("cat /image/pro") == ["/image/producerIds/", "/image/provenance "]
+    assert complete("ls /to") == ["/topics/"]
     assert complete("cat /topics/byName/o") == ["/topics/byName/orders/"]
     assert complete("ls /image /lo") == ["/local/"]
     assert complete("man t") == ["tree"]
