@@ -9,7 +9,13 @@ from typing import Final
 from uuid import UUID
 
 from kraftlite.controller.config_control import ConfigControl
-from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from kraftlite.metadata.records import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.ids import NodeId
 from kraftlite.timeline.collections import TimelineMap, TimelineSet, TimelineValue
@@ -117,6 +123,16 @@ class TopicsState:
         if new.recovering and not old.recovering:
             self.unclean_elections += 1
         self._index(info, record.partition, old, new)
+
+    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        if record.topic_name and record.topic_name not in self.topic_ids:
+            raise ValueError(f"cannot replay {record}: there is no such topic")
+        for info in list(self.topics.values()):
+            for index, old in list(info.partitions.items()) if record.topic_name in ("", info.name) else ():
+                new = old.without_elr()
+                if new is not None:
+                    info.partitions[index] = new
+                    self._index(info, index, old, new)
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> None:
         info = self._known_topic(record.topic_id, record)

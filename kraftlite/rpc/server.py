@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic
 
-from kraftlite.metadata.pbmap import MalformedMessage
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import (
@@ -24,6 +23,7 @@ from kraftlite.rpc import codec
 from kraftlite.rpc.addresses import resolve, why_not
 from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
+from kraftlite.rpc.pbmap import MalformedMessage
 from kraftlite.runtime.ports import Handler, Handlers, Tracer
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
 

@@ -156,9 +156,6 @@ class FakeRaft:
     def log_end_offset(self) -> int:
         return self.quorum.leo + sum(len(records) for records in self._prepared)
 
-    def encode(self, record: Any) -> bytes:
-        return b""
-
     def prepare_append(self, epoch: int, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> int:
         self.calls.append("prepare_append")
         if self.fail_prepare is not None:

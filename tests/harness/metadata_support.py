@@ -107,7 +107,8 @@ class FakeWriter:
         self.records: list[Any] = []
         self.state = "open"
 
-    def append(self, records: Sequence[Any]) -> None:
+    def append(self, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> None:
+        assert encoded is not None and len(encoded) == len(records)
         self.records.extend(records)
 
     async def freeze(self) -> None:
@@ -319,7 +320,7 @@ class LogMaker:
             return []
         broker_id = self._rng.choice(sorted(self._brokers))
         change = BrokerRegistrationChangeRecord(broker_id=NodeId(broker_id), broker_epoch=self._brokers[broker_id])
-        options: list[dict[str, Any]] = [{"fenced": False}, {"in_controlled_shutdown": True}, {"log_dirs": ()}, {}]
+        options: list[dict[str, Any]] = [{"fenced": False}, {"in_controlled_shutdown": True}, {"log_dirs": (UUID(int=9),)}, {}]
         return [replace(change, **self._rng.choice(options))]
 
     def _unregister(self) -> list[MetadataRecord]:
