@@ -1,7 +1,7 @@
 """The inputs of the report about one run of a cluster: its metadata log, the nodes' traces, the clients' histories. No pyspark.
 
 A run is a local cluster's directory (`kraftlite up --data-dir`), or any directory below which there are `__cluster_metadata-0`,
-`trace.jsonl` and history files (see `history.py`). All of its clocks are taken to be one.
+of Apache Kafka too, `trace.jsonl` and history files (see `history.py`). All of its clocks are taken to be one.
 
 Source: CM-26, ML-16; `kraftlite.local.story` (one topic's story, for people).
 """
@@ -9,7 +9,7 @@ Source: CM-26, ML-16; `kraftlite.local.story` (one topic's story, for people).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -29,8 +29,7 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.metadata.registrations import PartitionRegistration
-from kraftlite.postmortem.files import NoMetadata, find
-from kraftlite.postmortem.reading import Entry, Reader, entries_of
+from kraftlite.postmortem.reading import Entry, read_metadata_log
 from kraftlite.segments.directories import METADATA_TOPIC, AuditInputError
 
 I64 = npt.NDArray[np.int64]
@@ -154,23 +153,8 @@ def _histories(path: Path, patterns: Sequence[str]) -> list[str]:
 
 
 def _entries(directory: Path) -> tuple[tuple[int, int], list[Entry]]:
-    """(epoch, offset) of the last record of a metadata log, and all of its records; where its beginning was deleted, first those
-    of the snapshot that takes its place, with offset -1. What is damaged, and what is behind it, is left out."""
-    reader = Reader()
-    try:
-        files = find([directory])[0]
-    except NoMetadata:
-        return (-1, -1), []
-    begin = files.segments[0][0] if files.segments else 0
-    replaced = [(snapshot_id, path) for snapshot_id, path in files.snapshots if begin and snapshot_id.offset >= begin]
-    found: list[Entry] = []
-    start = 0
-    for snapshot_id, path in replaced[:1]:
-        found += [replace(entry, offset=-1) for batch in reader.snapshot(path) if not batch.is_control for entry in batch.entries]
-        if reader.notes.damaged:
-            raise AuditInputError("; ".join(reader.notes.all()))
-        start = snapshot_id.offset
-    found += entries_of(reader.log(files.segments, start=start))
+    """(epoch, offset) of the last record of a metadata log, and all of its records; what is behind damage is left out."""
+    found = list(read_metadata_log(directory))
     last = found[-1] if found else None
     return (-1, -1) if last is None else (last.epoch, last.offset), found
 

@@ -215,6 +215,16 @@ class _Follower:
         key = ("scram", record.name, record.mechanism)
         return self._value(("scram", mechanism, record.name), key, before, after, tree.credential)
 
+    def acl(self, record: records.AccessControlEntryRecord | records.RemoveAccessControlEntryRecord) -> Iterator[Found]:
+        after = record if isinstance(record, records.AccessControlEntryRecord) else None
+        before = self._image.acls.entries.get(record.id)
+        return self._value(("acls", "byId", uuid_to_str(record.id)), ("acl", record.id), before, after, tree.acl)
+
+    def token(self, record: records.DelegationTokenRecord | records.RemoveDelegationTokenRecord) -> Iterator[Found]:
+        after = record if isinstance(record, records.DelegationTokenRecord) else None
+        before = self._image.delegation_tokens.tokens.get(record.token_id)
+        return self._value(("delegationToken", record.token_id), ("token", record.token_id), before, after, tree.token)
+
     def feature(self, record: records.FeatureLevelRecord) -> Iterator[Found]:
         name, before = record.name, self._image.features.finalized.get(record.name)
         if name == METADATA_VERSION:
@@ -243,6 +253,10 @@ _CHANGES: Final[Mapping[type[Any], Callable[[_Follower, Any], Iterator[Found]]]]
     records.ClientQuotaRecord: _Follower.quota,
     records.UserScramCredentialRecord: _Follower.scram,
     records.RemoveUserScramCredentialRecord: _Follower.scram,
+    records.AccessControlEntryRecord: _Follower.acl,
+    records.RemoveAccessControlEntryRecord: _Follower.acl,
+    records.DelegationTokenRecord: _Follower.token,
+    records.RemoveDelegationTokenRecord: _Follower.token,
     records.FeatureLevelRecord: _Follower.feature,
     records.ProducerIdsRecord: _Follower.producer_ids,
 }

@@ -35,9 +35,10 @@ class MetadataFiles:
 
 
 def find(given: Sequence[Path]) -> list[MetadataFiles]:
-    """The metadata logs in `given`. Each of these is a segment or a snapshot, a metadata log's directory, a node's data directory, or a
-    directory with several nodes. Segments and snapshots that are named one by one are taken as those of one log. Raises
-    NoMetadata, OSError.
+    """The metadata logs in `given`. Each of these is a segment or a snapshot, a metadata log's directory, a node's data
+    directory, or a directory with several nodes. Segments and snapshots that are named one by one are taken as those of one log.
+
+    Raises NoMetadata, OSError.
     """
     files = [path for path in given if not path.is_dir()]
     if files and len(files) < len(given):

@@ -6,7 +6,7 @@ Source: KIP-595, KIP-630, KIP-631; LG-01, LG-02.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -182,13 +182,23 @@ class Reader:
 
 
 def read_metadata_log(directory: str | Path, reader: Reader | None = None) -> Iterator[Entry]:
-    """All records of the log in `directory` (`__cluster_metadata-0`), control records included, as far as they can be read."""
+    """All records of the log in `directory` (`__cluster_metadata-0`), control records included, as far as they can be read.
+
+    Where its beginning was deleted, first those of the snapshot that took its place, with offset -1.
+    """
     reader = reader if reader is not None else Reader()
     try:
         files = find([Path(directory)])[0]
     except NoMetadata:
         return
-    yield from entries_of(reader.log(files.segments))
+    start = 0
+    begin = files.segments[0][0] if files.segments else 0
+    for snapshot_id, path in [found for found in files.snapshots if begin and found[0].offset >= begin][:1]:
+        for batch in reader.snapshot(path):
+            if not batch.is_control:
+                yield from (replace(entry, offset=-1) for entry in batch.entries)
+        start = snapshot_id.offset
+    yield from entries_of(reader.log(files.segments, start=start))
 
 
 def entries_of(batches: Iterator[Batch]) -> Iterator[Entry]:

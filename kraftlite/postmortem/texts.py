@@ -13,12 +13,19 @@ from uuid import UUID
 
 from kraftlite.metadata.features import METADATA_VERSIONS
 from kraftlite.metadata.image import MetadataProvenance
-from kraftlite.metadata.records import UserScramCredentialRecord
+from kraftlite.metadata.records import AccessControlEntryRecord, DelegationTokenRecord, UserScramCredentialRecord
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 from kraftlite.model.ids import MIGRATING_DIR, uuid_to_str
 from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
 
 Fields = Sequence[tuple[str, str]]
+_RESOURCE_TYPES = ["UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"]
+_PATTERN_TYPES = ["UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED"]
+_OPERATIONS = [
+    *["UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS"],
+    *["ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"],
+]
+_PERMISSIONS = ["UNKNOWN", "ANY", "DENY", "ALLOW"]
 _SIGN = 1 << 63
 _MAX_SHORT = 2**15 - 1
 
@@ -52,6 +59,7 @@ def partition(found: PartitionRegistration) -> Fields:
 
 
 def broker(found: BrokerRegistration) -> Fields:
+    cordoned = found.cordoned_log_dirs
     return (
         ("id", str(found.broker_id)),
         ("epoch", str(found.broker_epoch)),
@@ -61,9 +69,9 @@ def broker(found: BrokerRegistration) -> Fields:
         ("rack", "Optional.empty" if found.rack is None else f"Optional[{found.rack}]"),
         ("fenced", _boolean(found.fenced)),
         ("inControlledShutdown", _boolean(found.in_controlled_shutdown)),
-        ("isMigratingZkBroker", "false"),
+        ("isMigratingZkBroker", _boolean(found.is_migrating_zk_broker)),
         ("directories", _array(map(uuid_to_str, sorted(found.log_dirs, key=_as_java_orders)))),
-        ("cordonedDirectories", "null"),
+        ("cordonedDirectories", "null" if cordoned is None else _array(map(uuid_to_str, cordoned))),
     )
 
 
@@ -71,7 +79,7 @@ def controller(found: ControllerRegistration) -> Fields:
     return (
         ("id", str(found.controller_id)),
         ("incarnationId", uuid_to_str(found.incarnation_id)),
-        ("zkMigrationReady", "false"),
+        ("zkMigrationReady", _boolean(found.zk_migration_ready)),
         ("listeners", _listeners(found.listeners)),
         ("supportedFeatures", _features(found.features)),
     )
@@ -84,6 +92,38 @@ def credential(found: UserScramCredentialRecord) -> Fields:
         ("serverKey", found.server_key.hex()),
         ("iterations", str(found.iterations)),
     )
+
+
+def acl(found: AccessControlEntryRecord) -> Fields:
+    return (
+        ("resourceType", _named(_RESOURCE_TYPES, found.resource_type)),
+        ("resourceName", found.resource_name),
+        ("patternType", _named(_PATTERN_TYPES, found.pattern_type)),
+        ("principal", found.principal),
+        ("host", found.host),
+        ("operation", _named(_OPERATIONS, found.operation)),
+        ("permissionType", _named(_PERMISSIONS, found.permission_type)),
+    )
+
+
+def token(found: DelegationTokenRecord) -> Fields:
+    return (
+        ("tokenId", found.token_id),
+        ("owner", found.owner),
+        ("tokenRequester", found.requester),
+        ("renewers", " ".join(found.renewers)),
+        ("issueTimestamp", str(found.issue_timestamp_ms)),
+        ("maxTimestamp", str(found.max_timestamp_ms)),
+        ("expiryTimestamp", str(found.expiration_timestamp_ms)),
+    )
+
+
+def token_line(fields: Fields) -> str:
+    """The parentheses are those of Kafka."""
+    values = dict(fields)
+    heads = "".join(f"({name}={values[name]}" for name in ("owner", "tokenRequester", "renewers"))
+    times = f"issueTimestamp={values['issueTimestamp']}, maxTimestamp={values['maxTimestamp']})"
+    return f"DelegationTokenDatatokenId={values['tokenId']}{heads}, {times}, expiryTimestamp={values['expiryTimestamp']}"
 
 
 def provenance(found: MetadataProvenance) -> str:
@@ -112,6 +152,11 @@ def in_java_order(names: Iterable[str]) -> list[str]:
     if all(map(str.isascii, found)):
         return sorted(found)
     return sorted(found, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+
+
+def _named(names: Sequence[str], number: int) -> str:
+    """Kafka's name of a number; what it does not know is UNKNOWN."""
+    return names[number] if 0 <= number < len(names) else names[0]
 
 
 def _array(values: Iterable[object]) -> str:

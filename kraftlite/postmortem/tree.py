@@ -18,7 +18,7 @@ from typing import Any, Final
 from kraftlite import __version__
 from kraftlite.metadata.features import METADATA_VERSION
 from kraftlite.metadata.image import MetadataImage, QuotaEntity, TopicImage
-from kraftlite.metadata.records import UserScramCredentialRecord
+from kraftlite.metadata.records import AccessControlEntryRecord, DelegationTokenRecord, UserScramCredentialRecord
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 from kraftlite.model.ids import uuid_from_str, uuid_to_str
 from kraftlite.model.java_text import java_double
@@ -88,9 +88,9 @@ def of_image(image: MetadataImage) -> Directory:
             "configs": lambda: _configs(image),
             "clientQuotas": lambda: _quotas(image),
             "producerIds": lambda: _fixed({"nextProducerId": lambda: File(producer_id(image.producer_ids.next_producer_id))}),
-            "acls": lambda: _fixed({"byId": lambda: _fixed({})}),
+            "acls": lambda: _fixed({"byId": lambda: _acls(image)}, image.acls),
             "scram": lambda: _scram(image),
-            "delegationToken": lambda: _fixed({}),
+            "delegationToken": lambda: _tokens(image),
         },
         image,
     )
@@ -271,6 +271,29 @@ def _scram(image: MetadataImage) -> Directory:
     return _fixed({name: lambda number=number: mechanism(number) for name, number in MECHANISMS.items()}, image.scram)  # type: ignore[misc]
 
 
+def _acls(image: MetadataImage) -> Directory:
+    entries = image.acls.entries
+
+    def child(name: str) -> Node | None:
+        try:
+            found = entries.get(uuid_from_str(name))
+        except ValueError:
+            return None
+        return None if found is None else acl(found)
+
+    return Directory(lambda: map(uuid_to_str, entries), child, image.acls)
+
+
+def _tokens(image: MetadataImage) -> Directory:
+    tokens = image.delegation_tokens.tokens
+
+    def child(name: str) -> Node | None:
+        found = tokens.get(name)
+        return None if found is None else token(found)
+
+    return Directory(lambda: tokens, child, image.delegation_tokens)
+
+
 # --- kinds of directories
 
 
@@ -313,6 +336,16 @@ def controller(found: ControllerRegistration) -> File:
 
 def credential(found: UserScramCredentialRecord) -> File:
     return _structure("ScramCredentialData", texts.credential(found))
+
+
+def acl(found: AccessControlEntryRecord) -> File:
+    fields = texts.acl(found)
+    return File(f"StandardAcl[{', '.join(f'{name}={text}' for name, text in fields)}]", fields)
+
+
+def token(found: DelegationTokenRecord) -> File:
+    fields = texts.token(found)
+    return File(texts.token_line(fields), fields)
 
 
 def _structure(name: str, fields: texts.Fields) -> File:

@@ -307,13 +307,16 @@ def list_again(replica: Replica) -> Replica:
 
 
 def _offsets(path: Path) -> Checkpoint:
-    """An offset checkpoint, strictly: brokers take a malformed one for empty, an audit must not."""
+    """An offset checkpoint, strictly: brokers take a malformed one for empty, an audit must not. One without a byte is as Apache
+    Kafka makes it before it has anything to write."""
     try:
         lines = read_bounded(path, MAX_TEXT_BYTES).decode().splitlines()
     except FileNotFoundError:
         return Checkpoint(path=str(path), entries={})
     except (OSError, ValueError) as error:
         return Checkpoint(path=str(path), present=True, problem=str(error), entries={})
+    if not lines:
+        return Checkpoint(path=str(path), present=True, entries={})
     if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdecimal():
         problem = "line 1 must be version 0 and line 2 the number of entries"
         return Checkpoint(path=str(path), present=True, problem=problem, entries={})
