@@ -116,8 +116,8 @@ def _show(found: FailoverReport, out: Path | None) -> None:
     _show_percentiles(console, found)
     _show_isr(console, found)
     if any(failure.source == "record" for failure in failures):
-        text = "There is no trace and no history of some failures: they begin with the first record of them, which for a fenced broker"
-        console.print(f"{text} is a session timeout late.", soft_wrap=True)
+        what = "Of some failures there is no trace and no history: they begin with their first record"
+        console.print(f"{what}, which for a fenced broker is a session timeout late.", soft_wrap=True)
     for problem in found.problems:
         console.print(problem, style="red", markup=False, soft_wrap=True)
     if out is not None:

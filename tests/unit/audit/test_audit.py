@@ -537,8 +537,8 @@ def test_a_preallocated_index_and_one_that_lags_are_good(cluster: Cluster) -> No
 
 
 def laid_out(broker: Broker) -> None:
-    """The indexes of the last segment as Apache Kafka leaves them when it was killed: zeros at the end, and before them entries of
-    what the log had before it was truncated."""
+    """The indexes of the last segment as Apache Kafka leaves them when it is killed: zeros at the end, and before them entries
+    of what the log had before it was truncated."""
     broker.crash()
     last = broker.segments[2]
     with last.with_suffix(".index").open("ab") as file:
