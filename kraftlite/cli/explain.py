@@ -98,7 +98,7 @@ def explain(
 
 def _of_metadata(given: Sequence[Path]) -> History:
     """The events of a metadata log; what cannot be read of it is said on standard error."""
-    from kraftlite.cli.metadata import metadata_errors, opened, tell_notes
+    from kraftlite.cli.metadata_files import metadata_errors, opened, tell_notes
     from kraftlite.postmortem.events import log_events
     from kraftlite.postmortem.reading import entries_of
 

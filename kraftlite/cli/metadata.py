@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, printable
+from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors
+from kraftlite.cli.metadata_files import complain, metadata_errors, opened, say, tell_notes
 
 if TYPE_CHECKING:
     from kraftlite.postmortem.commands import State
-    from kraftlite.postmortem.replay import MetadataAt
-
-_NAMED = 5
 
 
 @click.command("shell", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
@@ -73,33 +71,6 @@ def run(state: State, command: Sequence[str]) -> bool:
     return done
 
 
-def say(line: str) -> None:
-    """Print a line; what a terminal would act upon is escaped: names and values are whatever clients sent."""
-    click.echo(printable(line))
-
-
-def complain(line: str) -> None:
-    click.echo(printable(line), err=True)
-
-
-def tell_notes(metadata: MetadataAt) -> None:
-    """Tell what could not be read, once."""
-    for line in metadata.notes.all():
-        complain(f"note: {line}")
-    metadata.notes.lines.clear()
-    metadata.notes.more = 0
-
-
-@contextmanager
-def metadata_errors() -> Iterator[None]:
-    from kraftlite.postmortem.files import NoMetadata
-
-    try:
-        yield
-    except NoMetadata as error:
-        raise click.ClickException(str(error)) from None
-
-
 @contextmanager
 def _state(given: Sequence[Path], live: bool, data_dir: Path | None) -> Iterator[State]:
     from kraftlite.postmortem.commands import Opened
@@ -117,20 +88,3 @@ def _state(given: Sequence[Path], live: bool, data_dir: Path | None) -> Iterator
             yield found
         return
     yield Opened(opened([Path(cluster.data_dir)]))
-
-
-def opened(given: Sequence[Path]) -> MetadataAt:
-    """The metadata log in these files or directories that goes furthest. Raises NoMetadata."""
-    from kraftlite.postmortem.files import find
-    from kraftlite.postmortem.reading import last_record
-    from kraftlite.postmortem.replay import MetadataAt
-
-    found = find(given)
-    ends = {log.name: last_record(log) for log in found}
-    found.sort(key=lambda log: ends[log.name], reverse=True)
-    metadata = MetadataAt(found[0])
-    behind = [log.name for log in found if ends[log.name] != ends[found[0].name]]
-    if behind:
-        others = ", ".join(behind[:_NAMED]) + (" …" if len(behind) > _NAMED else "")
-        metadata.notes.add(f"read is {found[0].name}, which goes furthest; there are also {others}", damage=False)
-    return metadata

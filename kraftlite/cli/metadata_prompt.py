@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kraftlite.cli.metadata import complain, say, tell_notes
+from kraftlite.cli.metadata_files import complain, say, tell_notes
 from kraftlite.postmortem.commands import Ended, Shell, State
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Stories that a metadata log tells without a trace, and those of a whole cluster.
 
-A log has what was decided, and when. What led to it, and what the nodes made of it, is in traces alone: `missing` says what.
+A log has what was decided, and when. What led to it, and what the nodes made of it, is in traces alone (`missing`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MISSING: Final = {
 
 
 def missing(kind: str) -> tuple[str, ...]:
-    """What a trace would add to the stories of such a subject."""
+    """Name the facts that a trace would add to the stories of such a subject."""
     return _MISSING.get(kind, ())
 
 
@@ -252,7 +252,7 @@ def _batch(change: Change) -> object:
 
 
 def _reassignments(history: History, clock: Clock) -> Iterator[Story]:
-    """Of many that began together, the first ones; `explain topic` has all of them."""
+    """The reassignments; only the first ones of many that began together: `explain topic` has all of them."""
     told: dict[int, int] = {}
     for name in history.partitions() if history.log_only else ():
         for story in reassignment_stories(history, name, clock):
@@ -308,7 +308,7 @@ def brokers(history: History) -> list[int]:
 
 
 def cluster_standing(history: History, until_ms: int) -> str:
-    """Who is the controller, which brokers are fenced, and which partitions are not whole."""
+    """Tell who is the controller, which brokers are fenced, and how many partitions have no leader."""
     words = [explain_quorum.standing(history, until_ms)]
     fenced = [node for node in brokers(history) if _fenced(history.registrations(node), until_ms)]
     words.append(f"of brokers {ids(brokers(history))} {ids(fenced)} {'are' if len(fenced) != 1 else 'is'} fenced")

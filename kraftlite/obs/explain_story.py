@@ -193,7 +193,7 @@ class Explanation:
     stories: tuple[Story, ...]
     clock: Clock
     missing: tuple[str, ...] = ()
-    """What the nodes' traces would add, where there is only a metadata log."""
+    """Facts that the nodes' traces would add, where there is only a metadata log."""
 
     def to_dict(self) -> dict[str, object]:
         return {

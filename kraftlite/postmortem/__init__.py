@@ -1,4 +1,4 @@
-"""What the metadata log of a cluster tells, of kraftlite or of Apache Kafka, running or gone: read from its files alone.
+"""The metadata of a cluster, of kraftlite or of Apache Kafka, running or gone, read from the files of its metadata log alone.
 
 | module | its part |
 |---|---|

@@ -1,4 +1,4 @@
-"""What records changed, path by path: the history of a path, and what differs between two images."""
+"""The changes that records made, path by path: the history of a path, and the differences between two images."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Follower:
         self._leaders: dict[int, int] = {}
         self._topics: dict[UUID, str] = {}
         self._state: dict[Any, Any] = {}
-        """What records have set since: None for what they removed."""
+        """The values that records have set since; None for those that they removed."""
 
     def feed(self, entry: Entry) -> Iterator[Change]:
         record = entry.record

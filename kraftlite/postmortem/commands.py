@@ -113,7 +113,7 @@ class Shell:
         return not self._failed
 
     def complete(self, line: str) -> list[str]:
-        """What the last word of `line` may become: a command, or a path."""
+        """The words that the last word of `line` may become: commands, or paths."""
         words = line.split(" ")
         if len(words) == 1:
             return [f"{name} " for name in COMMANDS if name.startswith(words[0])]

@@ -24,7 +24,7 @@ def components(path: str, directory: str = "/") -> list[str]:
 
 
 def pattern(component: str) -> re.Pattern[str] | None:
-    """What the component matches; None: only itself. A group that does not end, or has one within it, stands for itself."""
+    """The names that a component matches; None: only itself. A group that does not end, or has one within it, is no group."""
     if len(component) > MAX_PATTERN or not set("*?{") & set(component):
         return None
     out: list[str] = []

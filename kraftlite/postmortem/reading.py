@@ -168,7 +168,7 @@ class Reader:
         self.notes.add(sentence, damage=damage)
 
     def _end(self, path: Path, file: BinaryIO, rest: bytes, position: int, *, last: bool, torn: bool) -> None:
-        """What is at `position` is no whole batch: a torn end, the zeros of a file that was laid out beforehand, or damage."""
+        """Note why there is no whole batch at `position`: a torn end, zeros of a file that was laid out beforehand, or damage."""
         while not rest.strip(b"\0") and (more := file.read(_BUFFER_BYTES)):
             rest = more
         if not rest.strip(b"\0"):

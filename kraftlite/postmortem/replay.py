@@ -135,7 +135,7 @@ class MetadataAt:
         return self.replay(offset).image
 
     def replay(self, offset: int | None = None) -> Replay:
-        """As `at`, to go on from."""
+        """Do as `at`; the result can go on from there."""
         image, start = self.base(offset)
         replay = Replay(image, self.notes)
         for batch in self.batches(start, None if offset is None else offset + 1):

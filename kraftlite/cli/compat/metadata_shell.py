@@ -22,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER, help="The command to run.")
     options = parser.read(arguments)
     words = [word for word in options.command if word and word != "--"]
-    from kraftlite.cli.metadata import complain, say
+    from kraftlite.cli.metadata_files import complain, say
     from kraftlite.postmortem.commands import COMMANDS, Opened, Shell
     from kraftlite.postmortem.files import NoMetadata, find
     from kraftlite.postmortem.reading import Reader

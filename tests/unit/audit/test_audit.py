@@ -536,30 +536,6 @@ def test_a_preallocated_index_and_one_that_lags_are_good(cluster: Cluster) -> No
     assert run(cluster).findings == ()
 
 
-def laid_out(broker: Broker) -> None:
-    """The indexes of the last segment as Apache Kafka leaves them when it is killed: zeros at the end, and before them entries
-    of what the log had before it was truncated."""
-    broker.crash()
-    last = broker.segments[2]
-    with last.with_suffix(".index").open("ab") as file:
-        file.write(struct.pack(">iiii", 90, 9_999, 95, 3) + b"\0" * 800)
-    with last.with_suffix(".timeindex").open("ab") as file:
-        file.write(struct.pack(">qi", START_MS + 10**6, 95) + b"\0" * 1200)
-
-
-def test_what_a_truncation_left_in_a_preallocated_index_is_good(cluster: Cluster) -> None:
-    laid_out(cluster["b2"])
-    assert run(cluster).findings == ()
-
-
-def test_a_wrong_entry_before_a_true_one_is_none_of_that(cluster: Cluster) -> None:
-    laid_out(cluster["b2"])
-    path = cluster["b2"].segments[2].with_suffix(".index")
-    offset, position = struct.unpack_from(">ii", path.read_bytes(), 0)
-    entry(path, 0, ">ii", offset, position + 1)
-    assert place(only(run(cluster)))[:4] == ("bad_index", "b2", name(80, ".index"), 0)
-
-
 @pytest.mark.parametrize("checkpoint", [checkpoints.HW_CHECKPOINT, checkpoints.RECOVERY_POINT_CHECKPOINT])
 def test_a_checkpoint_beyond_every_log(cluster: Cluster, checkpoint: str) -> None:
     cluster["b2"].set_offsets(checkpoint, 5000)
@@ -576,12 +552,6 @@ def test_a_malformed_checkpoint(cluster: Cluster, text: str) -> None:
     path.write_text(text)
     found = only(run(cluster))
     assert (found.kind, found.file) == ("bad_checkpoint", str(path))
-
-
-def test_a_checkpoint_without_a_byte_has_no_entries(cluster: Cluster) -> None:
-    """Apache Kafka makes its checkpoints before it has anything to write."""
-    (cluster["b2"].path / checkpoints.LOG_START_CHECKPOINT).write_bytes(b"")
-    assert run(cluster).findings == ()
 
 
 def test_a_log_start_beyond_the_log(cluster: Cluster) -> None:

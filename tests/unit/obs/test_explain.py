@@ -624,7 +624,6 @@ def test_subjects() -> None:
         ("broker", "2", "broker: allowed are partition, topic, node, controller, cluster, transaction, record"),
         ("node", "two", "node two: allowed is a number"),
         ("partition", None, "partition needs a name: partition orders-0"),
-        ("controller", "1", "controller takes no name"),
         ("cluster", "c", "cluster takes no name, not c: there is only one"),
     ):
         with pytest.raises(ValueError, match=problem):
