@@ -19,7 +19,7 @@ from kraftlite.metadata.kafka_records.table import LAYOUTS
 from kraftlite.metadata.kafka_records.values import length
 from kraftlite.metadata.kafka_records.walk import record_as_json, unreadable
 from kraftlite.metadata.records import MetadataRecord
-from kraftlite.model.errors import Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.raft.client import RecordSerde
 
 RECORD_TYPES: Final[Mapping[int, type[Any]]] = {number: layout.made for number, layout in LAYOUTS.items()}
@@ -50,7 +50,7 @@ class MetadataSerde(RecordSerde):
     """Writes at one level of `metadata.version` and reads everything. Those of one level share all they have.
 
     `encode` raises ApiError(UNSUPPORTED_VERSION) for what a log of that level cannot hold, as Kafka's UnwritableMetadataException
-    does, and ValueError for what no log can. `decode` raises Fault for what this software cannot read.
+    does, and ApiError(INVALID_REQUEST) for what no record can say. `decode` raises Fault for what this software cannot read.
     """
 
     __slots__ = ("_writers",)
@@ -62,7 +62,7 @@ class MetadataSerde(RecordSerde):
         try:
             return self._writers[type(record)](record)
         except (struct.error, KeyError, ValueError, TypeError) as error:
-            raise ValueError(f"{record} cannot be written: {error}") from error
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a {type(record).__name__} cannot be written: {error}") from error
 
     def decode(self, data: bytes | memoryview) -> MetadataRecord:
         if not isinstance(data, bytes):

@@ -132,7 +132,7 @@ class PartitionRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
     """A change of one partition. Replaying it raises the partition epoch by one, always; and the leader epoch by one when
-    `leader` is not UNCHANGED or `replicas` loses a member (CM-26)."""
+    `leader` is not UNCHANGED (CM-26)."""
 
     topic_id: UUID
     partition: int

@@ -177,8 +177,7 @@ class PartitionRegistration:
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
         """The partition after `change` (CM-26, ML-16)."""
         replicas = self.replicas if change.replicas is UNCHANGED else change.replicas
-        loses_replica = any(replica not in replicas for replica in self.replicas)
-        raises_leader_epoch = change.leader is not UNCHANGED or loses_replica
+        raises_leader_epoch = change.leader is not UNCHANGED  # the present leader is named where only the epoch is to rise
         return replace(
             self,
             replicas=replicas,

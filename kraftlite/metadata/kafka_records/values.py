@@ -7,12 +7,13 @@ because the position is then behind the end.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 from uuid import UUID
 
 from kraftlite.metadata.kafka_records.table import PROTOCOLS
 from kraftlite.model.limits import MAX_STRING_BYTES
+from kraftlite.model.shown import shown
 from kraftlite.protocol.primitives import uvarint
 
 INTERN_LIMIT: Final = 65_536
@@ -86,19 +87,21 @@ class _ProtocolNames(dict[tuple[int, int], str]):
 
 
 PROTOCOL_NAMES: Final = _ProtocolNames(_NAMES)
-PROTOCOL_NUMBERS: Final = {name: number for (number, _grpc), name in _NAMES.items()}
-GRPC_NUMBERS: Final = {name: grpc for (_number, grpc), name in _NAMES.items()}
 
 
 class Table(dict[object, object]):
     """Values by number, or the other way round; what is not in it is refused by name."""
 
-    def __init__(self, field: str, values: dict[object, object]) -> None:
+    def __init__(self, field: str, values: Mapping[Any, object]) -> None:
         super().__init__(values)
         self._field = field
 
     def __missing__(self, key: object) -> object:
-        raise ValueError(f"{self._field} is {key}: allowed is one of {', '.join(map(str, self))}")
+        raise ValueError(f"{self._field} is {shown(str(key))}: allowed is one of {', '.join(map(str, self))}")
+
+
+PROTOCOL_NUMBERS: Final = Table("security_protocol", {name: number for (number, _grpc), name in _NAMES.items()})
+GRPC_NUMBERS: Final = Table("security_protocol", {name: grpc for (_number, grpc), name in _NAMES.items()})
 
 
 def size(value: int) -> bytes:

@@ -237,8 +237,9 @@ def test_directories_that_are_still_to_be_found_are_left_out_below_their_level()
     ],
 )
 def test_what_no_record_can_say_is_not_written(record: MetadataRecord, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ApiError, match=message) as refused:
         SERDE.encode(record)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 TOPIC_DATA = SERDE.encode(TopicRecord(name="t", topic_id=ID))
