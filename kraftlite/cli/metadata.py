@@ -78,13 +78,24 @@ def _state(given: Sequence[Path], live: bool, data_dir: Path | None) -> Iterator
     if given:
         yield Opened(opened(given))
         return
-    from kraftlite.local.state import load
+    from kraftlite.local.state import LocalError, load
 
     cluster = load(data_dir_of(data_dir))
+    note = ""
     if live or cluster.running:
         from kraftlite.local.metadata import Live
 
-        with closing(Live(cluster)) as found:
-            yield found
-        return
-    yield Opened(opened([Path(cluster.data_dir)]))
+        try:
+            found = Live(cluster)
+        except LocalError as error:
+            if live:
+                raise
+            note = f"{error}: what follows may not be committed"
+        else:
+            with closing(found):
+                yield found
+            return
+    metadata = opened([Path(cluster.data_dir)])
+    if note:
+        metadata.notes.add(note, damage=False)
+    yield Opened(metadata)

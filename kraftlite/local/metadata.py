@@ -30,7 +30,11 @@ class Live:
         brokers.sort(key=lambda node: node.state != RUNNING)
         self._client: ClusterClient = cluster_at(",".join(str(node.kafka) for node in brokers))
         self._travelled: MetadataImage | None = None
-        self.metadata = self._look()
+        try:
+            self.metadata = self._look()
+        except LocalError:
+            self._client.close()
+            raise
         self._replay: Replay = self.metadata.replay()
 
     @property
