@@ -77,7 +77,7 @@ def explain(
         raise click.UsageError(str(error)) from None
     with local_errors():
         if metadata:
-            history = _of_metadata(metadata)
+            history = _of_metadata(metadata, wanted)
         else:
             history = read_history(files) if files else history_of(load(data_dir_of(data_dir)))
     now_ms = int(time.time() * 1000)
@@ -96,7 +96,7 @@ def explain(
             click.echo(printable(line))
 
 
-def _of_metadata(given: Sequence[Path]) -> History:
+def _of_metadata(given: Sequence[Path], wanted: Subject) -> History:
     """The events of a metadata log; what cannot be read of it is said on standard error."""
     from kraftlite.cli.metadata_files import metadata_errors, opened, tell_notes
     from kraftlite.postmortem.events import log_events
@@ -105,7 +105,9 @@ def _of_metadata(given: Sequence[Path]) -> History:
     with metadata_errors():
         found = opened([path.expanduser() for path in given])
         image, start = found.oldest()
-        history = History(log_events(entries_of(found.batches(start)), image), log_only=True)
+        names = {"topic": wanted.name, "partition": wanted.name.rpartition("-")[0]}
+        events = log_events(entries_of(found.batches(start)), image, topic=names.get(wanted.kind))
+        history = History(events, log_only=True)
     tell_notes(found)
     return history
 

@@ -2,7 +2,7 @@
 
 What `ls`, `cat`, `find` and `tree` print is what Apache Kafka's shell prints, and so are their errors.
 
-Source: Kafka's `shell/command`, of 4.3.
+Source: Kafka's `shell/command`, of 4.3; TO-22, TO-41.
 """
 
 from __future__ import annotations

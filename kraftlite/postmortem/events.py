@@ -2,6 +2,8 @@
 
 Records become `controller.record_appended`, with what was before; the first batch of an epoch becomes `raft.leader_elected`. What
 a trace has besides (heartbeats, requests, what brokers made of a record) is not in a log.
+
+Source: TO-42.
 """
 
 from __future__ import annotations
@@ -28,9 +30,12 @@ _BROKERS = (records.RegisterBrokerRecord, records.UnregisterBrokerRecord, record
 _NOBODY = -1
 
 
-def log_events(entries: Iterable[Entry], image: MetadataImage = MetadataImage.EMPTY) -> Iterator[Recorded]:
-    """The events of the entries, in order. `image`: the state before the first of them."""
-    teller = _Teller(image)
+def log_events(
+    entries: Iterable[Entry], image: MetadataImage = MetadataImage.EMPTY, *, topic: str | None = None
+) -> Iterator[Recorded]:
+    """The events of the entries, in order. `image`: the state before the first of them. `topic`: the partitions of other topics
+    are left out, which of a large cluster leaves little."""
+    teller = _Teller(image, topic)
     for _, batch in groupby(entries, key=lambda entry: entry.batch):
         yield from teller.batch(list(batch))
 
@@ -38,8 +43,9 @@ def log_events(entries: Iterable[Entry], image: MetadataImage = MetadataImage.EM
 class _Teller:
     """The part of the state that is needed to say what was before, over the image from which it began."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, topic: str | None) -> None:
         self._image = image
+        self._topic = topic
         self._topics: dict[UUID, str] = {}
         self._partitions: dict[tuple[UUID, int], PartitionRegistration] = {}
         self._brokers: dict[int, BrokerRegistration | None] = {}
@@ -52,13 +58,17 @@ class _Teller:
             if isinstance(record, LeaderChange):
                 self._leaders[entry.epoch] = int(record.leader_id)
                 yield self._elected(entry, record)
-            elif type(record) in _KINDS:
+            elif type(record) in _KINDS and not self._left_out(record):
                 items.append(self._item(entry))
         conclude(items)
         by_offset = {entry.offset: entry for entry in entries}
         for item in items:
             if not isinstance(item.record, _IDLE):
                 yield self._event(by_offset[item.offset], item)
+
+    def _left_out(self, record: Any) -> bool:
+        of_partition = isinstance(record, records.PartitionRecord | records.PartitionChangeRecord)
+        return self._topic is not None and of_partition and self._name(record.topic_id) != self._topic
 
     def _item(self, entry: Entry) -> Item:
         """The record with what was before; and the state after it."""

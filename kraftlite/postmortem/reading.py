@@ -1,6 +1,6 @@
 """Reads segments and snapshots of a metadata log, batch by batch. Damage costs what is behind it, and becomes a sentence.
 
-Source: KIP-595, KIP-630, KIP-631; LG-01, LG-02.
+Source: KIP-595, KIP-630, KIP-631; LG-01, LG-02, TO-43.
 """
 
 from __future__ import annotations

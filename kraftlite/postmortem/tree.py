@@ -6,7 +6,7 @@
 
 Nodes are made when they are asked for: an image of any size costs what is listed of it.
 
-Source: Kafka's `image/node` and `shell/node`, of 4.3.
+Source: Kafka's `image/node` and `shell/node`, of 4.3; TO-22.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def test_the_comparison_sees_a_difference() -> None:
     )
 
 
-def test_every_command_of_the_document_prints_what_is_said(tmp_path: Path) -> None:
+def test_to_42_to_43_every_command_of_the_document_prints_what_is_said(tmp_path: Path) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     (tmp_path / "bin").mkdir()
     script = tmp_path / "bin" / "kraftlite"

@@ -1,4 +1,4 @@
-"""kafka-metadata-shell. Source: Kafka's MetadataShell and its commands.
+"""kafka-metadata-shell. Source: TO-22; Kafka's MetadataShell and its commands.
 
 Kafka's shell reads one file, a snapshot or a segment, as if it were the beginning of a log: the offset that it shows is that of
 the last record of the file. Without a command it opens kraftlite's interactive shell.

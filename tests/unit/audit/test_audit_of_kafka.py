@@ -37,7 +37,7 @@ def laid_out(broker: Broker) -> None:
         file.write(struct.pack(">qi", START_MS + 10**6, 95) + b"\0" * 1200)
 
 
-def test_what_a_truncation_left_in_a_preallocated_index_is_good(cluster: Cluster) -> None:
+def test_to_43_what_a_truncation_left_in_a_preallocated_index_is_good(cluster: Cluster) -> None:
     laid_out(cluster["b2"])
     assert run(cluster).findings == ()
 

@@ -128,7 +128,7 @@ LEADERS_2 = [change(0, leader=N2), change(1, leader=N2)]
         ([], [FeatureLevelRecord(name="f", level=1)], ["operation:update_features"]),
     ],
 )
-def test_causes_are_concluded(
+def test_to_42_causes_are_concluded(
     log: MetadataLog, before: list[MetadataRecord], records: list[MetadataRecord], expected: list[str | None]
 ) -> None:
     if before:
@@ -152,7 +152,7 @@ def test_a_fencing_tells_what_it_moved(log: MetadataLog) -> None:
     assert moved.chain == "broker 1 missed heartbeats ▸ FENCE @9 ▸ PARTITION_CHANGE @7 leader 1→2 epoch 0→1 ISR 1,2,3→2,3"
 
 
-def test_an_unclean_election_is_called_so(log: MetadataLog) -> None:
+def test_to_42_an_unclean_election_is_called_so(log: MetadataLog) -> None:
     log.add(2000, change(isr=nodes(1)))
     log.add(3000, change(leader=N2, isr=nodes(2), recovering=True), fencing(1, True))
     story = stories(log, "partition", "a-0")[-1]
@@ -177,7 +177,7 @@ def test_a_time_without_a_leader_has_a_length(log: MetadataLog) -> None:
     assert "no leader since" in last.title and "as far as the log goes" in last.title and last.until_ms is None
 
 
-def test_reassignments_begin_and_end(log: MetadataLog) -> None:
+def test_to_42_reassignments_begin_and_end(log: MetadataLog) -> None:
     log.add(2000, change(replicas=nodes(1, 2, 3, 4), adding_replicas=nodes(4), removing_replicas=nodes(3)))
     assert [story.title for story in stories(log, "partition", "a-0")] == [
         "a-0: the reassignment of 1,2,3 to 1,2,4 is under way yet"
@@ -250,6 +250,15 @@ def test_a_removed_topic_is_told(log: MetadataLog) -> None:
     log.add(2000, RemoveTopicRecord(topic_id=A))
     assert told(log, "partition", "a-0").standing == "deleted"
     assert [story.kind for story in stories(log, "partition", "a-0")] == ["deleted"]
+
+
+def test_of_one_topic_the_others_are_left_out(log: MetadataLog) -> None:
+    log.add(1500, *topic("b", 2, 2))
+    log.add(2000, change(isr=nodes(1, 3)), change(1, B, isr=nodes(1, 3)), fencing(2, True))
+    found = History(log_events(read_metadata_log(log.directory), topic="b"), log_only=True)
+    assert found.partitions() == ["b-0", "b-1"] and found.topics() == ["a", "b"]
+    ours, whole = (explain(it, Subject.parse("partition", "b-1")) for it in (found, history(log)))
+    assert ours.text() == whole.text() and "broker 2 is fenced" in ours.text()
 
 
 def test_idle_records_tell_nothing(log: MetadataLog) -> None:

@@ -94,7 +94,7 @@ def test_limits_cut_batches_and_segments(log: MetadataLog) -> None:
     assert reader.notes.all() == []
 
 
-def test_a_torn_end_is_no_damage(log: MetadataLog) -> None:
+def test_to_43_a_torn_end_is_no_damage(log: MetadataLog) -> None:
     whole = log.path.read_bytes()
     batch = build_batch([Record(None, b"value")], base_offset=4, leader_epoch=1, timestamp_ms=5)
     for cut in (9, 30, 61, len(batch) - 1):
@@ -113,7 +113,7 @@ def test_zeros_at_the_end_are_a_file_that_was_laid_out(log: MetadataLog) -> None
     assert reader.notes.all() == []
 
 
-def test_a_changed_byte_costs_what_is_behind_it(log: MetadataLog) -> None:
+def test_to_43_a_changed_byte_costs_what_is_behind_it(log: MetadataLog) -> None:
     first_bytes = log.path.stat().st_size
     log.add(2000, TopicRecord(name="b", topic_id=topic("b", 2)[0].topic_id))  # type: ignore[union-attr]
     log.add(3000, NoOpRecord())
@@ -150,7 +150,7 @@ def test_offsets_that_go_back_end_the_log(log: MetadataLog) -> None:
     assert f"the batch at byte {position} begins with offset 2, behind 3" in reader.notes.all()[0]
 
 
-def test_a_record_that_nobody_knows_is_left_out(log: MetadataLog) -> None:
+def test_to_43_a_record_that_nobody_knows_is_left_out(log: MetadataLog) -> None:
     log.raw(build_batch([Record(None, b"\x01\x7f\x63"), Record(None, None)], base_offset=4, leader_epoch=1, timestamp_ms=5))
     log.offset = 6
     log.add(3000, NoOpRecord())

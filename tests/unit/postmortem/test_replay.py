@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> MetadataLog:
     return found
 
 
-def test_each_offset_has_its_image(log: MetadataLog) -> None:
+def test_to_41_each_offset_has_its_image(log: MetadataLog) -> None:
     found = metadata(log.directory)
     assert [topics(found.at(offset)) for offset in range(6)] == [[], ["a"], ["a"], ["a", "b"], ["a", "b"], ["a", "b"]]
     assert found.at(1).topics.by_name["a"].partitions == {}
@@ -99,7 +99,7 @@ def test_every_offset_is_the_same_with_and_without_snapshots(tmp_path: Path) -> 
         behind.at(97)
 
 
-def test_a_log_without_its_beginning_shows_what_it_can(tmp_path: Path) -> None:
+def test_to_43_a_log_without_its_beginning_shows_what_it_can(tmp_path: Path) -> None:
     log = MetadataLog(tmp_path / "__cluster_metadata-0", base=100)
     unknown = [PartitionChangeRecord(topic_id=topic("x", 9)[0].topic_id, partition=n, leader=NodeId(1)) for n in range(6)]  # type: ignore[union-attr]
     log.add(2000, *unknown, *topic("a", 1))

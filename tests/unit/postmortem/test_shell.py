@@ -85,7 +85,7 @@ def run(log: MetadataLog) -> Terminal:
     return Terminal(log)
 
 
-def test_the_tree_is_kafkas(run: Terminal) -> None:
+def test_to_22_the_tree_is_kafkas(run: Terminal) -> None:
     assert run("ls", "/") == ["image", "local"]
     assert run("ls", "/local") == ["commitId", "version"]
     assert run("ls", "/image") == [
@@ -107,7 +107,7 @@ def test_the_tree_is_kafkas(run: Terminal) -> None:
     assert run("ls", "/image/topics/byId") == [uuid_to_str(A)]
 
 
-def test_the_contents_are_kafkas(run: Terminal) -> None:
+def test_to_22_the_contents_are_kafkas(run: Terminal) -> None:
     assert run("cat", "/image/provenance") == ["offset 15, epoch 1, time 2023-11-14T22:13:21Z[UTC]"]
     assert run("cat", "/image/features/metadataVersion") == ["Optional[4.3-IV0]"]
     assert run("cat", "/image/features/finalized_nothing") == ["0"]
@@ -277,7 +277,7 @@ def words(line: str) -> str:
     return f"{place}  {rest.partition('  ')[2]}"
 
 
-def test_history_says_who_when_and_what(later: MetadataLog) -> None:
+def test_to_41_history_says_who_when_and_what(later: MetadataLog) -> None:
     run = Terminal(later)
     assert [words(line) for line in run("history", "/topics/byName/orders/0")] == [
         "@5  controller 1, epoch 1  Topic  /image/topics/byName/orders: created: AAAAAAAAAAAAAAAAAAAAAQ",
@@ -311,7 +311,7 @@ def test_history_goes_as_far_as_what_is_looked_at(later: MetadataLog) -> None:
     assert [line.partition("  ")[0] for line in run("history", "/topics/byName/orders/0")] == ["@5", "@6"]
 
 
-def test_diff_shows_what_is_not_the_same(later: MetadataLog) -> None:
+def test_to_41_diff_shows_what_is_not_the_same(later: MetadataLog) -> None:
     run = Terminal(later)
     assert run("diff", "15", "19") == [
         "--- offset 15, epoch 1, time 2023-11-14T22:13:21Z[UTC]",
@@ -331,7 +331,7 @@ def test_diff_shows_what_is_not_the_same(later: MetadataLog) -> None:
     assert run.fails("diff", "x") == ["diff: x: allowed is an offset, a number from 0 on"]
 
 
-def test_time_travel(later: MetadataLog) -> None:
+def test_to_41_time_travel(later: MetadataLog) -> None:
     run = Terminal(later)
     assert run("ls", "/topics/byName") == []
     assert run("at", "9") == ["offset 9, epoch 1, time 2023-11-14T22:13:21Z[UTC]"]
