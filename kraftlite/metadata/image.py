@@ -276,8 +276,8 @@ class MetadataImage:
     client_quotas: ClientQuotasImage
     scram: ScramImage
     producer_ids: ProducerIdsImage
-    acls: AclsImage
-    delegation_tokens: DelegationTokensImage
+    acls: AclsImage = field(default_factory=lambda: AclsImage.EMPTY)
+    delegation_tokens: DelegationTokensImage = field(default_factory=lambda: DelegationTokensImage.EMPTY)
 
     EMPTY: ClassVar[MetadataImage]
 

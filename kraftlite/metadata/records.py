@@ -54,7 +54,7 @@ class UnregisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceBrokerRecord:
-    """Of clusters older than 3.3: a BrokerRegistrationChangeRecord says it since."""
+    """Written by clusters older than 3.3; a BrokerRegistrationChangeRecord says it since."""
 
     broker_id: NodeId
     broker_epoch: int
@@ -62,7 +62,7 @@ class FenceBrokerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfenceBrokerRecord:
-    """Of clusters older than 3.3: a BrokerRegistrationChangeRecord says it since."""
+    """Written by clusters older than 3.3; a BrokerRegistrationChangeRecord says it since."""
 
     broker_id: NodeId
     broker_epoch: int
@@ -92,7 +92,7 @@ class RegisterControllerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZkMigrationStateRecord:
-    """How far a cluster had got in leaving ZooKeeper (KIP-866). Changes nothing."""
+    """The progress of a cluster that leaves ZooKeeper (KIP-866). Changes nothing."""
 
     state: int
 

@@ -230,7 +230,7 @@ def _read_meaning(source: _Source, field: Field, variable: str) -> str:
 
 
 def _value(field: Field) -> str:
-    """What a field's variable says, as a Python value."""
+    """The value of a field's variable, as Python has it."""
     return f"UUIDS[{_variable(field)}]" if field.kind is Kind.UUID else _variable(field)
 
 

@@ -56,7 +56,7 @@ _LAYOUTS: Final[Mapping[Kind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How a value on disk and a value of the dataclass become each other: expressions with `{}` for the other one."""
+    """The way between a value on disk and a value of the dataclass: expressions with `{0}` for the other one."""
 
     written: str = "{}"
     read: str = "{}"

@@ -1,4 +1,4 @@
-"""What the compiled readers and writers call: lengths, shared values, packed arrays.
+"""The helpers of the compiled readers and writers: lengths, shared values, packed arrays.
 
 A length that is announced is never allocated: everything is a slice of what is there, and a slice that comes out short is found
 because the position is then behind the end.

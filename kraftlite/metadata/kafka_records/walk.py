@@ -33,7 +33,7 @@ def record_as_json(layout: Layout, version: int, data: bytes, pos: int) -> dict[
 
 
 def unreadable(layout: Layout, version: int, data: bytes, pos: int, error: Exception) -> Fault:
-    """What to say of a record that the compiled reader refused with `error`."""
+    """The Fault of a record that the compiled reader refused with `error`."""
     try:
         record_as_json(layout, version, data, pos)
     except Fault as found:
