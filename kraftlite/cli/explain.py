@@ -105,9 +105,10 @@ def _of_metadata(given: Sequence[Path], wanted: Subject) -> History:
     with metadata_errors():
         found = opened([path.expanduser() for path in given])
         image, start = found.oldest()
-        names = {"topic": wanted.name, "partition": wanted.name.rpartition("-")[0]}
-        events = log_events(entries_of(found.batches(start)), image, topic=names.get(wanted.kind))
-        history = History(events, log_only=True)
+        topic = {"topic": wanted.name, "partition": wanted.name.rpartition("-")[0]}.get(wanted.kind)
+        history = History(log_events(entries_of(found.batches(start)), image, topic=topic), log_only=True)
+        if topic is not None and wanted.name not in (*history.partitions(), *history.topics()):
+            history = History(log_events(entries_of(found.batches(start)), image), log_only=True)  # to say what there is instead
     tell_notes(found)
     return history
 
