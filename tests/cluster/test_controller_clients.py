@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
 import pytest
+from click.testing import CliRunner
 
+from kraftlite.cli.main import cli
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.kio_codec import build_entity
 from tests.clients.raw import Closed, Connection
@@ -282,10 +285,52 @@ def test_cb_02_the_active_controller_dies_between_two_calls(cluster: Cluster) ->
     assert active(cluster) in cluster.controllers
 
 
-def test_cb_04_controllers_answer_when_every_broker_is_dead(cluster: Cluster) -> None:
+def tool(cluster: Cluster, name: str, *arguments: str, code: int = 0) -> str:
+    """One of Kafka's tools as kraftlite has it, sent to a standby: it finds the active controller by itself."""
+    leader = active(cluster)
+    (standby, *_) = (node_id for node_id in cluster.controllers if node_id != leader)
+    where = ("--bootstrap-controller", cluster.node(standby).grpc)
+    arguments = (arguments[0], *where, *arguments[1:]) if name == "kafka-cluster" else (*where, *arguments)
+    result = CliRunner().invoke(cli, ["compat", name, *arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def brokerless(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster while its broker is dead."""
+    cluster.kill(4)
+    yield cluster
+    cluster.restart(4)
+    cluster.wait_brokers()
+
+
+def test_cb_04_tools_work_while_every_broker_is_dead(brokerless: Cluster) -> None:
+    cluster, leader = brokerless, active(brokerless)
+    quorum = tool(cluster, "kafka-metadata-quorum", "describe", "--status")
+    assert re.search(rf"^LeaderId: +{leader}$", quorum, re.MULTILINE), quorum
+    assert "Leader" in tool(cluster, "kafka-metadata-quorum", "describe", "--replication")
+    endpoints = tool(cluster, "kafka-cluster", "list-endpoints")
+    assert [line.split()[::4] for line in endpoints.splitlines()[1:]] == [[str(n), "controller"] for n in (1, 2, 3)]
+    assert "ENDPOINT_TYPE" in endpoints and "STATE" not in endpoints
+    assert "Cluster ID: " in tool(cluster, "kafka-cluster", "cluster-id")
+    assert "metadata.version" in tool(cluster, "kafka-features", "describe")
+    changed = ("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "log.retention.ms=80000000")
+    assert "Completed updating default config for brokers" in tool(cluster, "kafka-configs", *changed)
+    described_default = ("--describe", "--entity-type", "brokers", "--entity-default")
+    wait_for("the standby knows", lambda: "80000000" in tool(cluster, "kafka-configs", *described_default))
+    own = ("--describe", "--entity-type", "brokers", "--entity-name", str(leader), "--all")
+    assert f"node.id={leader} " in tool(cluster, "kafka-configs", *own)
+    topics = tool(cluster, "kafka-configs", "--describe", "--entity-type", "topics", code=1)
+    assert "This Admin API is not yet supported when communicating directly with the controller quorum." in topics
+    both = tool(cluster, "kafka-features", "--bootstrap-server", "localhost:1", "describe", code=1)
+    assert "Only one of --bootstrap-server or --bootstrap-controller can be specified" in both
+
+
+def test_cb_04_controllers_answer_when_every_broker_is_dead(cluster: Cluster, request: pytest.FixtureRequest) -> None:
     leader = active(cluster)
     created(cluster, leader, "lonely")
-    cluster.kill(4)
+    request.getfixturevalue("brokerless")
     for key in (44, 33, 49, 51, 46, 20):
         values, told = requests("lonely")[key]
         assert code(told(ask(cluster, leader, key, values))) is ErrorCode.NONE, key
@@ -298,5 +343,3 @@ def test_cb_04_controllers_answer_when_every_broker_is_dead(cluster: Cluster) ->
 
     wait_for("the broker is fenced", refused)
     assert code(ask(cluster, leader, 64, {"broker_id": 4})) is ErrorCode.NONE
-    cluster.restart(4)
-    cluster.wait_brokers()
