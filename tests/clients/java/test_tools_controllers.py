@@ -35,13 +35,24 @@ class Tools:
 
 
 @capability("--bootstrap-controller")
-def test_cb_04_the_admin_client_creates_a_topic_at_the_controllers(controllers: Cluster) -> None:
+def test_cb_04_the_admin_client_administers_through_the_controllers(controllers: Cluster) -> None:
+    """Its calls for topics do not exist there: the client itself refuses them, in 4.3."""
+    controllers.create_topic("direct", replication=1)
     java = Ready(test_capabilities.TestJava.client, tools.program(), "controllers:" + Tools(controllers).addresses)
-    described, _created = java.admin(
-        {"do": "describe_cluster"}, {"do": "create_topic", "topic": "direct", "partitions": 2, "replication_factor": 1}
+    described, altered, refused = java.admin(
+        {"do": "describe_cluster"},
+        {"do": "alter_configs", "topic": "direct", "config": {"retention.ms": "123456"}},
+        {"do": "create_topic", "topic": "other", "partitions": 1, "replication_factor": 1},
     )
     assert described["brokers"] == [1, 2, 3]
-    controllers.wait_topic("direct")
+    assert altered is None
+    assert "UNSUPPORTED_ENDPOINT_TYPE" in str(refused)
+
+    def told() -> bool:
+        (configs,) = java.admin({"do": "describe_configs", "topic": "direct"})
+        return bool(configs["retention.ms"] == {"value": "123456", "default": False})
+
+    wait_for("every controller knows the config", told)
 
 
 @capability("--bootstrap-controller")
