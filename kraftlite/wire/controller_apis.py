@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, cast
 
-from kraftlite.broker.handlers.at_controller import ControllerContext, alter_configs_here, describe_controllers
+from kraftlite.broker.handlers.at_controller import (
+    ControllerContext,
+    alter_configs_here,
+    create_topics_here,
+    describe_controllers,
+    list_reassignments_here,
+)
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.quorum import describe_quorum
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -19,7 +25,7 @@ from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGIST
 from kraftlite.wire.apis.configs import DESCRIBE_CONFIGS, incremental_alter, legacy_alter
 from kraftlite.wire.apis.metadata import describe_cluster_as
 from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS
-from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, list_as
 from kraftlite.wire.apis.scram import ALTER_USER_SCRAM_CREDENTIALS
 from kraftlite.wire.apis.security import (
     CREATE_ACLS,
@@ -29,11 +35,15 @@ from kraftlite.wire.apis.security import (
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )
-from kraftlite.wire.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kraftlite.wire.apis.topics import CREATE_PARTITIONS, DELETE_TOPICS, create_topics_as
 
 
 async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
-    return describe_cluster_as(call, request, describe_controllers)
+    """A client of version 0 cannot ask for controllers, and is told so."""
+    answer = describe_cluster_as(call, request, describe_controllers)
+    if call.version == 0 and answer["error_code"] is ErrorCode.MISMATCHED_ENDPOINT_TYPE:
+        return {**answer, "error_code": ErrorCode.INVALID_REQUEST}
+    return answer
 
 
 async def _sasl_handshake(call: Call, request: Any) -> Mapping[str, object]:
@@ -57,7 +67,7 @@ async def _change_voters(call: Call, request: Any) -> Mapping[str, object]:
 
 CONTROLLER_APIS: Final[tuple[Api, ...]] = (
     cold(17, "SaslHandshake", versions=(0, 1), flexible_from=2, adapt=_sasl_handshake),
-    CREATE_TOPICS,
+    cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=partial(create_topics_as, decide=create_topics_here)),
     DELETE_TOPICS,
     DESCRIBE_ACLS,
     CREATE_ACLS,
@@ -78,7 +88,13 @@ CONTROLLER_APIS: Final[tuple[Api, ...]] = (
         adapt=partial(incremental_alter, decide=alter_configs_here),
     ),
     ALTER_PARTITION_REASSIGNMENTS,
-    LIST_PARTITION_REASSIGNMENTS,
+    cold(
+        46,
+        "ListPartitionReassignments",
+        versions=(0, 0),
+        flexible_from=0,
+        adapt=partial(list_as, decide=list_reassignments_here),
+    ),
     ALTER_CLIENT_QUOTAS,
     ALTER_USER_SCRAM_CREDENTIALS,
     DESCRIBE_QUORUM,

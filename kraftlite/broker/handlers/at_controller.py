@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kraftlite.broker.handlers.admin import alter_configs, alter_logger
+from kraftlite.broker.handlers.admin import alter_configs, alter_logger, create_topics
 from kraftlite.broker.handlers.context import ApiSettings, BrokerContext, StaticConfig
 from kraftlite.broker.handlers.metadata import CONTROLLERS, ClusterDescription, check_endpoint_type
+from kraftlite.broker.handlers.reassignments import list_reassignments
 from kraftlite.broker.metadata_cache import BrokerEndpoint, MetadataCache
 from kraftlite.metadata.features import supports_controller_registration
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import METADATA_TOPIC, NodeId
 from kraftlite.model.limits import MAX_LARGE_REQUESTS_BYTES
 from kraftlite.model.messages.bounds import checker
 from kraftlite.model.messages.controller import (
@@ -25,8 +26,14 @@ from kraftlite.model.messages.controller import (
     AlterConfigsResult,
     ConfigResourceChange,
     ConfigResourceType,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     IncrementalAlterConfigsRequest,
     LegacyConfigResource,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingReassignment,
 )
 from kraftlite.model.method import Method, Req, Res
 from kraftlite.raft.client import RaftClient
@@ -112,18 +119,71 @@ def describe_controllers(ctx: BrokerContext, listener: str, *, endpoint_type: in
     return ClusterDescription(controller_id=ctx.raft.leader_and_epoch().leader_id, brokers=found)
 
 
+async def create_topics_here(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """A name that is given twice and the name of the metadata log are refused by any controller, once each."""
+    times = Counter([topic.name async for topic in ctx.turns.each(request.topics)])
+    refused = [
+        CreatableTopicResult(name=name, error=ErrorCode.INVALID_REQUEST, message=message)
+        async for name in ctx.turns.each(times)
+        if (message := _refused_name(name, times[name])) is not None
+    ]
+    if not refused:
+        return await create_topics(ctx, request)
+    names = {result.name for result in refused}
+    left = tuple([topic async for topic in ctx.turns.each(request.topics) if topic.name not in names])
+    answer = await create_topics(ctx, replace(request, topics=left))
+    return CreateTopicsResponse(topics=(*answer.topics, *refused))
+
+
+def _refused_name(name: str, times: int) -> str | None:
+    if times > 1:
+        return "Duplicate topic name."
+    return f"Creation of internal topic {METADATA_TOPIC} is prohibited." if name == METADATA_TOPIC else None
+
+
+async def list_reassignments_here(
+    ctx: BrokerContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Every controller knows the moves under way: the active one tells what is committed, a standby what it has loaded."""
+    try:
+        return await list_reassignments(ctx, request)
+    except ApiError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+    topics = ctx.metadata.image.topics
+    if request.partitions is None:
+        wanted = [(topic.name, index) async for topic in ctx.turns.each(list(topics)) for index in sorted(topic.partitions)]
+    else:
+        wanted = [(one.topic, one.partition) for one in request.partitions]
+    found = []
+    async for name, index in ctx.turns.each(list(dict.fromkeys(wanted))):
+        topic = topics.topic(name)
+        one = None if topic is None else topic.partitions.get(index)
+        if one is not None and (one.adding_replicas or one.removing_replicas):
+            adding, removing = one.adding_replicas, one.removing_replicas
+            move = OngoingReassignment(topic=name, partition=index, replicas=one.replicas, adding=adding, removing=removing)
+            found.append(move)
+    return ListPartitionReassignmentsResponse(reassignments=tuple(found))
+
+
 async def alter_configs_here(
     ctx: BrokerContext, request: IncrementalAlterConfigsRequest | AlterConfigsRequest
 ) -> AlterConfigsResponse:
     """Both calls at a controller: the configs of any broker, of the default of all, and this node's loggers."""
     resources: tuple[ConfigResourceChange | LegacyConfigResource, ...] = request.resources
-    count = Counter([(one.resource_type, one.resource_name) async for one in ctx.turns.each(resources)])
+    count = Counter(
+        [
+            (one.resource_type, one.resource_name)
+            async for one in ctx.turns.each(resources)
+            if one.resource_type in _CONFIGURABLE - {ConfigResourceType.BROKER_LOGGER}
+        ]
+    )
     twice = [
         AlterConfigsResult(resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message="Duplicate resource.")
         for (kind, name), times in count.items()
         if times > 1
     ]
-    once: Any = tuple([one async for one in ctx.turns.each(resources) if count[one.resource_type, one.resource_name] == 1])
+    once: Any = tuple([one async for one in ctx.turns.each(resources) if count[one.resource_type, one.resource_name] <= 1])
     answer = await alter_configs(ctx, replace(request, resources=once), _answered_here)
     return AlterConfigsResponse(resources=(*answer.resources, *twice))
 
