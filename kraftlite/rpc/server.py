@@ -24,6 +24,7 @@ from kraftlite.rpc.addresses import resolve, why_not
 from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
 from kraftlite.rpc.pbmap import MalformedMessage
+from kraftlite.rpc.relay import Relay
 from kraftlite.runtime.ports import Handler, Handlers, Tracer
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
 
@@ -67,6 +68,11 @@ class RpcServer:
             raise OSError(number, f"cannot listen on {listen}: {os.strerror(number)}") from None
         await self._server.start()
         return Endpoint(listen.host, port)
+
+    async def start_behind(self, relay: Relay) -> None:
+        """Serve what `relay` carries, and no address that peers could reach."""
+        self._server.add_insecure_port(relay.listen)
+        await self._server.start()
 
     async def close(self, grace_ms: int) -> None:
         """Refuse new requests, let those under way finish for `grace_ms`, then cut the rest off."""
