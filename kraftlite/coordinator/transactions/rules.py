@@ -42,6 +42,11 @@ class Entry:
     pending: Transaction | None = None
     fence_failed: bool = False
 
+    @property
+    def is_dying(self) -> bool:
+        """Say whether the id is being forgotten."""
+        return self.pending is not None and self.pending.state is TransactionState.DEAD
+
 
 class Refused(NamedTuple):
     """The request is refused; nothing changes."""

@@ -282,10 +282,7 @@ class TransactionShard:
             self._write(transactional_id, self.by_id[transactional_id], found.transaction, answered)
 
     def _answer(self, request_id: int, producer: Producer, error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            self._effects.answer(request_id, producer)
-        else:
-            self._refuse(request_id, error)
+        self._effects.answer(request_id, producer if error is ErrorCode.NONE else ApiError(error))
 
     def _told_to_ask_again(self, request_id: int, error: ErrorCode) -> None:
         """The answer to a client whose InitProducerId had to abort first (TX-13)."""
@@ -471,7 +468,7 @@ class TransactionShard:
     def describe(self, transactional_id: str) -> Transaction | None:
         """The state of an id; while markers are sent, with the partitions that have none yet (TA-01). None: unknown."""
         entry = self.by_id.get(transactional_id)
-        if entry is None or _is_dying(entry):
+        if entry is None or entry.is_dying:
             return None
         marking = self._marking.get(transactional_id)
         return entry.current if marking is None else replace(entry.current, partitions=frozenset(marking.waiting))
@@ -480,7 +477,7 @@ class TransactionShard:
         """Every id but those that are being forgotten, in pieces (TA-02). The shard may be stepped between two of them: an id is
         told as it is then."""
         for some in pieces(list(self.by_id)):
-            yield [(key, entry.current) for key, entry in self._known(some) if not _is_dying(entry)]
+            yield [(key, entry.current) for key, entry in self._known(some) if not entry.is_dying]
 
     @property
     def to_carry_out(self) -> int:
@@ -496,10 +493,6 @@ class TransactionShard:
     def written_again(self) -> int:
         """The number of states that wait to be written again."""
         return len(self._write_again)
-
-
-def _is_dying(entry: Entry) -> bool:
-    return entry.pending is not None and entry.pending.state is _S.DEAD
 
 
 def _nobody(error: ErrorCode) -> None:

@@ -131,11 +131,14 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.descriptor, text.encode())
 
-    def until(self, text: str) -> str:
-        """What it prints up to this text."""
-        found, deadline = "", time.monotonic() + PATIENCE_S
+    def until(self, text: str, *, press: str = "") -> str:
+        """What it prints up to this text. `press` is pressed each two seconds: Python's readline may sleep over a signal."""
+        found, deadline, pressed_s = "", time.monotonic() + PATIENCE_S, 0.0
         while text not in found:
             assert time.monotonic() < deadline, f"{text!r} not in {found!r}"
+            if press and time.monotonic() > pressed_s + 2:
+                self.type(press)
+                pressed_s = time.monotonic()
             if select.select([self.descriptor], [], [], 0.1)[0]:
                 found += os.read(self.descriptor, 4096).decode(errors="replace")
         return found
@@ -149,8 +152,9 @@ def test_to_22_an_interactive_shell_completes(log: MetadataLog) -> None:
     assert "Tab completes" in terminal.until(">> ")
     terminal.type("ls /topics/byN\tord\t\r")
     assert "/topics/byName/orders/" in (printed := terminal.until(">> ")) and "name" in printed
-    terminal.type("ls /nope\x03")  # Ctrl-C forgets the line
-    terminal.until(">> ")
+    terminal.type("ls /nope")
+    terminal.until("/nope")
+    terminal.until(">> ", press="\x03")  # Ctrl-C forgets the line
     terminal.type("cat /provenance\r")
     assert "offset 7, epoch 1" in terminal.until(">> ")
     terminal.type("\x04")

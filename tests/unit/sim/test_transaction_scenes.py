@@ -112,7 +112,7 @@ def test_a_late_message_is_overtaken_and_a_held_link_holds_all(kind: str, overta
     ("name", "seed", "race"),
     [
         ("coordinator-dies", 3, "R3"),
-        ("answer-is-lost", 0, "R9"),
+        ("answer-is-lost", 5, "R9"),
     ],
 )
 def test_a_race_that_a_scene_is_about_happens(name: str, seed: int, race: str) -> None:
