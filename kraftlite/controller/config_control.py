@@ -173,7 +173,7 @@ class ConfigControl:
 
     def clear_elr(self) -> list[MetadataRecord]:
         """Clear the sets of all partitions; see `candidates`."""
-        return [ClearElrRecord(topic_name=None), *self.candidates(None)]
+        return [ClearElrRecord(topic_name=""), *self.candidates(None)]
 
     def _elr_cleared_by(self, records: Iterable[MetadataRecord]) -> list[MetadataRecord]:
         """Clear the sets where the minimum changes: a replica that is eligible by one may not be by another. Where nobody is in
@@ -182,7 +182,7 @@ class ConfigControl:
         for record in records if self.elr_enabled() else ():
             if isinstance(record, ConfigRecord) and record.name == MIN_ISR:
                 topics[record.resource_name if record.resource_type == _TOPIC else None] = None
-        cleared: list[MetadataRecord] = [ClearElrRecord(topic_name=topic) for topic in topics]
+        cleared: list[MetadataRecord] = [ClearElrRecord(topic_name=topic or "") for topic in topics]
         return cleared + [record for topic in topics for record in self.candidates(topic)]
 
     def _check_elr(self, records: Iterable[MetadataRecord]) -> None:

@@ -14,7 +14,12 @@ from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 
-_LEFT_OUT = frozenset({"topic_id", "partition", "directories", "listeners", "features", "log_dirs", "incarnation_id"})
+_LEFT_OUT = frozenset(
+    {
+        *("topic_id", "partition", "directories", "listeners", "features", "log_dirs", "cordoned_log_dirs", "incarnation_id"),
+        *("is_migrating_zk_broker", "zk_migration_ready"),
+    }
+)
 _EMPTIED = frozenset({"isr", "elr"})
 """Sets that a change may leave without a member."""
 _SECRET = frozenset({"salt", "stored_key", "server_key"})

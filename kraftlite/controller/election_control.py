@@ -276,7 +276,8 @@ class ElectionControl:
             yield
         yield from self.leader_and_isr_updates(affected, records, removed=broker_id)
         left = tuple(directory for directory in registration.log_dirs if directory not in newly)
-        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=left))
+        if left:  # no record says that there are none: a broker whose every directory has failed stops
+            records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=left))
 
     @staticmethod
     def _directory_of(info: TopicInfo, index: int, broker_id: NodeId) -> object:

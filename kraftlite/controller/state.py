@@ -32,6 +32,14 @@ from kraftlite.timeline.collections import TimelineValue
 from kraftlite.timeline.registry import TimelineRegistry
 
 
+def _refuse_access_control(record: r.AccessControlEntryRecord | r.RemoveAccessControlEntryRecord) -> None:
+    """Nothing here enforces access control entries: a node that served beside them would open to everybody what they protect."""
+    raise ValueError(
+        f"the metadata log has access control entries, such as {record.id}, and this software has no authorizer to enforce them. "
+        "It reads such a log (log dump), but no controller runs on it: remove the entries with the software that wrote them first"
+    )
+
+
 class ControllerState:
     """Composition of the control managers. `replay` is the only way in which it changes."""
 
@@ -47,7 +55,7 @@ class ControllerState:
             self.replication, self.cluster, self.configs, self.features, config.max_elections_per_run
         )
         self.quotas = QuotaControl(self.registry)
-        self.scram = ScramControl(self.registry)
+        self.scram = ScramControl(self.registry, self.features)
         self.reassignments = ReassignmentControl(self.replication, self.cluster, self.configs, self.elections)
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
@@ -83,6 +91,14 @@ class ControllerState:
             r.UserScramCredentialRecord: plain(self.scram.replay),
             r.RemoveUserScramCredentialRecord: plain(self.scram.replay_removed),
             r.ProducerIdsRecord: plain(self.producer_ids.replay),
+            r.FenceBrokerRecord: plain(self.cluster.replay_fenced),
+            r.UnfenceBrokerRecord: plain(self.cluster.replay_fenced),
+            r.AccessControlEntryRecord: plain(_refuse_access_control),
+            r.RemoveAccessControlEntryRecord: plain(_refuse_access_control),
+            # Kept in the image, and so in every snapshot; they change nothing that a controller decides.
+            r.DelegationTokenRecord: plain(lambda _record: None),
+            r.RemoveDelegationTokenRecord: plain(lambda _record: None),
+            r.ZkMigrationStateRecord: plain(lambda _record: None),
             r.NoOpRecord: plain(lambda _record: None),
             r.BeginTransactionRecord: self.offsets.replay_begin,
             r.EndTransactionRecord: self.offsets.replay_end,

@@ -151,17 +151,13 @@ class TopicsState:
         self._index(info, record.partition, old, new)
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        if record.topic_name is None:
-            infos = self.topics.values()
-        else:
-            topic_id = self.topic_ids.get(record.topic_name)
-            if topic_id is None:
-                raise ValueError(f"cannot replay {record}: no topic with that name")
-            infos = [self.topics[topic_id]]
-        for info in infos:
-            for index, old in list(info.partitions.items()):
-                if old.elr or old.last_known_elr:
-                    new = info.partitions[index] = old.without_elr()
+        if record.topic_name and record.topic_name not in self.topic_ids:
+            raise ValueError(f"cannot replay {record}: there is no such topic")
+        for info in list(self.topics.values()):
+            for index, old in list(info.partitions.items()) if record.topic_name in ("", info.name) else ():
+                new = old.without_elr()
+                if new is not None:
+                    info.partitions[index] = new
                     self._index(info, index, old, new)
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> None:

@@ -144,6 +144,11 @@ def default_eligible_leader_replicas_version(level: int) -> int:
     return 1 if level >= 26 else 0
 
 
+def supports_scram(level: int) -> bool:
+    """Return whether there are SCRAM credentials (KIP-900), from 3.5-IV2 on."""
+    return level >= 11
+
+
 def skips_leader_epoch_bump_on_isr_shrink(level: int) -> bool:
     """Return whether a shrinking ISR no longer raises the leader epoch, which is so from 3.6-IV0 on (CM-26)."""
     return level >= 12

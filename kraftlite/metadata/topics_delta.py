@@ -93,12 +93,12 @@ class TopicDelta:
             raise Fault(f"the metadata log changes partition {self.name}-{record.partition}, which does not exist")
         self.partition_changes[record.partition] = before.merge(record)
 
-    def clear_elr(self, offset: int | None = None) -> None:
-        """Clear the eligible leader replicas, and the last known ones, of every partition that has any (KIP-966)."""
-        for index in dict.fromkeys((*self.image.partitions, *self.partition_changes)):
-            before = self.partition(index)
-            if before is not None and (before.elr or before.last_known_elr):
-                self.partition_changes[index] = before.without_elr()
+    def replay_clear_elr(self, offset: int | None = None) -> None:
+        for index in {**self.image.partitions, **self.partition_changes}:
+            registration = self.partition(index)
+            cleared = None if registration is None else registration.without_elr()
+            if cleared is not None:
+                self.partition_changes[index] = cleared
                 if offset is not None:
                     self.offsets[index] = offset
 
@@ -191,19 +191,19 @@ class TopicsDelta:
         delta.replay(record, offset)
 
     def replay_clear_elr(self, record: ClearElrRecord, offset: int | None = None) -> None:
-        """Clear the sets of one topic, or of all. Raises Fault for a topic that does not exist."""
-        deltas = {delta.name: delta for delta in self.changed.values()}
-        topics = {topic.name: topic for topic in self.image if topic.topic_id not in self.deleted}
-        if record.topic_name is not None:
-            deltas = {name: delta for name, delta in deltas.items() if name == record.topic_name}
-            topics = {name: topic for name, topic in topics.items() if name == record.topic_name}
-        if record.topic_name is not None and not topics and not deltas:
-            raise Fault(f"the metadata log clears the ELR of topic {record.topic_name}, which does not exist")
-        for topic in topics.values():
-            if topic.name not in deltas and any(it.elr or it.last_known_elr for it in topic.partitions.values()):
-                deltas[topic.name] = self.changed[topic.topic_id] = TopicDelta(topic)
-        for delta in deltas.values():
-            delta.clear_elr(offset)
+        """Forget the eligible leader replicas of one topic, or of all."""
+        names = {topic_id: topic.name for topic_id, topic in self.image.by_id.items() if topic_id not in self.deleted}
+        names |= {topic_id: delta.name for topic_id, delta in self.changed.items()}
+        cleared = [topic_id for topic_id, name in names.items() if record.topic_name in ("", name)]
+        if record.topic_name and not cleared:
+            raise Fault(
+                f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"
+            )
+        for topic_id in cleared:
+            delta = self.changed.get(topic_id) or TopicDelta(self.image.by_id[topic_id])
+            delta.replay_clear_elr(offset)
+            if delta.partition_changes:
+                self.changed[topic_id] = delta
 
     def finish_snapshot(self) -> None:
         """Delete what the snapshot did not name; what it named unchanged is no change (ML-12)."""

@@ -20,7 +20,9 @@ _ADMIN: Final = {
     "delete_topics": "a client deleted the topic",
     "create_partitions": "a client asked for more partitions",
     "elect_preferred": "auto.leader.rebalance.enable: the preferred leader is to lead again",
+    "elect_preferred_or_asked": "the preferred leader is to lead again: leaders are balanced, or a client asked for it",
     "elect_unclean": "nobody in sync is left, and the topic allows unclean elections",
+    "alter_partition_reassignments": "a client gave the partition other replicas",
     "incremental_alter_configs": "a client changed the configuration",
     "alter_configs": "a client changed the configuration",
     "update_features": "a client changed a feature's level",
@@ -31,6 +33,7 @@ _BRIEF: Final = {
     "delete_topics": "topic deleted",
     "create_partitions": "partitions added",
     "elect_preferred": "leaders balanced",
+    "elect_preferred_or_asked": "preferred leader elected",
     "elect_unclean": "unclean election",
 }
 
@@ -120,6 +123,10 @@ def why_silent(telling: Telling, history: History, node: int, from_ms: int, unti
 def _fenced_for_silence(telling: Telling, history: History, record: Recorded, change: Change | None) -> Step:
     reasons = record.reasons
     broker, silent_ms = int(reasons.get("broker", -1)), int(reasons.get("silent_ms", 0) or 0)
+    if history.log_only:
+        what = f"no heartbeat of broker {broker} for broker.session.timeout.ms or longer"
+        step = telling.add(record.ms, record.node, what, brief=f"broker {broker} missed heartbeats")
+        return _tell_fencing(telling, history, record, broker, step)
     step = tell_silence(telling, history, broker, record.ms - silent_ms, record.ms)
     expired = history.last(
         "controller.broker_session_expired", node=record.node, since_ms=record.ms - 1_000, until_ms=record.ms, broker_id=broker

@@ -69,7 +69,9 @@ class Change:
 class History:
     """All events by time. Events of the same millisecond stay in the order in which they were given."""
 
-    def __init__(self, events: Iterable[Recorded]) -> None:
+    def __init__(self, events: Iterable[Recorded], *, log_only: bool = False) -> None:
+        """`log_only`: the events are those of a metadata log, and there is no trace of any node."""
+        self.log_only = log_only
         self.events = sorted((event for event in events if event.event not in _HOT), key=lambda event: event.ms)
         self.by_node: dict[int, list[Recorded]] = {}
         self.by_partition: dict[str, list[Recorded]] = {}

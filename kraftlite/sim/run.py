@@ -37,9 +37,9 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
-from kraftlite.sim.themes import ADMIN, KNOBS, LOGS, PLAIN, TROUBLES
+from kraftlite.sim.themes import ADMIN, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
-from kraftlite.sim.workloads import logs
+from kraftlite.sim.workloads import logs, transaction_settings
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -95,7 +95,12 @@ class RunPlan:
         return shape, faults
 
 
-_THEMED: Final = {LOGS: logs.with_periods, ADMIN: of_release, TROUBLES: variations.vary}
+_THEMED: Final = {
+    LOGS: logs.with_periods,
+    ADMIN: of_release,
+    TROUBLES: variations.vary,
+    TRANSACTIONS: transaction_settings.vary,
+}
 """The change that a theme makes to a shape that is drawn."""
 
 

@@ -87,7 +87,7 @@ def _resource(
     )
     minimum = wanted.get(MIN_ISR)
     if elr and MIN_ISR in wanted and (minimum != current.get(MIN_ISR) or (kind == BROKER and minimum is not None)):
-        wants += (_is(r.ClearElrRecord(topic_name=name if kind == TOPIC else None)),)
+        wants += (_is(r.ClearElrRecord(topic_name=name if kind == TOPIC else "")),)
     unsure = any(value is not None and is_good(KEYS[kind], key, value) is None for key, value in wanted.items())
     return Entry(wants=wants, maybe=frozenset({E.INVALID_CONFIG, E.INVALID_REQUEST}) if unsure else frozenset())
 
@@ -208,7 +208,7 @@ def _with_elr(state: MetadataState, level: int, min_isr: str) -> tuple[Want, ...
         if level and kind == BROKER and name and MIN_ISR in values:
             wants.append(_is(r.ConfigRecord(resource_type=kind, resource_name=name, name=MIN_ISR, value=None)))
     any_elr = any(it.elr or it.last_known_elr for topic in state.topics.values() for it in topic.partitions.values())
-    return (*wants, *([_is(r.ClearElrRecord(topic_name=None))] if any_elr else []))
+    return (*wants, *([_is(r.ClearElrRecord(topic_name=""))] if any_elr else []))
 
 
 def _bad_level(state: MetadataState, it: m.FeatureUpdate, voters: Sequence[NodeId]) -> bool:

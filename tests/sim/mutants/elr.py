@@ -42,7 +42,7 @@ def demanding_all(patch: Patch) -> None:
 @mutant(
     "elected-from-elr-beside-an-isr",
     "an eligible replica may be elected while members of the ISR are there",
-    expects=("72",),
+    expects=("74",),
     lens=demanding_all,
 )
 def elected_from_elr_beside_an_isr(patch: Patch) -> None:
@@ -56,7 +56,7 @@ def elected_from_elr_beside_an_isr(patch: Patch) -> None:
 @mutant(
     "unclean-restart-keeps-elr",
     "a broker that stopped uncleanly stays eligible",
-    expects=("72", "24", "LossesKeeper"),
+    expects=("74", "24", "LossesKeeper"),
     lens=playing(one_after_another),
 )
 def unclean_restart_keeps_elr(patch: Patch) -> None:
@@ -67,7 +67,7 @@ def unclean_restart_keeps_elr(patch: Patch) -> None:
 @mutant(
     "no-epoch-is-an-epoch",
     "a broker that knows no former epoch counts as one that stopped cleanly",
-    expects=("72", "24"),
+    expects=("74", "24"),
     lens=playing(one_after_another),
 )
 def no_epoch_is_an_epoch(patch: Patch) -> None:
@@ -79,7 +79,7 @@ def no_epoch_is_an_epoch(patch: Patch) -> None:
 @mutant(
     "brokers-disagree-on-the-minimum",
     "a single broker may have its own min.insync.replicas",
-    expects=("72",),
+    expects=("74",),
     lens=changing_the_minimum,
 )
 def brokers_disagree_on_the_minimum(patch: Patch) -> None:
@@ -90,7 +90,7 @@ def brokers_disagree_on_the_minimum(patch: Patch) -> None:
 @mutant(
     "a-new-minimum-keeps-the-elr",
     "who is eligible by one min.insync.replicas stays it by another",
-    expects=("50", "72"),
+    expects=("50", "74"),
     lens=changing_the_minimum,
 )
 def a_new_minimum_keeps_the_elr(patch: Patch) -> None:
@@ -101,7 +101,7 @@ def a_new_minimum_keeps_the_elr(patch: Patch) -> None:
 @mutant(
     "last-member-stays",
     "the last member of an ISR stays in it when it is gone, with ELR too",
-    expects=("72",),
+    expects=("74",),
     lens=playing(one_after_another),
 )
 def last_member_stays(patch: Patch) -> None:
@@ -112,7 +112,7 @@ def last_member_stays(patch: Patch) -> None:
 @mutant(
     "replaced-disk-vouches",
     "a broker whose disk was replaced by an empty one counts as one that stopped cleanly",
-    expects=("72", "24", "27"),
+    expects=("74", "24", "27"),
     lens=playing(last_member),
 )
 def replaced_disk_vouches(patch: Patch) -> None:
@@ -125,7 +125,7 @@ def replaced_disk_vouches(patch: Patch) -> None:
 @mutant(
     "shutdown-kept-over-a-restart",
     "a new incarnation begins in the controlled shutdown of its former self",
-    expects=("72", "33", "liveness"),
+    expects=("74", "33", "liveness"),
     lens=playing(killed_on_its_way_out),
 )
 def shutdown_kept_over_a_restart(patch: Patch) -> None:
@@ -139,7 +139,7 @@ def shutdown_kept_over_a_restart(patch: Patch) -> None:
 @mutant(
     "anybody-is-the-last-known-leader",
     "when nobody is eligible the first replica to come back leads",
-    expects=("72", "20", "24"),
+    expects=("74", "20", "24"),
     lens=playing(dark_rack),
 )
 def anybody_is_the_last_known_leader(patch: Patch) -> None:
@@ -151,7 +151,7 @@ def anybody_is_the_last_known_leader(patch: Patch) -> None:
 @mutant(
     "elr-beside-a-large-isr",
     "who was eligible stays it when the ISR is large enough again",
-    expects=("72", "20"),
+    expects=("74", "20"),
     lens=playing(one_after_another),
 )
 def elr_beside_a_large_isr(patch: Patch) -> None:

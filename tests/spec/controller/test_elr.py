@@ -188,7 +188,7 @@ def test_el_04_a_new_minimum_clears_the_sets() -> None:
     assert after.partition_epoch == before["t"].partition_epoch + 1
     assert after.leader_epoch == before["t"].leader_epoch
     _ = world.set_config(BROKER, "", (MIN_ISR, SET, "2")).value
-    assert ClearElrRecord(topic_name=None) in world.quorum.batches[-1].records
+    assert ClearElrRecord(topic_name="") in world.quorum.batches[-1].records
     assert sets(world, "u") == (1, (1,), (), ())
     assert world.partition("v") == before["v"], "nothing was to be cleared"
     assert world.partition("t") == after

@@ -79,3 +79,41 @@ def test_what_is_frozen_is_freed_by_its_reference_count(found: dict[str, Any]) -
 
 def test_telling_it_twice_is_harmless(found: dict[str, Any]) -> None:
     assert found["callbacks"] == 2
+
+
+THREADS = """
+import sys, threading, time
+
+import kraftlite.host.memory as memory
+
+memory.tune_gc()
+sys.setswitchinterval(1e-6)
+ended = threading.Event()
+error = None
+
+def build():
+    global error
+    while not ended.is_set():
+        try:
+            tuple([n] for n in range(3_000))
+        except SystemError as found:
+            error = found
+            ended.set()
+
+thread = threading.Thread(target=build)
+thread.start()
+kept = []
+last = time.monotonic() + 5
+while time.monotonic() < last and not ended.is_set():
+    kept.append([[n] for n in range(3_000)])
+    if len(kept) > 100:
+        kept.clear()
+ended.set()
+thread.join()
+print(error)
+"""
+
+
+def test_counting_what_lasts_ends_no_tuple_that_another_thread_builds() -> None:
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "None"

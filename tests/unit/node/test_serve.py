@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,16 @@ async def test_the_first_fault_decides_and_a_fault_is_one_line() -> None:
     first, second = tracer.events
     assert first.facts() == {"where": "log dirs", "reason": "the disk is gone"}
     assert "RuntimeError" in second.facts()["trace"], "a bug is traced with its stack"
+
+
+@pytest.fixture(autouse=True)
+def collector_of_the_other_tests() -> Iterator[None]:
+    """A node that runs in this process tunes the cycle collector; that ends with the test."""
+    thresholds, callbacks = gc.get_threshold(), gc.callbacks[:]
+    yield
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
+    gc.unfreeze()
 
 
 @pytest.fixture

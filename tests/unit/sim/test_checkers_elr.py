@@ -14,7 +14,7 @@ from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.checkers.base import CheckerFactory
-from kraftlite.sim.checkers.i72_eligible_leaders import EligibleLeaders
+from kraftlite.sim.checkers.i74_eligible_leaders import EligibleLeaders
 from kraftlite.sim.checkers.losses_keeper import LossesKeeper
 from tests.harness.violations import Cases, assert_found
 from tests.harness.watched_cluster import WatchedCluster, watched

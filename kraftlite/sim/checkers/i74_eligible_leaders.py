@@ -1,4 +1,4 @@
-"""Invariant 72: with eligible leader replicas, ISR, ELR and leader of a partition are what its history makes them (KIP-966)."""
+"""Invariant 74: with eligible leader replicas, ISR, ELR and leader of a partition are what its history makes them (KIP-966)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EligibleLeaders(MetadataChecker):
     without an ISR.
     """
 
-    numbers: ClassVar[tuple[int, ...]] = (72,)
+    numbers: ClassVar[tuple[int, ...]] = (74,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -81,7 +81,7 @@ class EligibleLeaders(MetadataChecker):
             case r.RegisterBrokerRecord():
                 self._note_registration(record, before)
             case r.ClearElrRecord():
-                self._cleared[record.topic_name] = None
+                self._cleared[record.topic_name or None] = None
             case r.ConfigRecord() if record.name == _MIN_ISR and record.resource_type in (TOPIC, BROKER) and has_elr(before):
                 found = before.topic_named(record.resource_name)
                 if record.resource_type == BROKER or (found is not None and found[1].partitions):  # no topic that is created
@@ -132,9 +132,9 @@ class EligibleLeaders(MetadataChecker):
         for (kind, name), values in state.configs.items():
             if kind == BROKER and name != "" and _MIN_ISR in values:
                 self.fail(f"brokers may disagree on {_MIN_ISR}: broker {name} has the value {values[_MIN_ISR]}")
-        for name in minimum:
-            if name not in cleared and None not in cleared:
-                self.fail(f"{_MIN_ISR} of {name or 'the cluster'} changes, and the ELR of before stays")
+        for topic in minimum:
+            if topic not in cleared and None not in cleared:
+                self.fail(f"{_MIN_ISR} of {topic or 'the cluster'} changes, and the ELR of before stays")
 
     def _check_gone(self, state: MetadataState, broker_id: NodeId, how: str, *, lost: bool) -> None:
         for topic in state.topics.values():
