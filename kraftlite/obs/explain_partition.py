@@ -93,8 +93,8 @@ def _election(change: Change) -> list[str]:
 
 def is_unclean(change: Change) -> bool:
     """Return whether the leader was elected from outside of the ISR."""
-    recovering = change.record.detail.get("recovering") is True
-    return recovering and change.old_isr is not None and change.leader is not None and change.leader not in change.old_isr
+    outside = change.old_isr is not None and change.leader is not None and change.leader not in change.old_isr
+    return outside and (change.unclean or change.record.detail.get("recovering") is True)
 
 
 def unclean_words(change: Change) -> str:

@@ -665,11 +665,7 @@ def _coordinated(side: Side) -> None:
     for name in ("g", "simple", "nope", "k", "fine", ""):
         while _find(side, name) < 0 or side.call(
             15, 6, {"groups": (name,), "include_authorized_operations": False}, node=_find(side, name)
-        )["groups"][0]["error_code"] in (
-            "not_coordinator",
-            "coordinator_load_in_progress",
-            "coordinator_not_available",
-        ):
+        )["groups"][0]["error_code"] in ("not_coordinator", "coordinator_load_in_progress", "coordinator_not_available"):
             assert time.monotonic() < deadline, f"{side.name}: {name} has no coordinator"
             time.sleep(0.1)
 
