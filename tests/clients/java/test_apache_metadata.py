@@ -101,6 +101,7 @@ def use(kafka: ApacheKafka) -> dict[str, dict[int, tuple[int, tuple[int, ...]]]]
     tool(kafka, "kafka-configs", "--alter", "--add-config", "request_percentage=12.5", "--entity-type", "users",
          "--entity-name", "alice", "--entity-type", "clients", "--entity-default")  # fmt: skip
     tool(kafka, "kafka-features", "downgrade", "--feature", "eligible.leader.replicas.version=0")
+    wait_for("the broker to know of the deletion", lambda: "gone" not in admin.list_topics(timeout=60).topics)
     found = admin.list_topics(timeout=60).topics
     return {name: {p.id: (p.leader, tuple(p.replicas)) for p in topic.partitions.values()} for name, topic in found.items()}
 
