@@ -85,9 +85,8 @@ def last_alive_ms(history: History, node: int, from_ms: int, until_ms: int) -> i
 
 def tell_silence(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> Step:
     """`node` was not heard of in this time, and why, as far as the traces tell."""
-    fault = history.last("node.faulted", node=node, since_ms=from_ms - RECENT_MS, until_ms=until_ms)
     because = None
-    if fault is not None and history.start_before(node, until_ms) == history.start_before(node, fault.ms):
+    if (fault := _fault(history, node, from_ms, until_ms)) is not None:
         because = telling.note(fault, f"node {node} stopped: {fault.get('reason')}", brief=f"node {node} failed")
     brief = f"broker {node} missed heartbeats from {telling.clock.short(from_ms)}"
     why = why_silent(telling, history, node, from_ms, until_ms)
@@ -95,12 +94,19 @@ def tell_silence(telling: Telling, history: History, node: int, from_ms: int, un
     return telling.add(from_ms, node, what, because=because, brief=brief)
 
 
+def _fault(history: History, node: int, from_ms: int, until_ms: int) -> Recorded | None:
+    """Find the failure that ended the run of a node which was silent, not an earlier one."""
+    fault = history.last("node.faulted", node=node, since_ms=from_ms - RECENT_MS, until_ms=until_ms)
+    ended = fault is not None and history.start_before(node, until_ms) == history.start_before(node, fault.ms)
+    return fault if ended else None
+
+
 def why_silent(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> str:
     """Explain the silence in words, from what the node itself recorded and from what it did not."""
     clock = telling.clock
     restart = history.start_after(node, from_ms)
     end_ms = restart.ms if restart is not None else None
-    if history.first("node.faulted", node=node, since_ms=from_ms - RECENT_MS, until_ms=until_ms) is not None:
+    if _fault(history, node, from_ms, until_ms) is not None:
         return "it had failed"
     stalled = history.first("node.stalled", node=node, since_ms=from_ms, until_ms=end_ms)
     if stalled is not None and stalled.ms - int(stalled.get("stalled_ms")) <= until_ms:

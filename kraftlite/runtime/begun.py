@@ -58,7 +58,9 @@ class _Rest(Coroutine[Any, Any, Any]):
         return waits_for
 
     def throw(self, *raised: Any) -> Any:
-        self._waits_for = _TAKEN
+        waits_for, self._waits_for = self._waits_for, _TAKEN
+        if isinstance(waits_for, asyncio.Future):
+            waits_for.cancel()  # nobody looks at it any more
         return self._coro.throw(*raised)
 
     def close(self) -> None:

@@ -30,9 +30,9 @@ class FencedMembers(GroupChecker):
     """A commit says in its metadata who made it, and in which generation. In the order of the log, that member was in the group
     and in that generation or epoch, or had the partition since that epoch, in the consumer protocol; and one from outside of the
     group came while the group had no members. A member that a coordinator has removed or replaced gets nothing but refusals from
-    it afterwards, and its heartbeat or sync of another generation is refused. A commit in a transaction names a generation or
-    epoch that its member still has when it comes, or from which on it had partitions: they only grow, so that one that is over by
-    then is over for good."""
+    it afterwards, and its heartbeat or sync of another generation is refused. A commit in a transaction comes from a member, and
+    in a classic group it names a generation that is not over when it comes: they only grow. (In the consumer protocol an older
+    epoch counts for what the member has had since then, which the order of the log shows.)"""
 
     numbers: ClassVar[tuple[int, ...]] = (43,)
 
@@ -44,9 +44,8 @@ class FencedMembers(GroupChecker):
         """The time, the coordination, and the group's generation at the arrival of a request."""
         self._since: dict[tuple[str, str], dict[tuple[UUID, int], int]] = {}
         """Per member of the consumer protocol the epoch in which it got each of its partitions, in the order of the log."""
-        self._commits: dict[AnyExchange, tuple[GroupDriver, int | None, int | None]] = {}
-        """The coordination, and the generation or epoch and the oldest assignment epoch of the member, when its commit in a
-        transaction came first."""
+        self._commits: dict[AnyExchange, tuple[GroupDriver, int | None]] = {}
+        """The coordination, and the generation or epoch of the member, when its commit in a transaction came first."""
 
     # --- the log
 
@@ -121,21 +120,20 @@ class FencedMembers(GroupChecker):
         ask: TransactionalCommitAsk = exchange.request
         driver = self.groups.driver(self.world.nodes[exchange.target], ask.group_id)
         if ask.generation >= 0 and driver is not None and driver.loaded:
-            since = self._since.get((ask.group_id, ask.member_id), {})
-            epoch = _epoch_of(driver, ask.group_id, ask.member_id)
-            self._commits.setdefault(exchange, (driver, epoch, min(since.values(), default=epoch)))
+            self._commits.setdefault(exchange, (driver, _epoch_of(driver, ask.group_id, ask.member_id)))
 
     def _check_transactional_commit(self, exchange: AnyExchange, response: object) -> None:
         found = self._commits.pop(exchange, None)
         if found is None or not isinstance(response, Told) or response.error is not ErrorCode.NONE:
             return
-        driver, epoch, oldest = found
+        driver, epoch = found
         ask: TransactionalCommitAsk = exchange.request
         is_there = self.groups.driver(self.world.nodes[exchange.target], ask.group_id) is driver
         if not is_there or ErrorCode.NONE not in response.result:
             return
         still = _epoch_of(driver, ask.group_id, ask.member_id) == ask.generation  # what could not be written was taken back
-        if not still and (epoch is None or oldest is None or oldest > ask.generation):
+        older = epoch is not None and epoch > ask.generation and ask.group_id not in driver.shard.consumers.by_id
+        if not still and (epoch is None or older):
             now = "it was no member" if epoch is None else f"it was in {epoch} already"
             self.fail(
                 f"group {ask.group_id}: node {exchange.target} takes a commit in a transaction of {ask.member_id} in generation "

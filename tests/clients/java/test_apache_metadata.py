@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from kraftlite.cli.dump import dump
-from kraftlite.failover.inputs import metadata_entries
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.records import AccessControlEntryRecord, ClientQuotaRecord, RemoveTopicRecord
 from kraftlite.model.ids import NodeId
+from kraftlite.postmortem.reading import read_metadata_log
 from tests.clients.java import tools
 from tests.clients.java.apache import ApacheKafka, apache_kafka
 from tests.clients.java.test_metadata_records import comparable, dumped, ours, theirs
@@ -101,6 +101,7 @@ def use(kafka: ApacheKafka) -> dict[str, dict[int, tuple[int, tuple[int, ...]]]]
     tool(kafka, "kafka-configs", "--alter", "--add-config", "request_percentage=12.5", "--entity-type", "users",
          "--entity-name", "alice", "--entity-type", "clients", "--entity-default")  # fmt: skip
     tool(kafka, "kafka-features", "downgrade", "--feature", "eligible.leader.replicas.version=0")
+    wait_for("the broker to know of the deletion", lambda: "gone" not in admin.list_topics(timeout=60).topics)
     found = admin.list_topics(timeout=60).topics
     return {name: {p.id: (p.leader, tuple(p.replicas)) for p in topic.partitions.values()} for name, topic in found.items()}
 
@@ -162,13 +163,13 @@ def test_log_dump_prints_what_kafka_dump_log_does(left: Left) -> None:
 
 
 def test_a_report_reads_the_records_in_the_order_of_the_log(left: Left) -> None:
-    entries = list(metadata_entries(left.folder))
+    entries = list(read_metadata_log(left.folder))
     kinds = {type(entry.record) for entry in entries}
     assert {AccessControlEntryRecord, ClientQuotaRecord, RemoveTopicRecord} <= kinds
     assert [entry.offset for entry in entries] == sorted(entry.offset for entry in entries)
 
 
 def test_no_controller_of_ours_runs_on_access_control_entries_that_it_would_not_enforce(left: Left) -> None:
-    (entry, *_) = [it.record for it in metadata_entries(left.folder) if isinstance(it.record, AccessControlEntryRecord)]
+    (entry, *_) = [it.record for it in read_metadata_log(left.folder) if isinstance(it.record, AccessControlEntryRecord)]
     with pytest.raises(ValueError, match="no authorizer to enforce them"):
         World().active.core.state.replay(entry, 10)
