@@ -63,6 +63,10 @@ class ControllerState:
         self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)
         self.features.brokers = lambda: [(b.broker_id, b.features) for b in self.cluster.brokers.values()]
         self.features.controllers = lambda: [(c.controller_id, c.features) for c in self.cluster.controllers.values()]
+        self.features.before_elr = self.configs.elr_safety_records
+        self.features.clear_elr = lambda: self.configs.clear_elr() if self.replication.has_elr else []
+        self.configs.elr_enabled = lambda: self.features.elr_enabled
+        self.configs.candidates = self.replication.candidates
         self.configs.topic_exists = lambda name: name in self.replication.topic_ids
         self.configs.broker_exists = lambda broker_id: broker_id in self.cluster.brokers
         self._replayers = self._build_replayers()
@@ -74,6 +78,7 @@ class ControllerState:
         return {
             r.PartitionRecord: plain(self.replication.replay_partition),
             r.PartitionChangeRecord: plain(self.replication.replay_partition_change),
+            r.ClearElrRecord: plain(self.replication.replay_clear_elr),
             r.TopicRecord: plain(self.replication.replay_topic),
             r.RemoveTopicRecord: plain(self.replication.replay_remove_topic),
             r.ConfigRecord: plain(self.configs.replay),
@@ -86,7 +91,6 @@ class ControllerState:
             r.UserScramCredentialRecord: plain(self.scram.replay),
             r.RemoveUserScramCredentialRecord: plain(self.scram.replay_removed),
             r.ProducerIdsRecord: plain(self.producer_ids.replay),
-            r.ClearElrRecord: plain(self.replication.replay_clear_elr),
             r.FenceBrokerRecord: plain(self.cluster.replay_fenced),
             r.UnfenceBrokerRecord: plain(self.cluster.replay_fenced),
             r.AccessControlEntryRecord: plain(_refuse_access_control),

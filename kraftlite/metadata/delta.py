@@ -359,6 +359,9 @@ class MetadataDelta:
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             self.get_topics().replay_partition(record, offset)
             return
+        if isinstance(record, ClearElrRecord):
+            self.get_topics().replay_clear_elr(record, offset)
+            return
         handler = _REPLAY.get(type(record))
         if handler is None:
             raise Fault(f"a {type(record).__name__} can not be part of a metadata image")

@@ -116,7 +116,8 @@ class PartitionRegistration:
     """A partition at one moment of the metadata log. Tuples of ids are in assignment order.
 
     Invariants (20, 21): isr ⊆ replicas; leader None or ∈ isr; epochs never decrease, each change raises the partition epoch
-    by exactly one.
+    by exactly one. `elr`: replicas out of the ISR that have everything below the HW; `last_known_elr`: who led last, while nobody
+    does (KIP-966).
     """
 
     replicas: tuple[NodeId, ...]

@@ -93,12 +93,14 @@ class TopicDelta:
             raise Fault(f"the metadata log changes partition {self.name}-{record.partition}, which does not exist")
         self.partition_changes[record.partition] = before.merge(record)
 
-    def replay_clear_elr(self) -> None:
+    def replay_clear_elr(self, offset: int | None = None) -> None:
         for index in {**self.image.partitions, **self.partition_changes}:
             registration = self.partition(index)
             cleared = None if registration is None else registration.without_elr()
             if cleared is not None:
                 self.partition_changes[index] = cleared
+                if offset is not None:
+                    self.offsets[index] = offset
 
     def finish_snapshot(self) -> bool:
         """Drop partitions that the snapshot does not name and changes that change nothing. Returns whether any is left."""
@@ -188,7 +190,7 @@ class TopicsDelta:
             delta = self.changed[record.topic_id] = TopicDelta(topic)
         delta.replay(record, offset)
 
-    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+    def replay_clear_elr(self, record: ClearElrRecord, offset: int | None = None) -> None:
         """Forget the eligible leader replicas of one topic, or of all."""
         names = {topic_id: topic.name for topic_id, topic in self.image.by_id.items() if topic_id not in self.deleted}
         names |= {topic_id: delta.name for topic_id, delta in self.changed.items()}
@@ -199,7 +201,7 @@ class TopicsDelta:
             )
         for topic_id in cleared:
             delta = self.changed.get(topic_id) or TopicDelta(self.image.by_id[topic_id])
-            delta.replay_clear_elr()
+            delta.replay_clear_elr(offset)
             if delta.partition_changes:
                 self.changed[topic_id] = delta
 

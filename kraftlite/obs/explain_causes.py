@@ -256,6 +256,8 @@ def _registered(telling: Telling, history: History, record: Recorded, change: Ch
         return step
     replaced = reasons.get("replaces")
     what = f"broker {broker} registers" + ("" if replaced is None else f", and replaces its incarnation of epoch {replaced}")
+    if reasons.get("clean") is False:
+        what += "; it did not stop cleanly, and may have lost records"
     return telling.note(registration, what, because=step, brief=f"REGISTER @{registration.get('offset')}")
 
 

@@ -48,6 +48,9 @@ class Change:
     isr: tuple[int, ...]
     partition_epoch: int
     record: Recorded
+    old_elr: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    unclean: bool = False
 
     @property
     def moves_leader(self) -> bool:
@@ -254,6 +257,9 @@ def _from_record(name: str, event: Recorded, offset: int, last: Change | None) -
         isr=isr if isr is not None else (),
         partition_epoch=int(event.get("partition_epoch", -1)),
         record=event,
+        old_elr=_ids(event.get("old_elr")) or (),
+        elr=_ids(event.get("elr")) or (),
+        unclean=bool(event.get("unclean")),
     )
 
 

@@ -71,6 +71,7 @@ def tell_change(telling: Telling, history: History, change: Change) -> Step:
         words.append(f"epoch {old}→{change.leader_epoch}")
     if change.old_isr is not None and change.isr != change.old_isr:
         words.append(f"ISR {ids(change.old_isr)}→{ids(change.isr)}")
+    words += _election(change)
     at = "" if change.offset is None else f" @{change.offset}"
     brief = f"PARTITION_CHANGE{at} {' '.join(words)}"
     what = f"{change.partition}: {', '.join(words)} (partition epoch {change.partition_epoch})"
@@ -81,10 +82,19 @@ def tell_change(telling: Telling, history: History, change: Change) -> Step:
     )
 
 
+def _election(change: Change) -> list[str]:
+    """Tell where a leader that was not in the ISR comes from, or who could lead (KIP-966)."""
+    if change.leader is None:
+        return [f"nobody in sync, eligible to lead: {ids(change.elr)}"] if change.elr else []
+    if change.leader in change.old_elr:
+        return ["elected from the eligible leader replicas"]
+    return []
+
+
 def is_unclean(change: Change) -> bool:
     """Return whether the leader was elected from outside of the ISR."""
-    recovering = change.record.detail.get("recovering") is True
-    return recovering and change.old_isr is not None and change.leader is not None and change.leader not in change.old_isr
+    outside = change.old_isr is not None and change.leader is not None and change.leader not in change.old_isr
+    return outside and (change.unclean or change.record.detail.get("recovering") is True)
 
 
 def unclean_words(change: Change) -> str:

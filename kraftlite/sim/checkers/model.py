@@ -72,6 +72,11 @@ class MetadataState:
         return own if own is not None else self.configs.get((BROKER, ""), {}).get(key)
 
 
+def has_elr(state: MetadataState) -> bool:
+    """Return whether eligible leader replicas are kept (KIP-966)."""
+    return state.features.get("eligible.leader.replicas.version", 0) > 0
+
+
 def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> bool:
     """Return whether the change ends a reassignment whose last replica its leader has found in sync: the leader is chosen
     among those that are in sync then, and the former leader may be none of them any more (CM-42, CM-43)."""
@@ -305,6 +310,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[MetadataState, Any, int], MetadataS
     r.RemoveTopicRecord: _remove_topic,
     r.PartitionRecord: _partition,
     r.PartitionChangeRecord: _change_partition,
+    r.ClearElrRecord: _clear_elr,
     r.ConfigRecord: _config,
     r.ClientQuotaRecord: _quota,
     r.UserScramCredentialRecord: _credential,
@@ -312,7 +318,6 @@ HANDLERS: Final[Mapping[type[Any], Callable[[MetadataState, Any, int], MetadataS
     r.ProducerIdsRecord: _producer_ids,
     r.FenceBrokerRecord: _fence,
     r.UnfenceBrokerRecord: _fence,
-    r.ClearElrRecord: _clear_elr,
     r.AccessControlEntryRecord: _acl,
     r.RemoveAccessControlEntryRecord: _remove_acl,
     r.DelegationTokenRecord: _token,

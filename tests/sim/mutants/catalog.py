@@ -30,6 +30,7 @@ MODULES: Final = (
     "admin",
     "periods",
     "transactions",
+    "elr",
     "transactions_at_once",
     "transaction_races",
 )
