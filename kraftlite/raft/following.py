@@ -95,6 +95,7 @@ class Following:
         ready = [voter_id for voter_id in others if ctx.requests.may_send(voter_id, RAFT_FETCH, ctx.now_ms)]
         if ready:
             self._fetch(ctx.entropy.choice(ready), None, max_wait_ms=0)
+            self._ask_another_ms = ctx.now_ms + DISCOVERY_PATIENCE_MS
 
     def _fetch(self, peer_id: NodeId, endpoint: Endpoint | None, max_wait_ms: int | None = None) -> None:
         """`max_wait_ms` None: as long as leaves room for several answers within the fetch timeout."""

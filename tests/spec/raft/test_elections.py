@@ -14,6 +14,7 @@ from kraftlite.log.control import LeaderChange, decode_control
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.raft.events import ResponseReceived
+from kraftlite.raft.following import DISCOVERY_PATIENCE_MS
 from kraftlite.raft.quorum_state import ElectionState, parse, render
 from kraftlite.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kraftlite.raft.voters import ReplicaKey
@@ -457,6 +458,17 @@ def test_rf_17_an_observer_of_a_silent_leader_goes_on_asking_those_who_still_nam
     assert cluster.run(10_000, until=lambda: any(node.id != old.id for node in cluster.leaders))
     new = next(node for node in cluster.leaders if node.id != old.id)
     assert cluster.run(50, until=lambda: cluster[4].core.leader == new.core.leader)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rf_17_an_observer_without_a_leader_asks_another_voter_than_the_one_that_is_silent(seed: int) -> None:
+    cluster = RaftCluster(observers=(4,), seed=seed)
+    old = cluster.leader()
+    cluster.run(500)
+    cluster.isolate(old.id)  # it may be the first one that is asked in the next epoch, whose leader is not known yet
+    assert cluster.run(10_000, until=lambda: any(node.id != old.id for node in cluster.leaders))
+    new = next(node for node in cluster.leaders if node.id != old.id)
+    assert cluster.run(2 * DISCOVERY_PATIENCE_MS + 50, until=lambda: cluster[4].core.leader == new.core.leader)
 
 
 @pytest.mark.parametrize("remembers", [True, False])
