@@ -98,10 +98,12 @@ class Following:
             self._ask_another_ms = ctx.now_ms + DISCOVERY_PATIENCE_MS
 
     def _fetch(self, peer_id: NodeId, endpoint: Endpoint | None, max_wait_ms: int | None = None) -> None:
-        """`max_wait_ms` None: as long as leaves room for several answers within the fetch timeout."""
+        """`max_wait_ms` None: as long as leaves room for several answers within the fetch timeout, and for this one to arrive
+        before its request times out."""
         ctx = self._ctx
         if max_wait_ms is None:
-            max_wait_ms = min(ctx.config.tuning.raft_fetch_wait_ms, ctx.config.fetch_timeout_ms // 4)
+            config = ctx.config
+            max_wait_ms = min(config.tuning.raft_fetch_wait_ms, config.fetch_timeout_ms // 4, config.request_timeout_ms // 2)
         if not ctx.requests.may_send(peer_id, RAFT_FETCH, ctx.now_ms):
             return
         if ctx.is_voter and not ctx.log_is_durable:
