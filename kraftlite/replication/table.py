@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 from kraftlite.metadata.image import MetadataImage
@@ -18,12 +19,15 @@ class PartitionTable:
     def __init__(self, inter_broker_listener_name: str) -> None:
         self.by_tp: dict[TopicPartition, Partition] = {}
         self.by_id: dict[tuple[UUID, int], Partition] = {}
+        self.on_added: Callable[[Partition], None] = lambda partition: None
+        """Told of each new partition, before it has a role."""
         self.image = MetadataImage.EMPTY
         self._listener = inter_broker_listener_name
 
     def add(self, partition: Partition) -> None:
         self.by_tp[partition.tp] = partition
         self.by_id[partition.topic_id, partition.tp.partition] = partition
+        self.on_added(partition)
 
     def remove(self, partition: Partition) -> None:
         if self.by_tp.get(partition.tp) is partition:
