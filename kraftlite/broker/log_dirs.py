@@ -120,6 +120,10 @@ class LogDirs:
 
     # --- LogProvider --------------------------------------------------------------------------------------------------
 
+    @property
+    def failed_directories(self) -> int:
+        return sum(not state.online for state in self._dirs)
+
     def get(self, tp: TopicPartition) -> Log | None:
         state = self._home.get(tp)
         return state.logs.get(tp) if state is not None and state.online else None
@@ -188,7 +192,8 @@ class LogDirs:
         if state is None:
             return
         log = state.logs.pop(tp, None)
-        state.hws.pop(tp, None)
+        if state.hws.pop(tp, None) is not None:
+            state.hws_filed = False
         if log is None or not state.online:
             return
         log.on_roll = log.on_recovery_point_lowered = log.on_restated = None

@@ -33,7 +33,7 @@ class Entropy(Protocol):
 
 
 class SeededLater:
-    """A generator that is made at its first draw. One of Python's takes 2.5 KiB, and a log draws none without `segment.jitter.ms`."""
+    """A generator that is made at its first draw: one of Python's takes 2.5 KiB, and few logs draw (`segment.jitter.ms`)."""
 
     __slots__ = ("_random", "_seed")
 
