@@ -26,11 +26,16 @@ class DynamicConfigs:
         self._configs: ConfigurationsImage = MetadataImage.EMPTY.configs
         self._broker_values: dict[str, str] | None = None
         self._topic_defaults: dict[str, str] | None = None
+        self._log_configs: dict[str, LogConfig] = {}
+        """By topic: all partitions of a topic share one object."""
+        self._default_log_config: LogConfig | None = None
+        """That of the topics that have no configs of their own."""
 
     def set_image(self, image: MetadataImage) -> None:
         if image.configs is not self._configs:
             self._configs = image.configs
-            self._broker_values = self._topic_defaults = None
+            self._broker_values = self._topic_defaults = self._default_log_config = None
+            self._log_configs.clear()
 
     def broker_values(self) -> Mapping[str, str]:
         if self._broker_values is None:
@@ -41,12 +46,23 @@ class DynamicConfigs:
 
     def log_config_for(self, topic: str) -> LogConfig:
         """Raises ValueError for a value that no controller should have let pass."""
+        own = self._configs.get(ConfigResourceType.TOPIC, topic)
+        if own:
+            found = self._log_configs.get(topic)
+            if found is None:
+                found = self._log_configs[topic] = self._log_config(own)
+            return found
+        if self._default_log_config is None:
+            self._default_log_config = self._log_config(own)
+        return self._default_log_config
+
+    def _log_config(self, own: Mapping[str, str]) -> LogConfig:
         if self._topic_defaults is None:
             values = self.broker_values()
             self._topic_defaults = topic_defaults(values)
             if _PRODUCER_EXPIRATION in values:
                 self._topic_defaults[_PRODUCER_EXPIRATION] = values[_PRODUCER_EXPIRATION]
-        return LogConfig.from_map({**self._topic_defaults, **self._configs.get(ConfigResourceType.TOPIC, topic)})
+        return LogConfig.from_map({**self._topic_defaults, **own})
 
     def concerns_this_broker(self, resource_type: int, name: str) -> bool:
         return resource_type == ConfigResourceType.BROKER and name in ("", str(self._node_id))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -15,6 +14,7 @@ from kraftlite.broker.log_dirs_loading import EpochOf, IsOurs, IsSole, LogLoader
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
+from kraftlite.log.context import SeededLater
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.promises import LogDamaged
 from kraftlite.log.retention import apply_retention
@@ -56,6 +56,8 @@ class LogDirs:
         self._tasks: list[TaskHandle] = []
         self._flushing: dict[TopicPartition, Log] = {}
         self._purging: dict[TopicPartition, Log] = {}
+        self._hooks = (self._on_roll, self._on_recovery_point_lowered, self._on_restated)
+        """Made once: each mention of a method makes an object, and every log keeps three."""
         self.stopped_cleanly = False
         """The run before this one has said so in every directory: the controller takes this broker's replicas for complete."""
 
@@ -118,6 +120,10 @@ class LogDirs:
 
     # --- LogProvider --------------------------------------------------------------------------------------------------
 
+    @property
+    def failed_directories(self) -> int:
+        return sum(not state.online for state in self._dirs)
+
     def get(self, tp: TopicPartition) -> Log | None:
         state = self._home.get(tp)
         return state.logs.get(tp) if state is not None and state.online else None
@@ -173,7 +179,7 @@ class LogDirs:
                 topic_id=topic_id,
                 config=self._config_for(tp.topic),
                 wall_ms=self._ports.clock.wall_ms(),
-                entropy=random.Random(self._ports.entropy.getrandbits(64)),
+                entropy=SeededLater(self._ports.entropy.getrandbits(64)),
                 tracer=self._ports.tracer,
                 sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
             )
@@ -186,7 +192,8 @@ class LogDirs:
         if state is None:
             return
         log = state.logs.pop(tp, None)
-        state.hws.pop(tp, None)
+        if state.hws.pop(tp, None) is not None:
+            state.hws_filed = False
         if log is None or not state.online:
             return
         log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
@@ -311,9 +318,7 @@ class LogDirs:
 
     def _adopt(self, state: LogDirState, tp: TopicPartition, log: Log) -> None:
         self._home[tp] = state
-        log.on_roll = self._on_roll
-        log.on_recovery_point_lowered = self._on_recovery_point_lowered
-        log.on_restated = self._on_restated
+        log.on_roll, log.on_recovery_point_lowered, log.on_restated = self._hooks
 
     def _on_roll(self, log: Log) -> None:
         """Make the closed segments durable in the background; one flush per log at a time, a later one covers what it missed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from kraftlite.broker.log_dirs_state import (
 )
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
+from kraftlite.log.context import SeededLater
 from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.promises import LogDamaged, Promise
@@ -275,7 +275,7 @@ class LogLoader:
                     recovery_point=0 if unknown else state.recovery_points.get(job.tp, 0),
                     clean=state.clean,
                     wall_ms=ports.clock.wall_ms(),
-                    entropy=random.Random(seed),
+                    entropy=SeededLater(seed),
                     tracer=ports.tracer,
                     max_epoch=max_epoch,
                     promise=promise,

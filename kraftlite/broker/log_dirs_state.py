@@ -63,6 +63,8 @@ class LogDirState:
     """Every log of this directory was loaded in this run."""
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
     hws: dict[TopicPartition, int] = field(default_factory=dict)
+    hws_filed: bool = False
+    """`hws` is what this run has written last."""
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
     clean_offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -190,9 +192,14 @@ class LogDirState:
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.CLEANER_CHECKPOINT), offsets)
 
     def write_hws(self, disk: Disk, hws: Mapping[TopicPartition, int]) -> None:
+        """Write the HWs, unless they stand in the file: nothing moves on a broker whose many partitions are idle."""
         kept = {tp: self.hws[tp] for tp in self.refused if tp in self.hws}
-        self.hws = kept | {tp: hw for tp, hw in hws.items() if tp in self.logs}
-        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT), self.hws)
+        found = kept | {tp: hw for tp, hw in hws.items() if tp in self.logs}
+        if self.hws_filed and found == self.hws:
+            return
+        self.hws, self.hws_filed = found, False
+        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT), found)
+        self.hws_filed = True
 
 
 def is_foreign(name: str) -> bool:

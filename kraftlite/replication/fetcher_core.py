@@ -97,6 +97,8 @@ class FetcherCore:
         self._on_io_error = on_io_error
         self._followed: dict[Key, Followed] = {}
         self._paused: dict[Key, Followed] = {}
+        self._next_due_ms: int | None = None
+        """Before it no partition that is paused is due."""
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
         self._in_session: dict[Key, None] = {}
@@ -136,10 +138,15 @@ class FetcherCore:
             self._forgotten[key] = None
 
     def _pause(self, followed: Followed, error: str, now_ms: int, *, delay_ms: int | None) -> None:
-        followed.paused_until_ms = -1 if delay_ms is None else now_ms + delay_ms
+        self._pause_until(followed, -1 if delay_ms is None else now_ms + delay_ms)
         self._paused[followed.key] = followed
         self._leave_session(followed.key)
         self._tracer.emit(FetchPaused(tp=followed.partition.tp, leader_id=self.leader_id, error=error, delay_ms=delay_ms))
+
+    def _pause_until(self, followed: Followed, due_ms: int) -> None:
+        followed.paused_until_ms = due_ms
+        if due_ms >= 0 and (self._next_due_ms is None or due_ms < self._next_due_ms):
+            self._next_due_ms = due_ms
 
     def next_deadline_ms(self) -> int | None:
         """Return when a paused partition is due again."""
@@ -147,12 +154,16 @@ class FetcherCore:
         return min(due) if due else None
 
     def _resume_due(self, now_ms: int) -> None:
+        """Not each request looks at all that is paused, which may be thousands while brokers come and go."""
+        if self._next_due_ms is None or now_ms < self._next_due_ms:
+            return
         for key, followed in list(self._paused.items()):
             due = followed.paused_until_ms
             if due is not None and 0 <= due <= now_ms and not followed.needs_offsets:
                 followed.paused_until_ms = None
                 del self._paused[key]
                 self._changed[key] = followed
+        self._next_due_ms = self.next_deadline_ms()
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -311,9 +322,9 @@ class FetcherCore:
             answer = by_key.get(key)
             if answer is None or answer.error is not ErrorCode.NONE:
                 fenced = answer is not None and answer.error is ErrorCode.FENCED_LEADER_EPOCH
-                followed.paused_until_ms = -1 if fenced else now_ms + self._config.fetch_backoff_ms
+                self._pause_until(followed, -1 if fenced else now_ms + self._config.fetch_backoff_ms)
             elif followed.current:
-                followed.paused_until_ms = now_ms
+                self._pause_until(followed, now_ms)
                 self._reset(followed, answer, now_ms)
 
     def _reset(self, followed: Followed, answer: ReplicaOffsets, now_ms: int) -> None:
@@ -335,4 +346,4 @@ class FetcherCore:
             )
         )
         if leo == old_leo:
-            followed.paused_until_ms = now_ms + self._config.fetch_backoff_ms
+            self._pause_until(followed, now_ms + self._config.fetch_backoff_ms)

@@ -111,6 +111,8 @@ class ReplicaManager:
             ports, config, endpoint=table.endpoint, broker_epoch=broker_epoch, on_io_error=self.handle_io_error
         )
         self._tasks: list[TaskHandle] = []
+        self._failed_directories = 0
+        """As many had failed when the replicas in them were taken offline."""
         self._known_brokers: Mapping[NodeId, BrokerRegistration] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -258,14 +260,14 @@ class ReplicaManager:
 
     def announce_log_config(self, topic: str, config: LogConfig) -> None:
         """Take over what matters to changes of this topic's partitions, before them: see `Partition.announce_config`."""
-        for tp, partition in self._table.by_tp.items():
-            if tp.topic == topic and partition.log is not None:
+        for partition in self._table.of_topic(topic):
+            if partition.log is not None:
                 partition.announce_config(config)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         now_ms = self._clock.now_ms()
-        for tp, partition in list(self._table.by_tp.items()):
-            if tp.topic == topic and partition.log is not None:
+        for partition in self._table.of_topic(topic):
+            if partition.log is not None:
                 self._guarded(partition, lambda p=partition: p.update_config(config, now_ms))  # type: ignore[misc]
 
     # --- failing disks ------------------------------------------------------------------------------------------------
@@ -291,6 +293,10 @@ class ReplicaManager:
 
     def drop_failed_logs(self) -> None:
         """Take replicas offline whose directory failed, whoever noticed it."""
+        failed = self._logs.failed_directories
+        if failed == self._failed_directories:
+            return
+        self._failed_directories = failed
         for tp, partition in list(self._table.by_tp.items()):
             if partition.log is not None and self._logs.get(tp) is not partition.log:
                 self._take_offline(partition, "its log directory is offline")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 from kraftlite.metadata.image import MetadataImage
@@ -13,22 +14,35 @@ from kraftlite.replication.partition import Partition
 
 
 class PartitionTable:
-    """Both maps always hold the same partitions. Raises ApiError for what is not here, saying why."""
+    """All maps always hold the same partitions. Raises ApiError for what is not here, saying why."""
 
     def __init__(self, inter_broker_listener_name: str) -> None:
         self.by_tp: dict[TopicPartition, Partition] = {}
         self.by_id: dict[tuple[UUID, int], Partition] = {}
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self.on_added: Callable[[Partition], None] = lambda partition: None
+        """Told of each new partition, before it has a role."""
         self.image = MetadataImage.EMPTY
         self._listener = inter_broker_listener_name
 
     def add(self, partition: Partition) -> None:
         self.by_tp[partition.tp] = partition
         self.by_id[partition.topic_id, partition.tp.partition] = partition
+        self._by_topic.setdefault(partition.tp.topic, {})[partition.tp.partition] = partition
+        self.on_added(partition)
 
     def remove(self, partition: Partition) -> None:
         if self.by_tp.get(partition.tp) is partition:
             del self.by_tp[partition.tp]
+            topic = self._by_topic[partition.tp.topic]
+            del topic[partition.tp.partition]
+            if not topic:
+                del self._by_topic[partition.tp.topic]
         self.by_id.pop((partition.topic_id, partition.tp.partition), None)
+
+    def of_topic(self, name: str) -> list[Partition]:
+        """List the replicas of a topic."""
+        return list(self._by_topic.get(name, {}).values())
 
     def find(self, tp: TopicPartition, topic_id: UUID | None) -> Partition:
         """Find a replica. NOT_LEADER_OR_FOLLOWER when another broker has it, UNKNOWN_TOPIC_OR_PARTITION when nobody has."""

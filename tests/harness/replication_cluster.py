@@ -101,6 +101,10 @@ class MemLogs:
         self.hws = checkpoints.read_offset_checkpoint(disk, f"{DATA}/replication-offset-checkpoint")
         self.log_starts = checkpoints.read_offset_checkpoint(disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}")
 
+    @property
+    def failed_directories(self) -> int:
+        return int(self.failed)
+
     def get(self, tp: TopicPartition) -> Log | None:
         return None if self.failed else self.open_logs.get(tp)
 

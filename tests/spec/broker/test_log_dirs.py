@@ -428,3 +428,20 @@ async def test_lg_34_retention_on_a_failing_disk_takes_the_directory_offline() -
     await logs.bed.clock.run_for(31_000)
     assert logs.dirs.offline_directories() == ("/d1",) and logs.dirs.online_directories() == ("/d2",)
     await logs.bed.tasks.cancel_all()
+
+
+async def test_lg_07_high_watermarks_that_did_not_move_are_not_written_again() -> None:
+    logs = Logs()
+    await logs.load()
+    logs.create(A0, "x", "y")
+    logs.create(B0, "z", topic_id=PAYMENTS)
+    path = "/d1/replication-offset-checkpoint"
+    logs.dirs.write_hw_checkpoint({A0: 1, B0: 0})
+    logs.bed.disk.unlink(path)
+    logs.dirs.write_hw_checkpoint({A0: 1, B0: 0})
+    assert logs.bed.disk.stat(path) is None
+    logs.dirs.write_hw_checkpoint({A0: 2, B0: 0})
+    assert logs.bed.disk.read_file(path).decode() == "0\n2\na 0 2\nb 0 0\n"
+    logs.dirs.delete(B0)
+    logs.dirs.write_hw_checkpoint({A0: 2})
+    assert logs.bed.disk.read_file(path).decode() == "0\n1\na 0 2\n", "a topic of that name must not inherit it"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
+from kraftlite.log.config import LogConfig
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.tuning import Tuning
@@ -87,3 +89,35 @@ def test_ml_18_a_big_topic_that_is_deleted_and_created_again_is_the_new_one_at_e
         seen.append((ids.count(TOPIC_ID), ids.count(again)))
     assert seen == [(24, 0), (8, 0), (0, 8), (0, 24)]
     assert known(c[1]) == list(range(COUNT)) and log_values(c[1].log(tp(1))) == []
+
+
+class CountedTable(dict[Any, Any]):
+    """The partitions of a broker, which counts how many have been looked at."""
+
+    looks = 0
+
+    def items(self) -> Any:
+        self.looks += len(self)
+        return super().items()
+
+    def values(self) -> Any:
+        self.looks += len(self)
+        return super().values()
+
+
+def test_a_topics_configuration_and_a_healthy_disk_are_no_reason_to_look_at_all_partitions() -> None:
+    c = StepCluster(2)
+    big_topic(c)
+    c.controller.create((1, 2), name="small", topic_id=UUID(int=7))
+    c[1].catch_up()
+    table = c[1].manager._table
+    counted = table.by_tp = CountedTable(table.by_tp)
+    strict = LogConfig(min_insync_replicas=2)
+    c[1].manager.announce_log_config("small", strict)
+    c[1].manager.update_log_config("small", strict)
+    c[1].manager.drop_failed_logs()
+    assert counted.looks == 0
+    assert c[1].log(TopicPartition("small", 0)).config is strict
+    c[1].logs.failed = True
+    c[1].manager.drop_failed_logs()
+    assert c[1].manager.offline_count() == COUNT + 1
