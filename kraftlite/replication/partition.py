@@ -69,8 +69,9 @@ class Partition:
         self.committed_isr: tuple[NodeId, ...] = ()
         self.leader: LeaderState | None = None
         self.min_isr = 1
-        self._unheard_epoch: int | None = None
-        """The partition epoch of a smaller ISR that the controller has answered and the metadata has not said yet."""
+        self._unheard: tuple[int, tuple[NodeId, ...]] | None = None
+        """The partition epoch of a smaller ISR that the controller has answered and the metadata has not said yet, and whose
+        leaving lets the HW go on then."""
         self.waiting = WaitingProduces()
         self.observers: list[Observer] = []
         self.waiters: dict[Waiter, None] = {}
@@ -157,9 +158,9 @@ class Partition:
         log = self.online_log()
         same_epoch = self.leader is not None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
-            if same_epoch and self._unheard_epoch is not None and registration.partition_epoch >= self._unheard_epoch:
-                self._unheard_epoch = None
-                self.maybe_advance_hw(now_ms)
+            if same_epoch and self._unheard is not None and registration.partition_epoch >= self._unheard[0]:
+                left, self._unheard = self._unheard[1], None
+                self.maybe_advance_hw(now_ms, by=left)
             return False
         if log.latest_epoch is not None and log.latest_epoch > registration.leader_epoch:
             # Metadata from before a restart that newer metadata will follow: the log has epochs that this leader never saw.
@@ -238,7 +239,7 @@ class Partition:
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
-        self._unheard_epoch = None
+        self._unheard = None
         self._set_min_isr()
 
     def _set_min_isr(self) -> None:
@@ -334,7 +335,7 @@ class Partition:
     def maybe_advance_hw(self, now_ms: int, cause: str = "isr", by: tuple[NodeId, ...] = ()) -> bool:
         """`cause` and `by` say what may have made the difference, for the trace."""
         leader, log = self.leader, self.log
-        if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard_epoch is not None:
+        if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard is not None:
             return False
         old = log.hw
         new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._env.eligible)
@@ -462,7 +463,9 @@ class Partition:
             self.partition_epoch = result.partition_epoch
             if len(self.committed_isr) < len(old_isr):
                 # A larger min.insync.replicas may come before it in the metadata, and is not known here yet.
-                self._unheard_epoch = result.partition_epoch
+                enough = len(self.committed_isr) >= self.min_isr
+                left = tuple(member for member in old_isr if enough and member not in self.committed_isr)
+                self._unheard = result.partition_epoch, left
             leader.isr.commit(self.committed_isr, result.recovering)
             cause = "request:alter_partition"
             leader.trace.isr_committed(old_isr, self.committed_isr, self.partition_epoch, self.min_isr, cause)

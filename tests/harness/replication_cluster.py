@@ -95,21 +95,17 @@ class MemLogs:
         self.configs: dict[str, LogConfig] = {}
         self.default_config = config
         self.open_logs: dict[TopicPartition, Log] = {}
-        self.failed = False
+        self.failed_directories = 0
         self.deleted: list[TopicPartition] = []
         disk.makedirs(DATA)
         self.hws = checkpoints.read_offset_checkpoint(disk, f"{DATA}/replication-offset-checkpoint")
         self.log_starts = checkpoints.read_offset_checkpoint(disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}")
 
-    @property
-    def failed_directories(self) -> int:
-        return int(self.failed)
-
     def get(self, tp: TopicPartition) -> Log | None:
-        return None if self.failed else self.open_logs.get(tp)
+        return None if self.failed_directories else self.open_logs.get(tp)
 
     def get_or_create(self, tp: TopicPartition, topic_id: UUID) -> Log:
-        if self.failed:
+        if self.failed_directories:
             raise StorageFault(f"{DATA} is offline", DATA)
         log = self.open_logs.get(tp)
         if log is None:
@@ -145,7 +141,7 @@ class MemLogs:
         checkpoints.write_offset_checkpoint(self.disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}", starts)
 
     def handle_failure(self, error: OSError, tp: TopicPartition) -> None:
-        self.failed = True
+        self.failed_directories = 1
 
 
 class StepTasks:

@@ -19,7 +19,7 @@ LONG_MODULES = {
     "tests/spec/controller/test_event_loop.py": 643,
     "tests/spec/coordinator/test_groups.py": 534,
     "tests/spec/log/test_cleaner.py": 573,
-    "tests/spec/raft/test_elections.py": 720,
+    "tests/spec/raft/test_elections.py": 695,
     "tests/spec/wire/test_admin.py": 681,
     "tests/spec/wire/test_connections.py": 502,
     "tests/spec/wire/test_produce_fetch.py": 576,

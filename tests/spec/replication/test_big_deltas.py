@@ -118,6 +118,6 @@ def test_a_topics_configuration_and_a_healthy_disk_are_no_reason_to_look_at_all_
     c[1].manager.drop_failed_logs()
     assert counted.looks == 0
     assert c[1].log(TopicPartition("small", 0)).config is strict
-    c[1].logs.failed = True
+    c[1].logs.failed_directories = 1
     c[1].manager.drop_failed_logs()
     assert c[1].manager.offline_count() == COUNT + 1
