@@ -79,7 +79,7 @@ class FencedMembers(GroupChecker):
             )
 
     def _note_heir(self, change: Change, left: dict[tuple[str, str], dict[tuple[UUID, int], int]]) -> None:
-        """Who replaces a static member has its partitions since that one had them. `left`: by group and the name of who goes in
+        """The heir of a static member has its partitions since that one had them. `left`: by group and the name of who goes in
         this batch, first the member's id, then its instance's."""
         group_id, member_id = change.key.group_id, change.key.member_id
         said = change.old if change.new is None else change.new
