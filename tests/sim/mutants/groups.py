@@ -11,7 +11,6 @@ from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.journal import Journal
 from kraftlite.coordinator.offsets import Offsets
-from kraftlite.coordinator.pending_offsets import PendingOffsets
 from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
@@ -167,13 +166,6 @@ def expires_what_is_read(patch: Patch) -> None:
         "_past_retention",
         ("and tp.topic not in kept", "and True"),
     )
-
-
-@mutant("expires-what-is-committed-anew", "an offset expires while another commit of it is on its way", expects=("42",))
-def expires_what_is_committed_anew(patch: Patch) -> None:
-    """The tombstone comes behind the commit, which was acknowledged or may still count."""
-    patch.edit(Offsets, "_past_retention", ("and not pending.is_unwritten(group_id, tp)", "and True"))
-    patch.set(PendingOffsets, "doubt", lambda self, group_id, offsets: None)
 
 
 @mutant("generation-begins-anew", "a loaded group counts its generations from zero", expects=("41", "43", "44"))
