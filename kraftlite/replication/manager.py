@@ -171,14 +171,18 @@ class ReplicaManager:
         """Apply a delta as `apply_delta` does, but stop after every `partitions_per_step` partitions when more are to come.
 
         In between everything may happen but other metadata: a replica that has its turn later is as before, a new one unknown
-        (NOT_LEADER_OR_FOLLOWER, and clients come again).
+        (NOT_LEADER_OR_FOLLOWER, and clients come again). What somebody waits for comes first: new leaders, and then those who
+        have a new leader. An ISR that has changed can wait.
         """
         self._table.image = image
         changes = delta.local_changes(self._config.broker_id)
+        elected, moved = changes.elected_leaders, self._moved(changes.followers)
         actions = itertools.chain(
             (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes),
-            (partial(self._lead, tp, local) for tp, local in changes.leaders.items()),
-            (partial(self._follow, tp, local) for tp, local in changes.followers.items()),
+            (partial(self._lead, tp, local) for tp, local in elected.items()),
+            (partial(self._follow, tp, local) for tp, local in moved.items()),
+            (partial(self._lead, tp, local) for tp, local in changes.leaders.items() if tp not in elected),
+            (partial(self._follow, tp, local) for tp, local in changes.followers.items() if tp not in moved),
         )
         for count, action in enumerate(actions):
             if count and count % self._ports.tuning.partitions_per_step == 0:
@@ -186,6 +190,15 @@ class ReplicaManager:
             action()
         self._fetchers.settle()
         self._service.sessions.metadata_changed()
+
+    def _moved(self, followers: Mapping[TopicPartition, LocalPartition]) -> dict[TopicPartition, LocalPartition]:
+        """Pick the replicas that are new here or follow in a new leader epoch."""
+        known = self._table.by_tp
+        return {
+            tp: local
+            for tp, local in followers.items()
+            if (partition := known.get(tp)) is None or partition.leader_epoch != local.registration.leader_epoch
+        }
 
     def handle_image(self, image: MetadataImage) -> None:
         """Brokers may have come, gone, moved or been fenced: who may join an ISR, and where leaders are found."""

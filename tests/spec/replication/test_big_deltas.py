@@ -91,6 +91,26 @@ def test_ml_18_a_big_topic_that_is_deleted_and_created_again_is_the_new_one_at_e
     assert known(c[1]) == list(range(COUNT)) and log_values(c[1].log(tp(1))) == []
 
 
+def test_new_leaders_come_first_and_then_who_has_a_new_leader() -> None:
+    """Clients and followers wait for both, and nobody for an ISR that is told to be smaller."""
+    c = StepCluster(3)
+    for index in range(48):
+        c.controller.create(((3, 1, 2), (3, 2, 1), (1, 2, 3))[index % 3], index=index)
+    c.publish()
+    c.controller.set_fenced(c[3].id, True)
+    delta = c[1].load()
+    assert delta is not None and delta.topics is not None
+
+    def state() -> tuple[int, int, int]:
+        leads = [partition.leader is not None for partition in c[1].manager.partitions()]
+        isrs = [partition.committed_isr for partition in c[1].manager.partitions()]
+        followed = [c[1].manager.fetched_from(tp(index)) == 2 for index in range(48)]
+        return sum(leads[0::3]), sum(followed[1::3]), sum(isr == (1, 2) for isr in isrs[2::3])
+
+    seen = [state() for _ in c[1].manager.apply_delta_steps(delta.topics, c[1].image)]
+    assert seen == [(16, 0, 0), (16, 16, 0)] and state() == (16, 16, 16)
+
+
 class CountedTable(dict[Any, Any]):
     """The partitions of a broker, which counts how many have been looked at."""
 
