@@ -112,7 +112,7 @@ class ReplicaManager:
         )
         self._tasks: list[TaskHandle] = []
         self._failed_directories = 0
-        """As many had failed when the replicas in them were taken offline."""
+        """The number of those whose replicas were taken offline."""
         self._known_brokers: Mapping[NodeId, BrokerRegistration] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
