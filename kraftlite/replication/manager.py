@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -49,7 +50,7 @@ from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 
 if TYPE_CHECKING:
-    from kraftlite.metadata.delta import LocalPartition, TopicsDelta
+    from kraftlite.metadata.delta import LocalChanges, LocalPartition, TopicsDelta
 
 __all__ = [
     "FetchEntry",
@@ -176,13 +177,8 @@ class ReplicaManager:
         """
         self._table.image = image
         changes = delta.local_changes(self._config.broker_id)
-        elected, moved = changes.elected_leaders, self._moved(changes.followers)
         actions = itertools.chain(
-            (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes),
-            (partial(self._lead, tp, local) for tp, local in elected.items()),
-            (partial(self._follow, tp, local) for tp, local in moved.items()),
-            (partial(self._lead, tp, local) for tp, local in changes.leaders.items() if tp not in elected),
-            (partial(self._follow, tp, local) for tp, local in changes.followers.items() if tp not in moved),
+            (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes), self._in_turn(changes)
         )
         for count, action in enumerate(actions):
             if count and count % self._ports.tuning.partitions_per_step == 0:
@@ -191,14 +187,29 @@ class ReplicaManager:
         self._fetchers.settle()
         self._service.sessions.metadata_changed()
 
-    def _moved(self, followers: Mapping[TopicPartition, LocalPartition]) -> dict[TopicPartition, LocalPartition]:
-        """Pick the replicas that are new here or follow in a new leader epoch."""
+    def _in_turn(self, changes: LocalChanges) -> Iterator[Callable[[], None]]:
+        """What is to be led and followed: first where a leader is new, then replicas that are new here, then the rest.
+
+        New replicas come in the order of their partitions, whatever their role: all brokers make the replicas of a partition at
+        about the same time then, and no leader waits for followers that come last elsewhere.
+        """
         known = self._table.by_tp
-        return {
-            tp: local
-            for tp, local in followers.items()
-            if (partition := known.get(tp)) is None or partition.leader_epoch != local.registration.leader_epoch
-        }
+        first: list[Callable[[], None]] = []
+        moved: list[Callable[[], None]] = []
+        new: list[tuple[TopicPartition, Callable[[], None]]] = []
+        rest: list[Callable[[], None]] = []
+        for leads, found in ((True, changes.leaders), (False, changes.followers)):
+            for tp, local in found.items():
+                action = partial(self._lead if leads else self._follow, tp, local)
+                partition = known.get(tp)
+                if partition is None or partition.topic_id != local.topic_id:
+                    new.append((tp, action))
+                elif partition.leader_epoch == local.registration.leader_epoch:
+                    rest.append(action)
+                else:
+                    (first if leads else moved).append(action)
+        new.sort(key=itemgetter(0))
+        return itertools.chain(first, moved, map(itemgetter(1), new), rest)
 
     def handle_image(self, image: MetadataImage) -> None:
         """Brokers may have come, gone, moved or been fenced: who may join an ISR, and where leaders are found."""
