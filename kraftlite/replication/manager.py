@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
@@ -62,6 +62,9 @@ __all__ = [
     "ProduceResult",
     "ReplicaManager",
 ]
+
+_STEPS_PER_FETCH: Final = 32
+"""The steps of a delta whose partitions are named to their leaders together."""
 
 
 class ReplicaManager:
@@ -180,8 +183,10 @@ class ReplicaManager:
         actions = itertools.chain(
             (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes), self._in_turn(changes)
         )
+        at_once = self._ports.tuning.partitions_per_step
         for count, action in enumerate(actions):
-            if count and count % self._ports.tuning.partitions_per_step == 0:
+            if count and count % at_once == 0:
+                self._fetchers.gather(_STEPS_PER_FETCH * at_once)
                 yield
             action()
         self._fetchers.settle()
