@@ -105,6 +105,8 @@ class FetcherCore:
         self._session_id = 0
         self._session_epoch = 0
         self._failing = False
+        self._worth_a_request = 1
+        """The number of changed partitions that are not left to the request that follows the next answer."""
         self._number = 0
         self._answered = 0
 
@@ -122,8 +124,16 @@ class FetcherCore:
 
     @property
     def has_news(self) -> bool:
-        """There is a partition to name: worth a request, even while another one waits at the leader."""
-        return bool(self._changed)
+        """There is a partition to name: worth a request, even while another one waits at the leader. While more are being added
+        that is worth it for many at a time."""
+        return len(self._changed) >= self._worth_a_request
+
+    def gather(self, many: int) -> None:
+        """Partitions are being added, a few between each two turns of the loop: name so many at a time until `gathered`."""
+        self._worth_a_request = many
+
+    def gathered(self) -> None:
+        self._worth_a_request = 1
 
     def remove(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.tp.partition)

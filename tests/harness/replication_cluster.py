@@ -90,22 +90,22 @@ def log_values(log: Log) -> list[tuple[int, str]]:
 class MemLogs:
     """`LogProvider` over one MemDisk with one log directory."""
 
+    failed_directories = property(lambda self: int(self.failed))
+
     def __init__(self, disk: MemDisk, clock: FakeClock, tracer: ListTracer, config: LogConfig) -> None:
         self.disk, self.clock, self.tracer = disk, clock, tracer
-        self.configs: dict[str, LogConfig] = {}
-        self.default_config = config
+        self.configs, self.default_config = dict[str, LogConfig](), config
         self.open_logs: dict[TopicPartition, Log] = {}
-        self.failed_directories = 0
-        self.deleted: list[TopicPartition] = []
+        self.failed, self.deleted = False, list[TopicPartition]()
         disk.makedirs(DATA)
         self.hws = checkpoints.read_offset_checkpoint(disk, f"{DATA}/replication-offset-checkpoint")
         self.log_starts = checkpoints.read_offset_checkpoint(disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}")
 
     def get(self, tp: TopicPartition) -> Log | None:
-        return None if self.failed_directories else self.open_logs.get(tp)
+        return None if self.failed else self.open_logs.get(tp)
 
     def get_or_create(self, tp: TopicPartition, topic_id: UUID) -> Log:
-        if self.failed_directories:
+        if self.failed:
             raise StorageFault(f"{DATA} is offline", DATA)
         log = self.open_logs.get(tp)
         if log is None:
@@ -141,7 +141,7 @@ class MemLogs:
         checkpoints.write_offset_checkpoint(self.disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}", starts)
 
     def handle_failure(self, error: OSError, tp: TopicPartition) -> None:
-        self.failed_directories = 1
+        self.failed = True
 
 
 class StepTasks:

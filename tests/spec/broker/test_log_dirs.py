@@ -445,3 +445,26 @@ async def test_lg_07_high_watermarks_that_did_not_move_are_not_written_again() -
     logs.dirs.delete(B0)
     logs.dirs.write_hw_checkpoint({A0: 2})
     assert logs.bed.disk.read_file(path).decode() == "0\n1\na 0 2\n", "a topic of that name must not inherit it"
+
+
+async def test_lg_32_logs_that_have_nothing_to_recover_share_the_trips_to_a_thread() -> None:
+    logs = Logs(values={"num.recovery.threads.per.data.dir": "2"})
+    await logs.load()
+    for partition in range(64):
+        logs.create(TopicPartition("a", partition), *(["x"] if partition < 4 else []))
+    logs.dirs.write_recovery_points()
+    again = logs.restart()
+    trips = 0
+    plain = again.bed.tasks.run_blocking
+
+    async def counted(function):  # type: ignore[no-untyped-def]
+        nonlocal trips
+        trips += 1
+        return await plain(function)
+
+    again.bed.tasks.run_blocking = counted  # type: ignore[method-assign]
+    assert await again.load() == 64
+    assert 4 < trips < 24, "one for each that has records, and few for all others"
+    trips = 0
+    await again.dirs.close(7)
+    assert trips == 4

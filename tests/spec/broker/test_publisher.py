@@ -252,6 +252,32 @@ async def test_ml_21_a_big_update_leaves_the_loop_its_turns_and_later_ones_wait_
     assert scene.said[-2:] == ["apply leaders=['small-0'] at 13", "image 13"], "at once again"
 
 
+async def test_ml_21_updates_that_wait_are_applied_as_one_up_to_a_configuration() -> None:
+    """A broker that is behind with five batches of a failover learns what it leads from all of them, and then the rest."""
+    scene = Scene()
+    await scene.started()
+    scene.publish(topic("big", ORDERS, 1, partitions=3))
+    scene.publish(topic("one", PAYMENTS, 1))
+    scene.publish(topic("two", UUID(int=7000), 1))
+    scene.publish(topic("three", UUID(int=7001), 1), topic_config("three", "retention.ms", "5"))
+    scene.publish(topic("four", UUID(int=7002), 1))
+    await scene.settle()
+    assert scene.said == [
+        "apply leaders=['big-0', 'big-1'] at 6",
+        "apply leaders=['big-2'] at 6",
+        "image 6",
+        "apply leaders=['one-0', 'two-0'] at 10",
+        "image 10",
+        "announce three",
+        "apply leaders=['three-0'] at 13",
+        "configure three",
+        "image 13",
+        "apply leaders=['four-0'] at 15",
+        "image 15",
+    ]
+    assert scene.cache.image is scene.image and scene.publisher.applied_offset(scene.offset) == scene.offset
+
+
 async def test_ml_21_a_big_first_update_is_applied_in_full_before_the_broker_is_ready() -> None:
     scene = Scene()
     waiting = asyncio.ensure_future(scene.publisher.wait_first_publish())

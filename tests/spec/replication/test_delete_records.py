@@ -151,7 +151,7 @@ async def test_lg_40_a_failing_disk_is_a_storage_error() -> None:
         c[1].produce(["a"], acks=1)
         c[1].disk.inject("pwritev", path="leader-epoch")
         assert await verdict(c, delete(c, 1)) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-        assert c[1].logs.failed_directories
+        assert c[1].logs.failed
 
 
 async def test_rp_17_a_follower_that_was_away_follows_the_log_start_when_it_is_back() -> None:

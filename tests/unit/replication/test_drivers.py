@@ -322,3 +322,26 @@ async def test_followers_that_are_ahead_with_many_partitions_cost_each_of_them_a
         followers = [c[1].partition(TopicPartition(TOPIC, index)).leader.followers.values() for index in range(count)]
         assert all(follower.leo is not None for each in followers for follower in each)
         assert counted.looks <= 2 * 4 * count
+
+
+async def test_the_partitions_of_a_big_change_are_named_to_their_leader_many_at_a_time() -> None:
+    count = 1_600
+    async with LoopCluster(fetch_wait_max_ms=600_000) as c:
+        for index in range(count):
+            c.controller.create((1, 2, 3), index=index)
+        c[1].catch_up()
+        named: list[int] = []
+
+        def on_call(source: str, target: str, method: str, request: Any) -> None:
+            if source == "b2" and isinstance(request, ReplicaFetchRequest):
+                named.append(len(request.partitions))
+
+        c.network.on_call = on_call
+        delta = c[2].load()
+        assert delta is not None and delta.topics is not None
+        for _ in c[2].manager.apply_delta_steps(delta.topics, c[2].image):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        c[2].manager.handle_image(c[2].image)
+        await c.settle()
+        assert sum(named) == count and len(named) <= 8
