@@ -47,17 +47,17 @@ class ControllerDriver:
         self._timer: TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._stopped = False
-        self._registrar = ControllerRegistrar(ports, config, raft, self._register_self)
+        self.registrar = ControllerRegistrar(ports, config, raft, self._register_self)
 
     async def start(self) -> None:
         """Raises Fault when there is no bootstrap metadata: the node was not formatted (CE-14)."""
         bootstrap_level(self._bootstrap)
         self._raft.register(self)
-        self._registrar.start()
+        self.registrar.start()
 
     async def stop(self) -> None:
         self._stopped = True
-        self._registrar.stop()
+        self.registrar.stop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -114,7 +114,7 @@ class Node:
                 handlers = {**self.raft.handlers(), **self.controller.handlers()}
                 clients = ControllerClients(self._ports, self._config, self.cluster_id, self.raft, handlers)
                 await self.listeners.open_controller(handlers, clients)
-                publishers.append(clients)
+                publishers += [clients, self.controller.registrar]
             self.loader.start()
             self.loader.install_publishers(publishers)
             if self.broker is not None:

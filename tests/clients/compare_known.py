@@ -20,7 +20,6 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
         rf"^ApiVersions\.(supported|finalized)\.({_FEATURES})\.version: ",
         r"^ApiVersions\.supported\.kraft\.version: 0 to 1 \| 0 to 0$",
         rf"^quorum and features: features describe: (Feature: ({_FEATURES}|kraft)\.version[^|]*)+\|",
-        r"Local controller \d+ (only supports|does not support this feature)",
     ),
     "Transactions": (r"^transactions in each state\.old clients, (aborted|committed), of the epoch before: EndTxn v5 ",),
     "Configuration keys": (
