@@ -1,4 +1,7 @@
-"""This controller's own registration with the active one. Source: KIP-919; Kafka's ControllerRegistrationManager; CM-13, FV-09."""
+"""This controller's own registration with the active one.
+
+Source: KIP-919; Kafka's ControllerRegistrationManager; CM-13, FV-09.
+"""
 
 from __future__ import annotations
 

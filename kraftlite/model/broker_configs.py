@@ -252,8 +252,8 @@ _NETWORK: tuple[_Row, ...] = (
     ("metrics.recording.level", _S, "INFO", None, _RO, "Known; see kraftlite.metrics.port."),
     ("metrics.sample.window.ms", _L, "30000", _POSITIVE, _RO, "Known; see kraftlite.metrics.port."),
     ("confluent.support.metrics.enable", _B, "false", None, _RO, "Known; nothing is reported anywhere."),
-    ("create.topic.policy.class.name", _C, None, None, _RO, "Known; not supported."),
-    ("alter.config.policy.class.name", _C, None, None, _RO, "Known; not supported."),
+    ("create.topic.policy.class.name", _C, None, None, _RO, "module:name of the policy that controllers ask about new topics."),
+    ("alter.config.policy.class.name", _C, None, None, _RO, "module:name of the policy that controllers ask about configs."),
 )
 
 _GROUPS: tuple[_Row, ...] = (

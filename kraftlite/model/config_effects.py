@@ -125,11 +125,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     (
-        "Policies",
-        "Java classes cannot be loaded, so the policy would let everything pass; remove it",
-        "create.topic.policy.class.name alter.config.policy.class.name",
-    ),
-    (
         "Quotas",
         "quotas are not applied, no answer is ever throttled; remove it",
         """

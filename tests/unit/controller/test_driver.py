@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from kraftlite.controller.config import ControllerConfig
-from kraftlite.controller.driver import ControllerDriver
+from kraftlite.controller.driver import ControllerDriver, Policies
 from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
@@ -53,7 +53,7 @@ class LoopTasks:
 
 
 class Rig:
-    def __init__(self, nodes: int = 1, **config: Any) -> None:
+    def __init__(self, nodes: int = 1, *, policies: Policies | None = None, **config: Any) -> None:
         self.clock = FakeClock(now_ms=1_000)
         self.network = MemNetwork(self.clock)
         self.quorum = FakeQuorum()
@@ -79,7 +79,7 @@ class Rig:
             settings = {"node_id": node_id, "cluster_id": CLUSTER_ID, "max_idle_interval_ms": 0, **config}
             if "listeners" in settings:
                 settings["listeners"] = (m.ListenerInfo(name="C", host=f"node{node_id}", port=9093, security_protocol="GRPC"),)
-            self.drivers.append(ControllerDriver(ports, ControllerConfig(**settings), raft, BOOTSTRAP))
+            self.drivers.append(ControllerDriver(ports, ControllerConfig(**settings), raft, BOOTSTRAP, policies))
 
     async def start(self) -> Rig:
         for driver, transport in zip(self.drivers, self.transports, strict=True):
