@@ -64,6 +64,7 @@ class ControllerDriver:
         self._bootstrap = bootstrap
         self.core = ControllerCore(config, raft, bootstrap, ports.entropy, ports.tracer)
         self.core.metrics.clock_us = ports.clock.now_us
+        self.core.metrics.wall_ms = ports.clock.wall_ms
         self._timer: TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._stopped = False

@@ -316,7 +316,6 @@ _NONE: Final[tuple[tuple[str, str, str], ...]] = (
         "for the developers of Apache Kafka",
         """
         unstable.feature.versions.enable unstable.api.versions.enable log.initial.task.delay.ms
-        controller.performance.always.log.threshold.ms=2000 controller.performance.sample.period.ms=60000
         internal.metadata.delete.delay.millis=60000 internal.metadata.log.segment.bytes
         internal.metadata.max.batch.size.in.bytes=8388608
         """,
