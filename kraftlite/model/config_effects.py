@@ -196,7 +196,7 @@ _STORED: Final = (
 _NOT_LIVE: Final = (
     "Applied from the file only",
     "applied when the node starts; it cannot be changed while the node runs: set it in the file and restart",
-    "max.connections max.connections.per.ip max.connections.per.ip.overrides log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.io.max.bytes.per.second",
 )
 
 _TUNED_AT_START: Final = (
