@@ -111,6 +111,7 @@ class BrokerMetadataPublisher:
         resend_registration: Callable[[], None],
         guard: Callable[[Callable[[], None]], None],
         coordinators: Sequence[FollowsReplicas] = (),
+        on_broker_values: Callable[[Mapping[str, str]], None] = lambda _values: None,
     ) -> None:
         self._ports = ports
         self._node_id = node_id
@@ -121,6 +122,7 @@ class BrokerMetadataPublisher:
         self._resend_registration = resend_registration
         self._guard = guard
         self._coordinators = coordinators
+        self._on_broker_values = on_broker_values
         # Not bounded here: what the metadata log says can neither be refused nor dropped.
         self._waiting: deque[_Update] = deque()
         self._task: TaskHandle | None = None
@@ -241,6 +243,7 @@ class BrokerMetadataPublisher:
     def _apply_configs(self, changed: tuple[tuple[int, str], ...]) -> None:
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
             self._replicas.update_broker_values(self._configs.broker_values())
+            self._on_broker_values(self._configs.broker_values())
         for topic in self._topics_of(changed):
             self._replicas.update_log_config(topic, self._configs.log_config_for(topic))
 

@@ -45,6 +45,8 @@ class BrokerListeners(Protocol):
 
     async def close_clients(self, grace_ms: int) -> None: ...
 
+    def update_broker_values(self, values: Mapping[str, str]) -> None: ...
+
 
 class BrokerServer:
     """One broker. `start` returns when clients can connect; `stop` when everything is on disk.
@@ -71,7 +73,7 @@ class BrokerServer:
         self.channel = RaftControllerChannel(ports, raft)
         lifecycle_channel = RaftControllerChannel(ports, raft, attempt_timeout_ms=config.controller_attempt_timeout_ms)
         self.lifecycle = BrokerLifecycle(ports, config.lifecycle, lifecycle_channel, self._applied_offset)
-        self.configs = DynamicConfigs(config.node_id, config.values)
+        self.configs = DynamicConfigs(config.node_id, config.values, ports.tracer)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
         self.replicas = ReplicaManager(
@@ -102,6 +104,7 @@ class BrokerServer:
             resend_registration=self.lifecycle.resend_registration,
             guard=lambda call: loader.guard(self.publisher, call),
             coordinators=(self.groups, self.transactions),
+            on_broker_values=listeners.update_broker_values,
         )
         self.context = BrokerContext(
             node_id=config.node_id,

@@ -125,11 +125,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     (
-        "Policies",
-        "Java classes cannot be loaded, so the policy would let everything pass; remove it",
-        "create.topic.policy.class.name alter.config.policy.class.name",
-    ),
-    (
         "Quotas",
         "quotas are not applied, no answer is ever throttled; remove it",
         """
@@ -201,7 +196,7 @@ _STORED: Final = (
 _NOT_LIVE: Final = (
     "Applied from the file only",
     "applied when the node starts; it cannot be changed while the node runs: set it in the file and restart",
-    "max.connections max.connections.per.ip max.connections.per.ip.overrides log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.io.max.bytes.per.second",
 )
 
 _TUNED_AT_START: Final = (
@@ -321,7 +316,6 @@ _NONE: Final[tuple[tuple[str, str, str], ...]] = (
         "for the developers of Apache Kafka",
         """
         unstable.feature.versions.enable unstable.api.versions.enable log.initial.task.delay.ms
-        controller.performance.always.log.threshold.ms=2000 controller.performance.sample.period.ms=60000
         internal.metadata.delete.delay.millis=60000 internal.metadata.log.segment.bytes
         internal.metadata.max.batch.size.in.bytes=8388608
         """,

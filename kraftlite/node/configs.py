@@ -49,6 +49,8 @@ def controller_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> C
         preferred_election_interval_ms=number("leader.imbalance.check.interval.seconds") * 1000 if rebalance else None,
         unclean_election_interval_ms=number("unclean.leader.election.interval.ms"),
         max_idle_interval_ms=number("metadata.max.idle.interval.ms"),
+        performance_period_ms=number("controller.performance.sample.period.ms"),
+        slow_event_ms=number("controller.performance.always.log.threshold.ms"),
         max_elections_per_run=tuning.elections_per_run,
         tuning=tuning,
         delete_topic_enable=config.get_bool("delete.topic.enable"),

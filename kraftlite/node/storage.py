@@ -21,18 +21,14 @@ from kraftlite.log.batch import check_crc, iter_batches, iter_records
 from kraftlite.log.checkpoints import MAX_SMALL_FILE_BYTES, read_bounded
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.features import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    GROUP_VERSION,
+    DEFAULT_LEVELS,
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSIONS,
     SUPPORTED_FEATURES,
-    TRANSACTION_VERSION,
     MetadataVersion,
-    default_eligible_leader_replicas_version,
-    default_group_version,
-    default_transaction_version,
+    default_level,
     metadata_version_from_name,
     missing_dependency,
     supported_range,
@@ -177,11 +173,7 @@ def _release(release_version: str | None, features: Mapping[str, int]) -> Metada
 def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tuple[MetadataRecord, ...]:
     """The records a new cluster begins with, `metadata.version` first. Raises StorageError for an unsupported feature."""
     records: list[MetadataRecord] = [FeatureLevelRecord(name=METADATA_VERSION, level=level.level)]
-    defaults = {
-        ELIGIBLE_LEADER_REPLICAS_VERSION: default_eligible_leader_replicas_version(level.level),
-        GROUP_VERSION: default_group_version(level.level),
-        TRANSACTION_VERSION: default_transaction_version(level.level),
-    }
+    defaults = {name: default_level(name, level.level) for name in DEFAULT_LEVELS if name != KRAFT_VERSION}
     features = {**defaults, **features}
     missing = missing_dependency({**features, METADATA_VERSION: level.level})
     if missing is not None:
