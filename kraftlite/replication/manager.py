@@ -193,7 +193,7 @@ class ReplicaManager:
         self._service.sessions.metadata_changed()
 
     def _in_turn(self, changes: LocalChanges) -> Iterator[Callable[[], None]]:
-        """What is to be led and followed: first where a leader is new, then replicas that are new here, then the rest.
+        """Order what is to be led and followed: first where a leader is new, then replicas that are new here, then the rest.
 
         New replicas come in the order of their partitions, whatever their role: all brokers make the replicas of a partition at
         about the same time then, and no leader waits for followers that come last elsewhere.
