@@ -180,9 +180,8 @@ class ReplicaManager:
         """
         self._table.image = image
         changes = delta.local_changes(self._config.broker_id)
-        actions = itertools.chain(
-            (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes), self._in_turn(changes)
-        )
+        deletes: Iterator[Callable[[], None]] = (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes)
+        actions: Iterator[Callable[[], None]] = itertools.chain(deletes, self._in_turn(changes))
         at_once = self._ports.tuning.partitions_per_step
         for count, action in enumerate(actions):
             if count and count % at_once == 0:
