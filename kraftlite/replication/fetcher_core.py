@@ -24,6 +24,7 @@ from kraftlite.model.messages.replica import (
     ReplicaOffsetsRequest,
 )
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.follower_state import (
     adopt_leader_offsets,
@@ -90,8 +91,11 @@ class FetcherCore:
         leader_id: NodeId,
         tracer: Tracer,
         on_io_error: Callable[[OSError, TopicPartition], None],
+        probed: int = Tuning().partitions_per_step,
     ) -> None:
+        """`probed`: the number of partitions that are asked for while the leader does not answer."""
         self.leader_id = leader_id
+        self._probed = probed
         self._config = config
         self._tracer = tracer
         self._on_io_error = on_io_error
@@ -187,9 +191,17 @@ class FetcherCore:
             self._forgotten.clear()
             self._in_session.clear()
         self._number += 1
-        partitions = tuple(asked for followed in list(self._changed.values()) if (asked := self._ask(followed)) is not None)
+        changed = list(self._changed.values())
+        if self._failing:
+            # Nobody may be there. The others are named as soon as somebody answers; thousands would be each second's work.
+            changed = changed[: self._probed]
+        partitions = tuple(asked for followed in changed if (asked := self._ask(followed)) is not None)
         forgotten = tuple(ForgottenPartition(topic_id=key[0], partition=key[1]) for key in self._forgotten)
-        self._changed.clear()
+        if len(changed) == len(self._changed):
+            self._changed.clear()
+        else:
+            for followed in changed:
+                del self._changed[followed.key]
         self._forgotten.clear()
         config = self._config
         request = ReplicaFetchRequest(

@@ -49,7 +49,8 @@ class FetcherManager:
         key = (leader_id, number)
         found = self._drivers.get(key)
         if found is None:
-            core = FetcherCore(self._config, leader_id, self._ports.tracer, self._on_io_error)
+            probed = self._ports.tuning.partitions_per_step
+            core = FetcherCore(self._config, leader_id, self._ports.tracer, self._on_io_error, probed)
             core.add(partition, leader_epoch)
             if self._gathers:
                 core.gather(self._gathers)

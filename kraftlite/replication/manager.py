@@ -180,9 +180,8 @@ class ReplicaManager:
         """
         self._table.image = image
         changes = delta.local_changes(self._config.broker_id)
-        actions = itertools.chain(
-            (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes), self._in_turn(changes)
-        )
+        deletes: Iterator[Callable[[], None]] = (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes)
+        actions: Iterator[Callable[[], None]] = itertools.chain(deletes, self._in_turn(changes))
         at_once = self._ports.tuning.partitions_per_step
         for count, action in enumerate(actions):
             if count and count % at_once == 0:
@@ -193,7 +192,7 @@ class ReplicaManager:
         self._service.sessions.metadata_changed()
 
     def _in_turn(self, changes: LocalChanges) -> Iterator[Callable[[], None]]:
-        """What is to be led and followed: first where a leader is new, then replicas that are new here, then the rest.
+        """Order what is to be led and followed: first where a leader is new, then replicas that are new here, then the rest.
 
         New replicas come in the order of their partitions, whatever their role: all brokers make the replicas of a partition at
         about the same time then, and no leader waits for followers that come last elsewhere.

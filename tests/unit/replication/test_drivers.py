@@ -332,7 +332,7 @@ async def test_the_partitions_of_a_big_change_are_named_to_their_leader_many_at_
         c[1].catch_up()
         named: list[int] = []
 
-        def on_call(source: str, target: str, method: str, request: Any) -> None:
+        def on_call(source: str, target: str, method: Any, request: Any) -> None:
             if source == "b2" and isinstance(request, ReplicaFetchRequest):
                 named.append(len(request.partitions))
 
