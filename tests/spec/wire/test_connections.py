@@ -390,19 +390,6 @@ async def test_cp_06_total_connection_limit() -> None:
         await one.call(3, 9, METADATA_ALL)
 
 
-async def test_cb_05_limits_of_connections_change_while_the_node_runs() -> None:
-    async with Harness(listener={"max_connections": 1}) as h:
-        one, two = await h.client(), await h.client()
-        assert await two.closed()
-        h.listener.limit_connections(3, 2, {})
-        three = await h.client()
-        await three.call(3, 9, METADATA_ALL)
-        assert await (await h.client()).closed(), "the limit of one address"
-        h.listener.limit_connections(1, 1, {})
-        await one.call(3, 9, METADATA_ALL)
-        await three.call(3, 9, METADATA_ALL)
-
-
 async def test_cp_07_unimplemented_apis_are_not_advertised() -> None:
     async with Harness() as h:
         client = await h.client()
