@@ -1,9 +1,15 @@
-"""Limits of connections that change while the node runs (KIP-402)."""
+"""Limits of connections that change while a broker runs (KIP-402)."""
 
 from __future__ import annotations
 
 from tests.harness.wire_fakes import Harness
-from tests.spec.wire.test_connections import METADATA_ALL
+
+METADATA_ALL = {
+    "topics": None,
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
 
 
 async def test_cb_05_limits_of_connections_change_while_the_node_runs() -> None:
