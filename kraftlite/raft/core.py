@@ -121,7 +121,8 @@ class RaftCore:
     @property
     def state_name(self) -> str:
         """unattached, prospective, candidate, leader, follower, resigned; `observer` for a node that is not a voter."""
-        return self._ctx.state.name if self._ctx.is_voter else "observer"
+        state = self._ctx.state
+        return state.name if self._ctx.is_voter or isinstance(state, Leader) else "observer"
 
     @property
     def epoch(self) -> int:
@@ -260,9 +261,12 @@ class RaftCore:
         if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
             # Of another cluster: nothing it says about epochs and leaders concerns this one.
             if not self._ctx.is_voter and self._ctx.hw is None:
+                server = self._ctx.bootstrap.get(peer_id)
+                peer = f"controller {peer_id}" if server is None else f"the controller at {server}"
+                key = "controller.quorum.voters" if server is None else "controller.quorum.bootstrap.servers"
                 raise Fault(
-                    f"controller {peer_id} belongs to another cluster than this node, whose directories were formatted for "
-                    f"{self._ctx.config.cluster_id}: check controller.quorum.voters, and cluster.id in meta.properties"
+                    f"{peer} belongs to another cluster than this node, whose directories were formatted for "
+                    f"{self._ctx.config.cluster_id}: check {key}, and cluster.id in meta.properties"
                 )
             self._ctx.requests.back_off(peer_id, outstanding.method, self._ctx.now_ms)
             return
@@ -352,8 +356,9 @@ class RaftCore:
         """See `RaftClient.create_snapshot`."""
         if not self.metalog.check_new_snapshot(snapshot_id, self._ctx.hw):
             return None
+        controls = self.metalog.membership.snapshot_controls(snapshot_id.offset)
         part = self.metalog.snapshots.create_part(snapshot_id)
-        return FileSnapshotWriter(part, self._serde, last_contained_timestamp_ms, self._on_snapshot_created)
+        return FileSnapshotWriter(part, self._serde, last_contained_timestamp_ms, self._on_snapshot_created, controls)
 
     def _on_snapshot_created(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
         self._ctx.tracer.emit(trace.SnapshotCreated(end_offset=snapshot_id.offset, last_epoch=snapshot_id.epoch, size_bytes=size))

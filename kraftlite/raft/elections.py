@@ -73,9 +73,10 @@ class Elections:
         return self._vote_response(ErrorCode.NONE, granted)
 
     def _candidate_error(self, request: VoteRequest) -> ErrorCode:
-        """A quorum with a static set of voters knows who may stand, as Kafka's did before KIP-853."""
+        """A quorum with a static set of voters knows who may stand, as Kafka's did before KIP-853. Where voters are in the log,
+        epoch and log alone decide: candidate or this node may have been added by a record that is not here yet (DQ-12)."""
         ctx, candidate_id = self._ctx, request.candidate_id
-        if candidate_id not in ctx.voters.ids:
+        if ctx.membership.is_static and candidate_id not in ctx.voters.ids:
             error, reason = ErrorCode.INCONSISTENT_VOTER_SET, f"it is not one of the voters {ctx.voters.ids}"
         elif candidate_id == ctx.node_id:
             error, reason = ErrorCode.INVALID_REQUEST, "it claims to be this node"
@@ -99,7 +100,8 @@ class Elections:
             reason = "it claims to be this node" if leader_id == ctx.node_id else ctx.incredible(epoch, leader_id)
             if reason is not None:
                 ctx.refuse(leader_id, message, reason)
-                return ErrorCode.INVALID_REQUEST if leader_id in ctx.voters.ids else ErrorCode.INCONSISTENT_VOTER_SET
+                known = leader_id in ctx.voters.ids or not ctx.membership.is_static
+                return ErrorCode.INVALID_REQUEST if known else ErrorCode.INCONSISTENT_VOTER_SET
         return error
 
     def _defer_to(self, candidate: ReplicaKey) -> None:
@@ -116,7 +118,7 @@ class Elections:
         ctx = self._ctx
         error = self._leader_error("BeginQuorumEpoch", request.cluster_id, request.leader_id, request.leader_epoch)
         if error is ErrorCode.NONE:
-            ctx.observe(request.leader_epoch, request.leader_id, from_leader=True)
+            ctx.observe(request.leader_epoch, request.leader_id, request.leader_endpoint, from_leader=True)
             if not self._is_for_us(request.voter_id, request.voter_directory_id):
                 error = ErrorCode.INVALID_VOTER_KEY
         return BeginQuorumEpochResponse(error=error, leader_id=ctx.state.leader_id, leader_epoch=ctx.epoch)
@@ -166,7 +168,7 @@ class Elections:
     def on_vote_response(self, peer_id: NodeId, request: VoteRequest, response: VoteResponse) -> None:
         ctx = self._ctx
         before = ctx.state
-        if not ctx.heard(peer_id, "Vote answer", response.leader_epoch, response.leader_id):
+        if not ctx.heard(peer_id, "Vote answer", response.leader_epoch, response.leader_id, response.leader_endpoint):
             ctx.requests.back_off(peer_id, VOTE, ctx.now_ms)
             return
         state = ctx.state
