@@ -30,7 +30,8 @@ class FeatureControl:
     def __init__(self, registry: TimelineRegistry, supported: Iterable[FeatureRange], quorum_voters: tuple[NodeId, ...]) -> None:
         self.finalized: TimelineMap[str, int] = TimelineMap(registry)
         self._supported = {feature.name: feature for feature in supported}
-        self._voters = quorum_voters
+        self.voters: Callable[[], tuple[NodeId, ...]] = lambda: quorum_voters
+        """The voters of the quorum as they are now: each must have registered before a level goes up (DQ-46)."""
         self.brokers: Callable[[], NodeRanges] = tuple
         self.controllers: Callable[[], NodeRanges] = tuple
 
@@ -114,7 +115,7 @@ class FeatureControl:
                         update,
                         f"{kind} {node_id} only supports versions {found.min_level}-{found.max_level}",
                     )
-        missing = [node_id for node_id in self._voters if node_id not in registered]
+        missing = [node_id for node_id in self.voters() if node_id not in registered]
         level_now = self.metadata_version
         if missing and level_now is not None and features.supports_controller_registration(level_now):
             listed = ", ".join(str(node_id) for node_id in missing)

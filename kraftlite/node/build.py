@@ -71,6 +71,7 @@ class Node:
             self.controller = ControllerDriver(
                 ports, controller_config(config, layout, ports.tuning), self.raft, layout.bootstrap
             )
+            self.controller.core.state.features.voters = self.raft.voter_ids
         self.broker: BrokerServer | None = None
         if config.is_broker:
             from kraftlite.broker.server import BrokerServer  # a mere controller does without the data plane

@@ -277,6 +277,10 @@ class RaftDriver:
     def raft_epoch(self) -> int:
         return self._core.epoch if self._core is not None else 0
 
+    def voter_ids(self) -> tuple[NodeId, ...]:
+        """The latest voters in this node's log, or those of the configuration."""
+        return self._core.voters.ids if self._core is not None else tuple(voter.id for voter in self._config.voters)
+
     def register(self, listener: RaftListener) -> None:
         if self._delivery is None:
             self._early.append(listener)
