@@ -26,6 +26,7 @@ def quorum_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> Quoru
         listeners=controller_endpoints(config),
         listener_name=next(iter(config.controller_listener_names), None),
         may_become_voter=config.is_controller,
+        auto_join=config.get_bool("controller.quorum.auto.join.enable"),
         metadata_dir=layout.metadata_dir,
         must_be_voter=config.is_controller,
         election_timeout_ms=number("controller.quorum.election.timeout.ms"),

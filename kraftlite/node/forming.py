@@ -12,8 +12,8 @@ from typing import Final
 from uuid import UUID
 
 from kraftlite.config.server import ServerConfig
-from kraftlite.log.control import ControlRecord, VoterEndpoint
-from kraftlite.model.ids import NodeId, is_reserved_uuid, random_uuid, uuid_from_str
+from kraftlite.log.control import ControlRecord
+from kraftlite.model.ids import NodeId, VoterEndpoint, is_reserved_uuid, random_uuid, uuid_from_str
 from kraftlite.model.limits import MAX_INT32
 from kraftlite.raft.membership import KRAFT_VERSION_DYNAMIC, KRAFT_VERSION_STATIC, membership_records
 from kraftlite.raft.voters import Voter, VoterSet, listening_voter

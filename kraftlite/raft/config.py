@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
-from kraftlite.log.control import VoterEndpoint
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.ids import Endpoint, NodeId, VoterEndpoint
 from kraftlite.model.limits import MIB, RAFT_MAX_BATCH_BYTES
 from kraftlite.model.tuning import Tuning
 from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet, parse_voters
@@ -50,6 +49,8 @@ class QuorumConfig:
     """True for a node with the controller role, False for a mere broker; None does not check (RF-58)."""
     may_become_voter: bool = False
     """A controller that others may add to the voters: what it acknowledges counts from then on, so it must be durable before."""
+    auto_join: bool = False
+    """A controller that is not a voter asks the leader to add it, and to remove an entry of its id with another directory."""
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
     election_backoff_max_ms: int = 1_000

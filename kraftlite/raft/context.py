@@ -87,6 +87,15 @@ class RaftContext:
         return self.voters.contains(self.key)
 
     @property
+    def may_stand(self) -> bool:
+        """Return whether this node stands for election: as a voter; or as one whose removal is in its log and perhaps nowhere
+        else, so that no voter's log reaches as far. It then counts no vote of its own.
+
+        Departs: Kafka's removed leader never stands again, and of two voters the other one cannot win without it (DQ-12).
+        """
+        return self.is_voter or self.membership.removes(self.key, self.hw or 0)
+
+    @property
     def leader_endpoint(self) -> Endpoint | None:
         """The address at which the leader of this epoch listens, as far as this node knows."""
         state = self.state
@@ -117,7 +126,8 @@ class RaftContext:
 
     # output
 
-    def send(self, peer_id: NodeId, method: Method[Asked, Answered], request: Asked, endpoint: Endpoint | None = None) -> None:
+    def send(self, peer_id: NodeId, method: Method[Asked, Answered], request: Asked, endpoint: Endpoint | None = None) -> int:
+        """Ask a peer, at `endpoint` or where its entry says; returns the correlation id."""
         peer = endpoint if endpoint is not None else self.voters.endpoint(peer_id)
         assert peer is not None, f"no endpoint of node {peer_id} is known"
         entry = self.requests.open(peer_id, method, request, self.now_ms)
@@ -131,6 +141,7 @@ class RaftContext:
                 timeout_ms=self.requests.timeout_ms,
             )
         )
+        return entry.correlation_id
 
     def reply(self, request_id: int, response: RaftResponse) -> None:
         self.out.replies.append(Reply(request_id=request_id, response=response))
@@ -168,14 +179,16 @@ class RaftContext:
         latest = log.latest_epoch
         assert latest is None or latest <= state.epoch, f"the log has epoch {latest}, the node is in {state.epoch}"
         if isinstance(state, Candidate | Prospective) or (isinstance(state, Leader) and self.membership.is_static):
-            assert self.is_voter, f"node {node_id} is {state.name}, the voters are {self.voters}"
+            assert self.may_stand, f"node {node_id} is {state.name}, the voters are {self.voters}"
         if isinstance(state, Candidate):
             assert state.voted == self.key, f"candidate {self.key} voted for {state.voted} in epoch {state.epoch}"
         if isinstance(state, Candidate | Prospective):
             granted, rejected = state.granted, state.rejected
             assert node_id in granted, f"{state.name} {node_id} has the votes of {granted}, not its own"
             assert not granted & rejected, f"{state.name} {node_id}: {granted} have granted, {rejected} have rejected"
-            assert granted | rejected <= set(self.voters.ids), f"votes of {granted | rejected}, the voters are {self.voters}"
+            assert granted | rejected <= {node_id, *self.voters.ids}, (
+                f"votes of {granted | rejected}, the voters are {self.voters}"
+            )
         elif isinstance(state, Follower):
             assert state.leader_id != node_id, f"node {node_id} follows itself in epoch {state.epoch}"
         elif isinstance(state, Resigned):
@@ -211,7 +224,7 @@ class RaftContext:
             election = self.state.election()
             voted = voted if voted is not None else election.voted
             leader_id = leader_id if leader_id is not None else election.leader_id
-        deadline = self.now_ms + self.random_election_timeout_ms() if self.is_voter else None
+        deadline = self.now_ms + self.random_election_timeout_ms() if self.may_stand else None
         self.become(Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline))
 
     def become_follower(self, epoch: int, leader_id: NodeId, endpoint: Endpoint) -> None:
@@ -317,6 +330,8 @@ class RaftContext:
         if leader_id is not None and endpoint is not None:
             patience = self.now_ms + self.config.fetch_timeout_ms
             return Follower(epoch=epoch, leader_id=leader_id, leader_endpoint=endpoint, voted=voted, fetch_deadline_ms=patience)
-        if self.is_voter and leader_id is None and voted is not None and voted == self.key:
+        if self.may_stand and leader_id is None and voted is not None and voted == self.key:
             return Candidate(epoch=epoch, voted=voted, election_deadline_ms=deadline, retries=1, granted={self.node_id})
-        return Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline if self.is_voter else None)
+        return Unattached(
+            epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline if self.may_stand else None
+        )

@@ -12,6 +12,8 @@ from typing import Any, assert_never
 from kraftlite.model.errors import ErrorCode, Fault
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.raft import (
+    AddVoterRequest,
+    AddVoterResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     DescribeQuorumResponse,
@@ -20,13 +22,20 @@ from kraftlite.model.messages.raft import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     OffsetAndEpoch,
+    ProbeVersionsRequest,
+    ProbeVersionsResponse,
     RaftFetchRequest,
     RaftFetchResponse,
     RaftRequest,
     RaftResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
+from kraftlite.raft.changes import Changes
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RecordSerde
 from kraftlite.raft.config import QuorumConfig
 from kraftlite.raft.context import RaftContext
@@ -44,6 +53,7 @@ from kraftlite.raft.events import (
     Tick,
 )
 from kraftlite.raft.following import Following
+from kraftlite.raft.joining import Joining
 from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.metalog import MetadataLog
 from kraftlite.raft.quorum_state import QuorumStateStore
@@ -104,6 +114,8 @@ class RaftCore:
         self._serving = Serving(self._ctx, self._leadership)
         self._elections = Elections(self._ctx, self._leadership.become_leader)
         self._following = Following(self._ctx, self._elections.become_prospective)
+        self._changes = Changes(self._ctx, self._leadership)
+        self._joining = Joining(self._ctx)
         self._clean_deadline_ms = now_ms + config.cleaning_interval_ms
         self._unlink: list[tuple[int, list[str]]] = []
         self._led = False
@@ -224,6 +236,7 @@ class RaftCore:
                 outstanding = ctx.requests.close(event.correlation_id)
                 if outstanding is not None:
                     ctx.requests.back_off(outstanding.peer_id, outstanding.method, ctx.now_ms)
+                    self._changes.on_probe_failed(event.correlation_id)
             case LogFlushed():
                 self.metalog.note_durable()
                 self._serving.on_flushed()
@@ -244,6 +257,16 @@ class RaftCore:
             case RaftFetchRequest():
                 self._serving.on_fetch_request(request_id, request)  # may be answered later
                 return
+            case AddVoterRequest():
+                self._changes.on_add_request(request_id, request)  # may be answered later, as a removal
+                return
+            case RemoveVoterRequest():
+                self._changes.on_remove_request(request_id, request)
+                return
+            case UpdateVoterRequest():
+                response = self._changes.on_update_request(request)
+            case ProbeVersionsRequest():
+                response = self._changes.on_probe_request(request)
             case VoteRequest():
                 response = self._elections.on_vote_request(request)
             case BeginQuorumEpochRequest():
@@ -258,6 +281,9 @@ class RaftCore:
 
     def _on_response(self, outstanding: Outstanding, response: RaftResponse) -> None:
         peer_id, request = outstanding.peer_id, outstanding.request
+        if isinstance(response, ProbeVersionsResponse):
+            self._changes.on_probe_response(outstanding.correlation_id, response)
+            return
         if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
             # Of another cluster: nothing it says about epochs and leaders concerns this one.
             if not self._ctx.is_voter and self._ctx.hw is None:
@@ -281,6 +307,12 @@ class RaftCore:
                 self._elections.on_end_response(peer_id, response)
             case FetchSnapshotRequest(), FetchSnapshotResponse():
                 self._following.on_fetch_snapshot_response(peer_id, request, response)
+            case AddVoterRequest(), AddVoterResponse():
+                self._joining.on_response(peer_id, response)
+            case RemoveVoterRequest(), RemoveVoterResponse():
+                self._joining.on_response(peer_id, response)
+            case UpdateVoterRequest(), UpdateVoterResponse():
+                self._joining.on_response(peer_id, response)
             case _:
                 raise AssertionError(f"{outstanding.method} of node {peer_id} was answered with {type(response).__name__}")
 
@@ -313,13 +345,16 @@ class RaftCore:
             if self._led and not isinstance(state, Leader):
                 self._leadership.left_office()
                 self._serving.left_office()
+                self._changes.left_office()
             self._led = isinstance(state, Leader)
             self._elections.poll()
             self._following.poll()
+            self._changes.poll()
             self._leadership.poll()
             if ctx.state is state:
                 break
         self._serving.poll()
+        self._joining.poll()
         self._clean()
 
     def _clean(self) -> None:
@@ -340,6 +375,8 @@ class RaftCore:
             self._following.deadline_ms(),
             self._leadership.deadline_ms(),
             self._serving.deadline_ms(),
+            self._changes.deadline_ms(),
+            self._joining.deadline_ms(),
             self._ctx.requests.next_deadline_ms(self._ctx.now_ms),
             self._unlink[0][0] if self._unlink else None,
             self._clean_deadline_ms,

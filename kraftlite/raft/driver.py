@@ -10,11 +10,15 @@ from typing import Any, Final, TypeVar
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.methods import (
+    ADD_VOTER,
     BEGIN_QUORUM_EPOCH,
     DESCRIBE_QUORUM,
     END_QUORUM_EPOCH,
     FETCH_SNAPSHOT,
+    PROBE_VERSIONS,
     RAFT_FETCH,
+    REMOVE_VOTER,
+    UPDATE_VOTER,
     VOTE,
 )
 from kraftlite.model.messages.raft import (
@@ -238,6 +242,10 @@ class RaftDriver:
                 self._route(END_QUORUM_EPOCH),
                 self._route(RAFT_FETCH),
                 self._route(FETCH_SNAPSHOT),
+                self._route(ADD_VOTER),
+                self._route(REMOVE_VOTER),
+                self._route(UPDATE_VOTER),
+                self._route(PROBE_VERSIONS),
                 route(DESCRIBE_QUORUM, self._handle_describe),
             )
         )

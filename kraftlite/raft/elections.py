@@ -197,7 +197,11 @@ class Elections:
                 ctx.requests.back_off(peer_id, END_QUORUM_EPOCH, ctx.now_ms)
 
     def _has_won(self, granted: set[NodeId]) -> bool:
-        return len(granted.intersection(self._ctx.voters.ids)) >= self._ctx.voters.majority
+        ctx = self._ctx
+        counted = granted.intersection(ctx.voters.ids)
+        if not ctx.is_voter:
+            counted.discard(ctx.node_id)  # the entry with this id is another disk's
+        return len(counted) >= ctx.voters.majority
 
     def _has_lost(self, rejected: set[NodeId]) -> bool:
         """Return whether a majority can no longer be reached."""
@@ -210,7 +214,7 @@ class Elections:
         """`cause`: why this node stands for election, as the trace's events say it."""
         ctx = self._ctx
         ctx.stands_because = cause
-        assert ctx.is_voter, "an observer does not stand for election"
+        assert ctx.may_stand, "an observer does not stand for election"
         election = ctx.state.election()
         resigned = isinstance(ctx.state, Resigned)
         ctx.become(
@@ -225,13 +229,13 @@ class Elections:
             ),
             cause,
         )
-        if ctx.voters.majority == 1:
+        if ctx.voters.is_only_voter(ctx.key):
             self.become_candidate(1)
 
     def become_candidate(self, retries: int) -> None:
         """A new epoch, and the vote of this node for itself in it."""
         ctx = self._ctx
-        assert ctx.is_voter, "an observer does not stand for election"
+        assert ctx.may_stand, "an observer does not stand for election"
         if ctx.epoch >= RAFT_MAX_EPOCH:
             raise Fault(f"{ctx.store.path}: {EPOCHS_USED_UP}")
         candidate = Candidate(
@@ -276,7 +280,7 @@ class Elections:
 
     def _poll_unattached(self, state: Unattached) -> None:
         ctx = self._ctx
-        if ctx.is_voter and not ctx.shutting_down:
+        if ctx.may_stand and not ctx.shutting_down:
             alone = ctx.voters.is_only_voter(ctx.key)
             if alone or (state.election_deadline_ms is not None and state.election_deadline_ms <= ctx.now_ms):
                 self.become_prospective("timer:election")
@@ -331,7 +335,7 @@ class Elections:
     def _poll_resigned(self, state: Resigned) -> None:
         ctx = self._ctx
         if not ctx.shutting_down and state.election_deadline_ms <= ctx.now_ms:
-            if ctx.is_voter:
+            if ctx.may_stand:
                 ctx.stands_because = f"timer:resigned leader={state.former_leader_id}"
                 self.become_candidate(1)
             else:

@@ -58,7 +58,7 @@ class Following:
             if not state.leader_has_resigned:
                 silent_ms = ctx.now_ms - state.fetch_deadline_ms + ctx.config.fetch_timeout_ms
                 ctx.tracer.emit(trace.FetchTimedOut(leader_id=state.leader_id, raft_epoch=state.epoch, silent_ms=silent_ms))
-            if ctx.is_voter:
+            if ctx.may_stand:
                 cause = "request:end_quorum_epoch" if state.leader_has_resigned else "timer:fetch"
                 self._become_prospective(f"{cause} leader={state.leader_id}")
                 return

@@ -255,10 +255,7 @@ class Leadership:
         ctx = self._ctx
         if ctx.voters.contains(key):
             progress = leader.voters[key.id]
-            leader.fetched_voters.add(key.id)
-            if len(leader.fetched_voters) >= self._fetchers_needed:
-                leader.fetched_voters.clear()
-                leader.check_quorum_deadline_ms = ctx.now_ms + self._check_quorum_ms
+            self.note_contact(leader, key)
         else:
             progress = leader.observers.setdefault(key, ReplicaProgress())
             if len(leader.observers) > RAFT_MAX_OBSERVERS:
@@ -275,6 +272,13 @@ class Leadership:
         progress.last_fetch_ms = _later(progress.last_fetch_ms, ctx.wall_ms)
         progress.last_fetch_at_ms = ctx.now_ms
         return progress
+
+    def note_contact(self, leader: Leader, key: ReplicaKey) -> None:
+        """A voter has shown that it listens to this leader (RF-18, DQ-11)."""
+        leader.fetched_voters.add(key.id)
+        if len(leader.fetched_voters) >= self._fetchers_needed:
+            leader.fetched_voters.clear()
+            leader.check_quorum_deadline_ms = self._ctx.now_ms + self._check_quorum_ms
 
     def update_hw(self, leader: Leader) -> bool:
         """HW = what a majority of the voters has, once that lies beyond the start of this epoch (RF-15, RF-26)."""

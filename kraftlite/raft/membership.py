@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from kraftlite.log.batch import iter_batches, iter_records
 from kraftlite.log.control import ControlRecord, KRaftVersion, KRaftVoters, decode_control
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.raft.voters import VoterSet, voters_of_record
+from kraftlite.raft.voters import ReplicaKey, VoterSet, voters_of_record
 
 BEFORE_THE_LOG: Final = -1
 """The offset of what the bootstrap snapshot says."""
@@ -155,6 +155,14 @@ class Membership:
         """The log begins at `start` now."""
         self._voters.trim_to(start)
         self._versions.trim_to(start)
+
+    def removes(self, key: ReplicaKey, committed: int) -> bool:
+        """Return whether the latest record takes this replica out of the voters, and is not known to be committed."""
+        offset = self.voters_offset
+        if offset is None or offset < committed or self.voters.contains(key):
+            return False
+        before = self._voters.at(offset - 1)
+        return before is not None and before.contains(key)
 
     def at(self, offset: int) -> tuple[int, VoterSet | None]:
         """(kraft.version, voters) behind the record at `offset`; None: the log says nothing of voters there.

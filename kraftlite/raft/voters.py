@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from kraftlite.log.control import KRaftVoters, VoterEndpoint, VoterNode
-from kraftlite.model.ids import ZERO_UUID, Endpoint, NodeId
+from kraftlite.log.control import KRaftVoters, VoterNode
+from kraftlite.model.ids import ZERO_UUID, Endpoint, NodeId, VoterEndpoint
 from kraftlite.model.limits import MAX_INT32
 
 

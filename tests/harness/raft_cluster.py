@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.methods import PROBE_VERSIONS
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.model.method import Method
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
@@ -190,7 +191,8 @@ class SimNode:
     def perform(self, output: Output) -> None:
         for request in output.requests:
             target = NodeId(request.peer.port - 9000)
-            assert request.peer_id in (target, *self.core._ctx.bootstrap)
+            # A probe goes wherever a caller says that the candidate is.
+            assert request.peer_id in (target, *self.core._ctx.bootstrap) or request.method is PROBE_VERSIONS
             self.cluster.post(
                 Message(self.id, target, "req", request.method, request.correlation_id, request.request, self.incarnation)
             )

@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from kraftlite.log.batch import iter_batches, iter_records
-from kraftlite.log.control import ControlRecord, VoterEndpoint, decode_control
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.log.control import ControlRecord, decode_control
+from kraftlite.model.ids import Endpoint, NodeId, VoterEndpoint
 from kraftlite.raft.config import QuorumConfig, Voter
 from kraftlite.raft.membership import membership_records
 from kraftlite.raft.snapshots import BOOTSTRAP_SNAPSHOT_ID, write_snapshot_file
 from kraftlite.raft.voters import ReplicaKey, VoterSet, listening_voter
-from tests.harness.raft_cluster import CLUSTER_ID, DIRECTORY, WALL_MS, RaftCluster, SimNode, TextSerde
+from tests.harness.raft_cluster import CLUSTER_ID, DIRECTORY, WALL_MS, Message, RaftCluster, SimNode, TextSerde
 
 LISTENER = "CONTROLLER"
 
@@ -70,6 +70,13 @@ class VoterCluster(RaftCluster):
             metadata_dir=DIRECTORY,
             **overrides,
         )
+
+    def post(self, message: Message) -> None:
+        """What goes to nobody in the cluster, an administrator, is only kept in `sent`."""
+        if message.target in self.nodes:
+            super().post(message)
+        else:
+            self.sent.append(message)
 
     def format(self, node_id: int, voters: VoterSet) -> None:
         """Write the 0-0 checkpoint that --standalone and --initial-controllers make."""

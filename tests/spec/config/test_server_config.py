@@ -130,6 +130,12 @@ def test_rf_58_duplicate_voters_are_refused() -> None:
     assert "c1:9093 is there twice" in problems(CONTROLLER, controller_quorum_voters="1@c1:9093,2@c1:9093")
 
 
+def test_dq_24_a_broker_does_not_join_the_voters() -> None:
+    joining = {"controller.quorum.auto.join.enable": "true"}
+    assert "this node is only a broker" in problems(BROKER | joining)
+    assert not built(CONTROLLER | joining).problems
+
+
 def test_rf_58_neither_voters_nor_bootstrap_servers() -> None:
     assert "nor controller.quorum.bootstrap.servers" in problems(CONTROLLER, controller_quorum_voters=None)
 

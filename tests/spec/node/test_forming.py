@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kraftlite.config.server import ServerConfig, load
-from kraftlite.log.control import KRaftVersion, SnapshotHeader, VoterEndpoint, decode_control
+from kraftlite.log.control import KRaftVersion, SnapshotHeader, decode_control
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.records import FeatureLevelRecord
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import NodeId, VoterEndpoint
 from kraftlite.model.tuning import Tuning
 from kraftlite.node import storage
 from kraftlite.node.configs import quorum_config

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kraftlite.log.control import KRaftVersion, KRaftVoters, LeaderChange, VoterEndpoint
+from kraftlite.log.control import KRaftVersion, KRaftVoters, LeaderChange
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.ids import Endpoint, NodeId, VoterEndpoint
 from kraftlite.raft.config import QuorumConfig
 from kraftlite.raft.events import Output
 from kraftlite.raft.flush_mark import FILE_NAME as FLUSH_MARK
