@@ -59,6 +59,7 @@ from kraftlite.wire.apis.transactions import (
     INIT_PRODUCER_ID,
     TXN_OFFSET_COMMIT,
 )
+from kraftlite.wire.apis.voters import ADD_RAFT_VOTER, REMOVE_RAFT_VOTER
 from kraftlite.wire.frames import Connection
 
 API_VERSIONS_KEY: Final = 18
@@ -144,6 +145,8 @@ class KafkaApis:
             RENEW_DELEGATION_TOKEN,
             EXPIRE_DELEGATION_TOKEN,
             DESCRIBE_DELEGATION_TOKEN,
+            ADD_RAFT_VOTER,
+            REMOVE_RAFT_VOTER,
         )
         self._table: dict[int, Api] = {api.key: api for api in apis}
         if context.log_dirs is not None:

@@ -1,0 +1,58 @@
+"""DQ-30 and DQ-33 on the wire: AddRaftVoter and RemoveRaftVoter through a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId, VoterEndpoint
+from kraftlite.model.messages import methods as m
+from kraftlite.model.messages.raft import AddVoterRequest, AddVoterResponse, RemoveVoterRequest, RemoveVoterResponse
+from tests.harness.wire_fakes import Harness
+
+E = ErrorCode
+DIRECTORY = UUID(int=4_000)
+ADD: dict[str, Any] = {
+    "cluster_id": None,
+    "timeout": 100,
+    "voter_id": 4,
+    "voter_directory_id": DIRECTORY,
+    "listeners": [{"name": "CONTROLLER", "host": "c4", "port": 9093}],
+}
+REMOVE: dict[str, Any] = {"cluster_id": None, "voter_id": 4, "voter_directory_id": DIRECTORY}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_dq_30_dq_33_changes_of_the_voters_are_forwarded_whole(version: int) -> None:
+    async with Harness() as h:
+        refused = "node 4 is a voter already"
+        h.controller.answers[m.ADD_VOTER] = lambda _request: AddVoterResponse(
+            error=E.DUPLICATE_VOTER, message=refused, leader_id=NodeId(11), leader_epoch=1
+        )
+        h.controller.answers[m.REMOVE_VOTER] = lambda _request: RemoveVoterResponse(
+            error=E.NONE, message=None, leader_id=NodeId(11), leader_epoch=1
+        )
+        client = await h.client()
+        added = await client.call(80, version, ADD | ({"ack_when_committed": False} if version else {}))
+        assert (added.error_code, added.error_message) == (E.DUPLICATE_VOTER, refused)
+        removed = await client.call(81, 0, REMOVE)
+        assert (removed.error_code, removed.error_message) == (E.NONE, None)
+        (_, add, _), (_, remove, _) = h.controller.calls
+        assert add == AddVoterRequest(
+            cluster_id=None,
+            voter_id=NodeId(4),
+            voter_directory_id=DIRECTORY,
+            listeners=(VoterEndpoint(name="CONTROLLER", host="c4", port=9093),),
+            ack_when_committed=version == 0,
+        )
+        assert remove == RemoveVoterRequest(cluster_id=None, voter_id=NodeId(4), voter_directory_id=DIRECTORY)
+
+
+@pytest.mark.parametrize(("key", "values"), [(80, ADD), (81, REMOVE)])
+async def test_cp_57_without_a_controller_a_change_of_the_voters_times_out(key: int, values: dict[str, Any]) -> None:
+    async with Harness() as h:
+        answer = await (await h.client()).call(key, 0, values)
+        assert answer.error_code == E.REQUEST_TIMED_OUT and len(h.controller.calls) == 1
