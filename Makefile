@@ -29,7 +29,7 @@ reach: ## the same with SEEDS=100, and which functions and branches of the packa
 mutants: ## mistakes put into the protocol: each must be caught; SEEDS=200 at most for each, AFRESH=1, writes docs/MUTANTS.md
 	@$$(scripts/venv dev flights) -m tests.sim.mutants --seeds $(or $(SEEDS),200) $(if $(AFRESH),--afresh)
 
-fuzz: ## whatever comes in at any door: MINUTES=10 SEED=… DOOR=kafka|grpc|metrics|files|config; what is found is a failing test
+fuzz: ## whatever comes in at any door: MINUTES=10 SEED=… DOOR=kafka|controller|grpc|metrics|files|config; what is found is a failing test
 	@$$(scripts/venv dev flights) -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(DOOR),--door $(DOOR))
 
 clients: ## every client that this machine can run, and a table of what they can do: docs/CLIENTS.md

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("kraftlite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For all tests: how long an example takes to draw and to run says more about the load of the machine than about the code."""
+settings.load_profile("kraftlite")
 
 pytest_plugins = ["pytester"]  # tests/testing_plugin and docs/PYTEST.md; pytest allows it nowhere else
 

@@ -56,6 +56,8 @@ class LogDirs:
         self._tasks: list[TaskHandle] = []
         self._flushing: dict[TopicPartition, Log] = {}
         self._purging: dict[TopicPartition, Log] = {}
+        self.stopped_cleanly = False
+        """The run before this one has said so in every directory: the controller takes this broker's replicas for complete."""
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -67,7 +69,9 @@ class LogDirs:
             except OSError as error:
                 self._fail(state, error)
         epochs = {state.marked_epoch for state in self._dirs}
-        return epochs.pop() if len(epochs) == 1 else None
+        epoch = epochs.pop() if len(epochs) == 1 else None
+        self.stopped_cleanly = epoch is not None
+        return epoch
 
     async def load(
         self,

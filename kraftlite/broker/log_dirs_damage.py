@@ -47,7 +47,7 @@ def fails_directory(error: OSError) -> bool:
 
 class DamagedLogs:
     """Decides what becomes of damaged logs. `is_sole(tp)`: this broker alone is in the partition's ISR, and nobody else is
-    known to have it all."""
+    known to have it all; or it is an eligible leader, which the controller may elect for what it no longer has."""
 
     def __init__(self, ports: Ports, is_sole: Callable[[TopicPartition], bool]) -> None:
         self._ports = ports

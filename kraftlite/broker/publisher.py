@@ -13,7 +13,7 @@ from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.log.config import LogConfig
 from kraftlite.metadata.delta import MetadataDelta
-from kraftlite.metadata.features import supports_directories
+from kraftlite.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, supports_directories
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.metadata.topics_delta import TopicsDelta
@@ -36,6 +36,8 @@ class AppliesMetadata(Protocol):
     def apply_delta_steps(self, delta: TopicsDelta, image: MetadataImage) -> Iterator[None]: ...
 
     def handle_image(self, image: MetadataImage) -> None: ...
+
+    def announce_log_config(self, topic: str, config: LogConfig) -> None: ...
 
     def update_log_config(self, topic: str, config: LogConfig) -> None: ...
 
@@ -141,7 +143,7 @@ class BrokerMetadataPublisher:
         count = await self._log_dirs.load(
             lambda tp, topic_id: _has_replica(image, self._node_id, tp, topic_id),
             lambda tp: _leader_epoch(image, tp),
-            lambda tp: _isr(image, tp) == (self._node_id,),
+            lambda tp: _vouches_alone(image, self._node_id, tp, clean=self._log_dirs.stopped_cleanly),
             _hosted(image, self._node_id),
         )
         if self._closed:
@@ -181,6 +183,9 @@ class BrokerMetadataPublisher:
         """One update; pauses where the loop should have a turn."""
         self._cache.set_image(image)
         self._configs.set_image(image)
+        if delta.topics is not None and delta.configs is not None:
+            for topic in self._topics_of(delta.configs.changed):
+                self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))
         if delta.topics is not None:
             yield from self._replicas.apply_delta_steps(delta.topics, image)
             for coordinator in self._coordinators:
@@ -195,12 +200,16 @@ class BrokerMetadataPublisher:
         self._applied_offset = image.offset
 
     def _apply_configs(self, changed: tuple[tuple[int, str], ...]) -> None:
-        topics = {name for kind, name in changed if kind == ConfigResourceType.TOPIC}
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
-            topics = {log.tp.topic for log in self._log_dirs.logs()}
             self._replicas.update_broker_values(self._configs.broker_values())
-        for topic in sorted(topics):
+        for topic in self._topics_of(changed):
             self._replicas.update_log_config(topic, self._configs.log_config_for(topic))
+
+    def _topics_of(self, changed: tuple[tuple[int, str], ...]) -> list[str]:
+        """List the topics whose logs go by one of these resources."""
+        if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
+            return sorted({log.tp.topic for log in self._log_dirs.logs()})
+        return sorted({name for kind, name in changed if kind == ConfigResourceType.TOPIC})
 
     def _refresh_registration(self, image: MetadataImage) -> None:
         """ML-25: a registration from before directories were known says none; say them now."""
@@ -223,9 +232,21 @@ def _leader_epoch(image: MetadataImage, tp: TopicPartition) -> int | None:
     return None if registration is None else registration.leader_epoch
 
 
-def _isr(image: MetadataImage, tp: TopicPartition) -> tuple[NodeId, ...]:
+def _vouches_alone(image: MetadataImage, node_id: NodeId, tp: TopicPartition, *, clean: bool) -> bool:
+    """Return whether this replica may be elected although others lack what it ought to have, or although it lacks it itself.
+
+    With eligible leader replicas a broker that stopped cleanly stays a candidate beside others; one that did not is at most the
+    last known leader (KIP-966).
+    """
     registration = image.topics.registration(tp)
-    return () if registration is None else registration.isr
+    if registration is None:
+        return False
+    isr, elr = registration.isr, registration.elr
+    if not image.features.level(ELIGIBLE_LEADER_REPLICAS_VERSION):
+        return isr == (node_id,) or (not isr and node_id in elr)
+    if clean:
+        return isr == (node_id,) or node_id in elr
+    return all(it == node_id for it in (*isr, *elr)) and node_id in (*isr, *elr, *registration.last_known_elr)
 
 
 def _hosted(image: MetadataImage, node_id: NodeId) -> dict[TopicPartition, UUID]:

@@ -88,6 +88,8 @@ def local_errors() -> Iterator[None]:
         yield
     except (LocalError, ClientError) as error:
         raise click.ClickException(str(error)) from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'the local cluster'}: {error.strerror or error}") from None
 
@@ -125,18 +127,3 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     widths = [max(len(row[i]) for row in texts) for i in range(len(header))]
     for row in texts:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def java_double(value: float) -> str:
-    """A double as Java prints it: 1024.0, 1.048576E7."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(float(value))
-    text = repr(float(value))
-    if text in ("inf", "-inf", "nan"):
-        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[text]
-    mantissa, exponent = f"{value:.17e}".split("e")
-    for digits in range(1, 18):
-        mantissa, exponent = f"{value:.{digits}e}".split("e")
-        if float(f"{mantissa}e{exponent}") == value:
-            break
-    return f"{mantissa}E{int(exponent)}"

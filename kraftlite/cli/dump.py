@@ -15,7 +15,7 @@ import click
 from kraftlite.cli.common import output_option
 from kraftlite.cli.dump_report import Report
 from kraftlite.cli.files import MAX_TEXT_BYTES, read_bounded
-from kraftlite.cli.render import control_as_json, record_as_json, text_of
+from kraftlite.cli.render import control_as_json, text_of
 from kraftlite.cli.transaction_records import DIRECTORY_PREFIX, dumped
 from kraftlite.log.batch import (
     HEADER_BYTES,
@@ -114,10 +114,7 @@ Decoder = Callable[[Any, int], tuple[dict[str, Any], str]]
 
 def _decoder(*, metadata: bool = False, transactions: bool = False) -> Decoder:
     if metadata:
-        from kraftlite.metadata.codec import MetadataSerde
-
-        serde = MetadataSerde()
-        return lambda record, offset: _metadata_record(serde, record)
+        return lambda record, offset: _metadata_record(record)
     if transactions:
         return lambda record, offset: dumped(record.key, record.value, offset)
     return lambda record, offset: _plain_record(record)
@@ -226,9 +223,11 @@ def _control_record(record: Any) -> tuple[dict[str, Any], str]:
     return {"control": name, "data": value}, f" {name} {json.dumps(value)}"
 
 
-def _metadata_record(serde: Any, record: Any) -> tuple[dict[str, Any], str]:
-    decoded = record_as_json(serde.decode(record.value or b""))
-    return {"payload": decoded}, f" payload: {json.dumps(decoded, ensure_ascii=False)}"
+def _metadata_record(record: Any) -> tuple[dict[str, Any], str]:
+    from kraftlite.metadata.codec import as_json
+
+    decoded = as_json(record.value or b"")
+    return {"payload": decoded}, f" payload: {json.dumps(decoded, ensure_ascii=False, separators=(',', ':'))}"
 
 
 def _plain_record(record: Any) -> tuple[dict[str, Any], str]:

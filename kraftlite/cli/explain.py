@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 import click
 
-from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json
+from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json, printable
 from kraftlite.local.recorded import history_of, read_history
 from kraftlite.local.state import load
-from kraftlite.obs.explain import KINDS, Subject, UnknownSubject, WallClock
+from kraftlite.obs.explain import KINDS, History, Subject, UnknownSubject, WallClock
 from kraftlite.obs.explain import explain as explain_events
 
 _RELATIVE = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -22,7 +23,7 @@ _UNIX_S = 1_000_000_000
 
 
 @click.command("explain", context_settings={"ignore_unknown_options": False})
-@click.argument("subject", type=click.Choice(KINDS), metavar="SUBJECT")
+@click.argument("subject", type=click.Choice(KINDS), metavar="SUBJECT", required=False)
 @click.argument("name", required=False)
 @click.option("--since", metavar="TIME", help="From when on. Default: the first recorded event.")
 @click.option("--until", metavar="TIME", help="Until when. Default: the last one.")
@@ -33,18 +34,26 @@ _UNIX_S = 1_000_000_000
     type=click.Path(path_type=Path, exists=True),
     help="A node's trace file, instead of --data-dir.",
 )
+@click.option(
+    "--metadata",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR|FILE",
+    help="A metadata log, of kraftlite or Apache Kafka, instead of traces. Repeatable.",
+)
 @data_dir_option
 @output_option
 def explain(
-    subject: str,
+    subject: str | None,
     name: str | None,
     since: str | None,
     until: str | None,
     files: tuple[Path, ...],
+    metadata: tuple[Path, ...],
     data_dir: Path | None,
     output: str,
 ) -> None:
-    """Tell what happened, and why, from what the nodes recorded.
+    """Tell what happened, and why, from what the nodes recorded, or from a metadata log alone.
 
     \b
     kraftlite explain partition orders-0     its leaders, ISRs, gaps in writing, truncations
@@ -52,16 +61,25 @@ def explain(
     kraftlite explain node 2                 its starts, stops, silences and fencings
     kraftlite explain controller             the elections of the metadata quorum
     kraftlite explain transaction payments   a transactional id: its producers, transactions, markers, coordinators
+    kraftlite explain cluster                elections, fencings, changes of leaders and ISRs, reassignments
     kraftlite explain record 1841            one record of the metadata log, its cause and its effect
+    kraftlite explain --metadata DIR         the cluster, from the metadata log in a directory; with SUBJECT as above
 
     TIME is -5m (or ms, s, h, d) before now, 2026-01-31T12:00:00, Unix seconds, or seconds after the first recorded event.
     """
+    if files and metadata:
+        raise click.UsageError("--trace and --metadata exclude each other")
+    if subject is None and not metadata:
+        raise click.UsageError(f"explain what? One of {', '.join(KINDS)}")
     try:
-        wanted = Subject.parse(subject, name)
+        wanted = Subject.parse(subject or "cluster", name)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     with local_errors():
-        history = read_history(files) if files else history_of(load(data_dir_of(data_dir)))
+        if metadata:
+            history = _of_metadata(metadata, wanted)
+        else:
+            history = read_history(files) if files else history_of(load(data_dir_of(data_dir)))
     now_ms = int(time.time() * 1000)
     since_ms = moment(since, "--since", now_ms, history.begin_ms)
     until_ms = moment(until, "--until", now_ms, history.begin_ms)
@@ -74,7 +92,25 @@ def explain(
     if output == "json":
         print_json(found.to_dict())
     else:
-        click.echo(found.text())
+        for line in found.lines():
+            click.echo(printable(line))
+
+
+def _of_metadata(given: Sequence[Path], wanted: Subject) -> History:
+    """The events of a metadata log; what cannot be read of it is said on standard error."""
+    from kraftlite.cli.metadata_files import metadata_errors, opened, tell_notes
+    from kraftlite.postmortem.events import log_events
+    from kraftlite.postmortem.reading import entries_of
+
+    with metadata_errors():
+        found = opened([path.expanduser() for path in given])
+        image, start = found.oldest()
+        topic = {"topic": wanted.name, "partition": wanted.name.rpartition("-")[0]}.get(wanted.kind)
+        history = History(log_events(entries_of(found.batches(start)), image, topic=topic), log_only=True)
+        if topic is not None and wanted.name not in (*history.partitions(), *history.topics()):
+            history = History(log_events(entries_of(found.batches(start)), image), log_only=True)  # to say what there is instead
+    tell_notes(found)
+    return history
 
 
 def moment(text: str | None, option: str, now_ms: int, begin_ms: int) -> int | None:

@@ -99,6 +99,11 @@ _CLUSTER = LazyGroup(
     "cluster", "The cluster as a whole.", {"describe": ("clusters", "describe_cluster", "Cluster id, controller and brokers.")}
 )
 _RECORDS = LazyGroup("records", "Records.", {"delete": ("records", "delete_records", "Delete the oldest records of partitions.")})
+_METADATA = LazyGroup(
+    "metadata",
+    "The metadata of a cluster, from the files of its nodes.",
+    {"shell": ("metadata", "shell", "Its metadata as directories and files, at any offset.")},
+)
 _LOG = LazyGroup("log", "Log files.", {"dump": ("dump", "dump", "Print data, metadata, snapshot and index files, decoded.")})
 _LOG_DIRS = LazyGroup(
     "log-dirs",
@@ -209,6 +214,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "quorum": ("main", "_QUORUM", "The quorum of controllers."),
     "cluster": ("main", "_CLUSTER", "Cluster id, controller and brokers."),
     "log": ("main", "_LOG", "Print log files, decoded."),
+    "metadata": ("main", "_METADATA", "The metadata as directories and files, at any offset: a shell."),
     "random-uuid": ("nodes", "random_uuid", "Print a new cluster id."),
     "format": ("nodes", "format_storage", "Prepare a node's directories for their first start."),
     "start": ("nodes", "start", "Run a node in the foreground."),

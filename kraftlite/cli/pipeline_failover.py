@@ -115,6 +115,9 @@ def _show(found: FailoverReport, out: Path | None) -> None:
         console.print(f"… and {len(failures) - _SHOWN} more")
     _show_percentiles(console, found)
     _show_isr(console, found)
+    if any(failure.source == "record" for failure in failures):
+        what = "Of some failures there is no trace and no history: they begin with their first record"
+        console.print(f"{what}, which for a fenced broker is a session timeout late.", soft_wrap=True)
     for problem in found.problems:
         console.print(problem, style="red", markup=False, soft_wrap=True)
     if out is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from kraftlite.cli.common import java_double, output_option, pairs, print_json
+from kraftlite.cli.common import output_option, pairs, print_json
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.admin import alter_quotas, describe_quotas
+from kraftlite.model.java_text import java_double
 
 _USER = click.option("--user", metavar="NAME", help="A user; <default> is the default of all users.")
 _CLIENT = click.option("--client-id", metavar="NAME", help="A client id; <default> is the default of all client ids.")

@@ -146,14 +146,14 @@ def milliseconds(seconds: float, option: str) -> int:
 
 def _with_scene(plan: RunPlan, name: str | None) -> RunPlan:
     """The plan with the faults of a scene; None: as it is."""
-    from kraftlite.sim.transaction_scenes import SCENES, play
+    from kraftlite.sim.transaction_scenes import ALL, play
 
     if name is None:
         return plan
     if plan.faults is not None:
         raise click.UsageError("--scene says which faults there are: --fault and --no-faults cannot be given with it")
-    if name not in SCENES:
-        raise click.BadParameter(f"unknown scene {name!r}: known are {', '.join(SCENES)}", param_hint="--scene")
+    if name not in ALL:
+        raise click.BadParameter(f"unknown scene {name!r}: known are {', '.join(ALL)}", param_hint="--scene")
     shape, _ = plan.drawn()
     return replace(plan, faults=play(name, plan.seed, shape, plan.duration_ms))
 

@@ -58,13 +58,17 @@ def effective(given: Mapping[str, str], path: str, option: str) -> dict[str, str
     return {name: value for name, value in given.items() if name in EFFECTIVE or is_security(name)}
 
 
-def client_of(servers: str, properties: Mapping[str, str], path: str | None, option: str) -> ClusterClient:
-    """A client with these properties. Raises ValueError, which names the option and the file, for what cannot be honoured."""
+def client_of(
+    servers: str, properties: Mapping[str, str], path: str | None, option: str, *, controllers: bool = False
+) -> ClusterClient:
+    """A client with these properties; `controllers`: the servers are controllers. Raises ValueError, which names the option and
+    the file, for what cannot be honoured."""
     from kraftlite.client.cluster import ClusterClient
+    from kraftlite.client.controllers import ControllersClient
     from kraftlite.local.client import admin_settings
 
     try:
-        return ClusterClient(admin_settings({**properties, SERVERS: servers}))
+        return (ControllersClient if controllers else ClusterClient)(admin_settings({**properties, SERVERS: servers}))
     except ValueError as error:
         raise ValueError(f"{option} {path}: {error}") from None
 

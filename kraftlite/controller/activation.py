@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata import features
@@ -34,8 +34,10 @@ def activation_records(
     transaction_start: int | None,
     empty_before_transaction: bool,
     metadata_version: int | None,
+    before_elr: Callable[[], list[MetadataRecord]] = list,
 ) -> ControllerResult[str]:
-    """The records, and why. Raises Fault when the log cannot be taken over."""
+    """The records, and why. `before_elr`: what goes with eligible leader replicas. Raises Fault when the log cannot be taken
+    over."""
     if transaction_start is not None:
         if metadata_version is not None and not features.supports_transactions(metadata_version):
             raise Fault(
@@ -48,22 +50,32 @@ def activation_records(
                 records=[abort], response=f"aborted the transaction begun at {transaction_start}", atomic=True
             )
         return ControllerResult(
-            records=[abort, *_bootstrap_records(bootstrap)],
+            records=[abort, *_bootstrap_records(bootstrap, before_elr)],
             response=f"aborted the half-written bootstrap begun at {transaction_start} and wrote it again",
         )
     if log_is_empty:
         transactional = features.supports_transactions(bootstrap_level(bootstrap))
         return ControllerResult(
-            records=_bootstrap_records(bootstrap), response="bootstrapped an empty log", atomic=not transactional
+            records=_bootstrap_records(bootstrap, before_elr), response="bootstrapped an empty log", atomic=not transactional
         )
     if metadata_version is None:
         raise Fault("the metadata log is not empty, but finalizes no metadata.version")
     return ControllerResult(records=[], response=f"took over at metadata.version {metadata_version}", atomic=True)
 
 
-def _bootstrap_records(bootstrap: Sequence[MetadataRecord] | None) -> list[MetadataRecord]:
+def _bootstrap_records(
+    bootstrap: Sequence[MetadataRecord] | None, before_elr: Callable[[], list[MetadataRecord]]
+) -> list[MetadataRecord]:
     level = bootstrap_level(bootstrap)
     assert bootstrap is not None
+    records = list(bootstrap)
+    if any(_enables_elr(record) for record in records):
+        records += before_elr()
     if not features.supports_transactions(level):
-        return list(bootstrap)
-    return [BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()]
+        return records
+    return [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]
+
+
+def _enables_elr(record: MetadataRecord) -> bool:
+    name = features.ELIGIBLE_LEADER_REPLICAS_VERSION
+    return isinstance(record, FeatureLevelRecord) and record.name == name and record.level > 0

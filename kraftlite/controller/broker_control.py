@@ -35,17 +35,22 @@ class BrokerControl:
     def register(
         self, request: BrokerRegistrationRequest, now_ms: int, write_offset: int
     ) -> Steps[ControllerResult[BrokerRegistrationResponse]]:
-        """A new incarnation leaves all ISRs and leaderships of the one before it, then starts fenced (CM-02, invariant 19)."""
+        """A new incarnation leaves all ISRs and leaderships of the one before it, then starts fenced (CM-02, invariant 19).
+
+        One that cannot name the broker epoch with which the one before it stopped may have lost records, and leaves the ELRs
+        as well (KIP-966).
+        """
         existing = self._cluster.check_registration(request, now_ms)
         records: list[MetadataRecord] = []
-        if existing is not None and existing.incarnation_id != request.incarnation_id:
-            yield from self._elections.broker_leaves(existing.broker_id, records)
+        clean = existing is not None and request.previous_broker_epoch == existing.broker_epoch
+        if existing is None or existing.incarnation_id != request.incarnation_id:
+            yield from self._elections.broker_restarted(request.broker_id, records, clean=clean)
         registration = self._cluster.registration_record(request, existing, write_offset + len(records))
         records.append(registration)
         response = BrokerRegistrationResponse(broker_epoch=registration.broker_epoch)
         cause = f"broker={request.broker_id}"
         if existing is not None and existing.incarnation_id != request.incarnation_id:
-            cause += f" replaces={existing.broker_epoch}"
+            cause += f" replaces={existing.broker_epoch} clean={str(clean).lower()}"
         return ControllerResult(records=records, response=response, cause=cause)
 
     def heartbeat(self, request: BrokerHeartbeatRequest) -> Steps[ControllerResult[BrokerHeartbeatResponse]]:

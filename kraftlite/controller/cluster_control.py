@@ -15,8 +15,10 @@ from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata import features
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration
@@ -219,7 +221,7 @@ class ClusterControl:
             rack=request.rack,
             fenced=existing.fenced if same and existing is not None else True,
             in_controlled_shutdown=existing.in_controlled_shutdown if same and existing is not None else False,
-            log_dirs=request.log_dirs,
+            log_dirs=request.log_dirs if features.supports_directories(self._features.level_or_minimum()) else (),
         )
 
     def register_controller(self, request: ControllerRegistrationRequest) -> ControllerResult[Empty]:
@@ -276,6 +278,11 @@ class ClusterControl:
             self._move_directories(registration, changed)
         if self.heartbeats is not None:
             self.heartbeats.register(record.broker_id, changed.fenced)
+
+    def replay_fenced(self, record: FenceBrokerRecord | UnfenceBrokerRecord) -> None:
+        fenced = isinstance(record, FenceBrokerRecord)
+        change = BrokerRegistrationChangeRecord(broker_id=record.broker_id, broker_epoch=record.broker_epoch, fenced=fenced)
+        self.replay_registration_change(change)
 
     def _known(self, broker_id: NodeId, broker_epoch: int, record: object) -> BrokerRegistration:
         registration = self.brokers.get(broker_id)

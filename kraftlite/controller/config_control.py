@@ -6,11 +6,12 @@ Source: Kafka's ConfigurationControlManager; CM-47 to CM-52.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.controller.turns import Steps
-from kraftlite.metadata.records import ConfigRecord, MetadataRecord
+from kraftlite.metadata.records import ClearElrRecord, ConfigRecord, MetadataRecord
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of, scaled, topic_synonyms
 from kraftlite.model.config_effects import dynamic_refusal
 from kraftlite.model.configdef import ConfigKey, ConfigSource, ConfigType, protocol_message
@@ -40,6 +41,8 @@ from kraftlite.timeline.registry import LATEST, TimelineRegistry
 Resource = tuple[int, str]
 """(ConfigResourceType, name). The broker resource "" is the cluster-wide default."""
 
+MIN_ISR: Final = "min.insync.replicas"
+
 _TOPIC = ConfigResourceType.TOPIC.value
 _BROKER = ConfigResourceType.BROKER.value
 _GROUP = ConfigResourceType.GROUP.value
@@ -53,6 +56,9 @@ class ConfigControl:
         self._node_id = node_id
         self._static = static_broker_configs
         self.configs: TimelineMap[Resource, Mapping[str, str]] = TimelineMap(registry)
+        self.elr_enabled: Callable[[], bool] = lambda: False
+        self.candidates: Callable[[str | None], list[MetadataRecord]] = lambda _topic: []
+        """The records that give partitions of a topic (None: of all) back who may lead them, after the ELR was cleared."""
         self.topic_exists: Callable[[str], bool] = lambda _name: True
         self.broker_exists: Callable[[NodeId], bool] = lambda _broker_id: True
 
@@ -85,9 +91,9 @@ class ConfigControl:
     def unclean_election_enabled(self, topic: str) -> bool:
         return self.effective_topic_value(topic, "unclean.leader.election.enable").strip().lower() == "true"
 
-    def min_isr(self, topic: str, replication_factor: int) -> int:
-        """Return `min.insync.replicas`, capped at the replication factor."""
-        return min(int(self.effective_topic_value(topic, "min.insync.replicas")), replication_factor)
+    def configured_min_isr(self, topic: str) -> int:
+        """Return `min.insync.replicas`, which counts as the replication factor where it is larger."""
+        return int(self.effective_topic_value(topic, MIN_ISR))
 
     def topic_defaults(self) -> tuple[TopicConfigValue, ...]:
         """The configs of a new topic without overrides, by name: the same for all topics of a request."""
@@ -124,7 +130,7 @@ class ConfigControl:
                 continue
             records.extend(found)
             results.append(_result(resource, None))
-        return _finish(records, results, request.validate_only)
+        return self._finish(records, results, request.validate_only)
 
     def legacy_alter(self, request: AlterConfigsRequest) -> Steps[ControllerResult[AlterConfigsResponse]]:
         """Replaces the whole set of each resource (CM-50)."""
@@ -142,7 +148,55 @@ class ConfigControl:
                 continue
             records.extend(found)
             results.append(_result(resource, None))
-        return _finish(records, results, request.validate_only)
+        return self._finish(records, results, request.validate_only)
+
+    def _finish(
+        self, records: BoundedRecords, results: list[AlterConfigsResult], validate_only: bool
+    ) -> ControllerResult[AlterConfigsResponse]:
+        records.extend(self._elr_cleared_by(records))
+        result = ControllerResult(records=list(records), response=AlterConfigsResponse(resources=tuple(results)), atomic=True)
+        return result.without_records() if validate_only else result
+
+    # --- eligible leader replicas (KIP-966)
+
+    def elr_safety_records(self) -> list[MetadataRecord]:
+        """Make all brokers agree on min.insync.replicas: one value for the cluster, of this node where there is none yet, and
+        none for a single broker."""
+        records: list[MetadataRecord] = []
+        if MIN_ISR not in self.get((_BROKER, "")):
+            value = str(self._static.get(MIN_ISR, BROKER_CONFIGS[MIN_ISR].default))
+            records.append(ConfigRecord(resource_type=_BROKER, resource_name="", name=MIN_ISR, value=value))
+        for kind, name in sorted(self.configs):
+            if kind == _BROKER and name != "" and MIN_ISR in self.get((kind, name)):
+                records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_ISR, value=None))
+        return records
+
+    def clear_elr(self) -> list[MetadataRecord]:
+        """Clear the sets of all partitions; see `candidates`."""
+        return [ClearElrRecord(topic_name=""), *self.candidates(None)]
+
+    def _elr_cleared_by(self, records: Iterable[MetadataRecord]) -> list[MetadataRecord]:
+        """Clear the sets where the minimum changes: a replica that is eligible by one may not be by another. Where nobody is in
+        the ISR the sets stay: nobody leads there, and no HW moves."""
+        topics: dict[str | None, None] = {}
+        for record in records if self.elr_enabled() else ():
+            if isinstance(record, ConfigRecord) and record.name == MIN_ISR:
+                topics[record.resource_name if record.resource_type == _TOPIC else None] = None
+        cleared: list[MetadataRecord] = [ClearElrRecord(topic_name=topic or "") for topic in topics]
+        return cleared + [record for topic in topics for record in self.candidates(topic)]
+
+    def _check_elr(self, records: Iterable[MetadataRecord]) -> None:
+        """Raises ApiError(INVALID_CONFIG) for what would make brokers disagree on min.insync.replicas, worded as by Kafka."""
+        for record in records if self.elr_enabled() else ():
+            if not isinstance(record, ConfigRecord) or record.resource_type != _BROKER or record.name != MIN_ISR:
+                continue
+            if record.resource_name != "":
+                words = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
+                raise ApiError(ErrorCode.INVALID_CONFIG, words)
+            if record.value is None:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+
+    # --- the changes of one resource
 
     def for_new_topic(self, topic: str, configs: Sequence[ConfigPair]) -> list[MetadataRecord]:
         """Records of a topic that is about to be created. Raises ApiError(INVALID_CONFIG) (CM-22)."""
@@ -257,6 +311,13 @@ class ConfigControl:
         return {_TOPIC: TOPIC_CONFIGS, _GROUP: GROUP_CONFIGS, _CLIENT_METRICS: CLIENT_METRICS_CONFIGS}[resource[0]].get(name)
 
     def _records(self, resource: Resource, current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[MetadataRecord]:
+        rewrites = resource[0] == _BROKER
+        records: list[MetadataRecord] = []
+        for name in sorted(wanted):
+            value = wanted[name]
+            if value != current.get(name) or (rewrites and value is not None):
+                records.append(ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value))
+        self._check_elr(records)
         after = {name: value for name, value in current.items() if name not in wanted}
         after.update({name: value for name, value in wanted.items() if value is not None})
         if resource[0] == _TOPIC:
@@ -268,12 +329,6 @@ class ConfigControl:
         else:
             self._validate_broker(resource, wanted)
         self._check_exists(resource)
-        rewrites = resource[0] == _BROKER
-        records: list[MetadataRecord] = []
-        for name in sorted(wanted):
-            value = wanted[name]
-            if value != current.get(name) or (rewrites and value is not None):
-                records.append(ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value))
         return records
 
     @staticmethod
@@ -328,10 +383,3 @@ def _result(resource: Resource, error: ApiError | None) -> AlterConfigsResult:
         error=ErrorCode.NONE if error is None else error.code,
         message=None if error is None else error.message,
     )
-
-
-def _finish(
-    records: BoundedRecords, results: list[AlterConfigsResult], validate_only: bool
-) -> ControllerResult[AlterConfigsResponse]:
-    result = ControllerResult(records=list(records), response=AlterConfigsResponse(resources=tuple(results)), atomic=True)
-    return result.without_records() if validate_only else result

@@ -32,7 +32,9 @@ from kraftlite.controller.record_trace import RecordTrace
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.state import ControllerState
 from kraftlite.controller.turns import Pace, Steps
-from kraftlite.metadata.records import MetadataRecord, NoOpRecord
+from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.metadata.features import METADATA_VERSION, MIN_METADATA_VERSION
+from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord, NoOpRecord
 from kraftlite.model.errors import ApiError, ErrorCode, Fault, changing
 from kraftlite.model.limits import MAX_RECORDS_PER_BATCH
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RaftClient
@@ -229,7 +231,7 @@ class ControllerCore:
         """The first offset of the operation and the last one so far. Until all is replayed raft may neither write nor send any
         of it; if it loses its leadership meanwhile, it forgets what is staged, and the news is an event behind this one."""
         assert self.claim_epoch is not None
-        encode, encoded = self._raft.encode, []
+        encode, encoded = MetadataSerde(self._level_of(batch)).encode, []
         for record in batch:
             encoded.append(encode(record))
             yield
@@ -250,6 +252,15 @@ class ControllerCore:
         self.metrics.last_applied_record_offset = last_offset
         trace.emit(self._tracer)
         return first_offset, last_offset
+
+    def _level_of(self, batch: list[MetadataRecord]) -> int:
+        """Return the metadata.version that says which versions of records `batch` is written in: the finalized one; for the
+        records that a new log begins with, the one that they finalize."""
+        found = self.state.features.metadata_version
+        if found is not None:
+            return found
+        levels = (it.level for it in batch if isinstance(it, FeatureLevelRecord) and it.name == METADATA_VERSION)
+        return next(levels, MIN_METADATA_VERSION)
 
     def _replay(self, record: MetadataRecord, offset: int) -> None:
         try:
@@ -313,6 +324,7 @@ class ControllerCore:
             transaction_start=start,
             empty_before_transaction=start is not None and not self.state.had_records_before(start),
             metadata_version=self.state.features.metadata_version,
+            before_elr=self.state.configs.elr_safety_records,
         )
         assert self.claim_epoch is not None
         self._tracer.emit(ControllerActivated(raft_epoch=self.claim_epoch, records=len(result.records), reason=result.response))

@@ -14,7 +14,14 @@ from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 
-_LEFT_OUT = frozenset({"topic_id", "partition", "directories", "listeners", "features", "log_dirs", "incarnation_id"})
+_LEFT_OUT = frozenset(
+    {
+        *("topic_id", "partition", "directories", "listeners", "features", "log_dirs", "cordoned_log_dirs", "incarnation_id"),
+        *("is_migrating_zk_broker", "zk_migration_ready"),
+    }
+)
+_EMPTIED = frozenset({"isr", "elr"})
+"""Sets that a change may leave without a member."""
 _SECRET = frozenset({"salt", "stored_key", "server_key"})
 
 
@@ -52,7 +59,8 @@ def describe(record: MetadataRecord, topic_name: Callable[[UUID], str]) -> str:
         words.append(topic_name(record.topic_id))
     for field in fields(record):
         value = getattr(record, field.name)
-        if field.name in _LEFT_OUT or field.name in _SECRET or value is UNCHANGED or value == ():
+        emptied = isinstance(record, PartitionChangeRecord) and field.name in _EMPTIED
+        if field.name in _LEFT_OUT or field.name in _SECRET or value is UNCHANGED or (value == () and not emptied):
             continue
         if isinstance(record, PartitionRecord) and field.name == "recovering" and value is False:
             continue

@@ -1,7 +1,7 @@
 """Decides who leads and who is in sync when brokers come and go, and runs elections on request.
 
 Source: Kafka's ReplicationControlManager.generateLeaderAndIsrUpdates; CM-06 to CM-12, CM-27 to CM-29,
-CM-38 to CM-40.
+CM-38 to CM-40; EL-07 to EL-12.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.feature_control import FeatureControl
-from kraftlite.controller.partition_change import Election, PartitionChangeBuilder, PartitionTarget
+from kraftlite.controller.partition_change import (
+    WITHOUT_ELR,
+    Election,
+    ElrRules,
+    PartitionChangeBuilder,
+    PartitionTarget,
+)
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.controller.topics_state import PartitionRef, TopicInfo, TopicsState
 from kraftlite.controller.turns import Steps
@@ -61,8 +67,10 @@ class ElectionControl:
         *,
         removed: NodeId | None = None,
         added: NodeId | None = None,
+        elr: ElrRules | None = None,
     ) -> PartitionChangeRecord | None:
-        """The change of one partition. `removed` may not lead, `added` may, whatever the registrations say yet."""
+        """The change of one partition. `removed` may not lead, `added` may, whatever the registrations say yet. `elr`: the
+        rules of its topic, where the caller knows them."""
         partition = info.partitions[index]
         placed = dict(zip(partition.replicas, partition.directories, strict=False))
 
@@ -75,9 +83,20 @@ class ElectionControl:
 
         bump = not features.skips_leader_epoch_bump_on_isr_shrink(self._features.level_or_minimum())
         builder = PartitionChangeBuilder(
-            partition, target, acceptable=acceptable, election=election, bump_leader_epoch_on_shrink=bump
+            partition,
+            target,
+            acceptable=acceptable,
+            election=election,
+            bump_leader_epoch_on_shrink=bump,
+            elr=self._elr_rules(info.name) if elr is None else elr,
         )
         return builder.build(info.topic_id, index)
+
+    def _elr_rules(self, topic: str, lost: NodeId | None = None) -> ElrRules:
+        """Return the rules of a topic's partitions (KIP-966)."""
+        if not self._features.elr_enabled:
+            return WITHOUT_ELR
+        return ElrRules(enabled=True, min_isr=self._configs.configured_min_isr(topic), lost=lost)
 
     def _directory_online(self, broker_id: NodeId, directory: object) -> bool:
         if directory is None or directory in (UNASSIGNED_DIR, MIGRATING_DIR):
@@ -96,22 +115,37 @@ class ElectionControl:
         *,
         removed: NodeId | None = None,
         added: NodeId | None = None,
+        lost: bool = False,
     ) -> Steps[None]:
-        """Take `removed` out of leaderships and ISRs; let `added` lead where nobody does."""
-        unclean: dict[str, bool] = {}
+        """Take `removed` out of leaderships and ISRs; let `added` lead where nobody does. `lost`: `removed` may have lost
+        records, or will not come back, and leaves the ELRs too."""
+        policies: dict[str, tuple[Election, ElrRules]] = {}
         for info, index in partitions:
-            enabled = unclean.get(info.name)
-            if enabled is None:
-                enabled = unclean[info.name] = self._configs.unclean_election_enabled(info.name)
+            policy = policies.get(info.name)
+            if policy is None:
+                unclean = self._configs.unclean_election_enabled(info.name)
+                rules = self._elr_rules(info.name, removed if lost else None)
+                policy = policies[info.name] = (Election.UNCLEAN if unclean else Election.ONLINE, rules)
             isr = tuple(member for member in info.partitions[index].isr if member != removed)
-            election = Election.UNCLEAN if enabled else Election.ONLINE
-            record = self.change(info, index, PartitionTarget(isr=isr), election, removed=removed, added=added)
+            record = self.change(info, index, PartitionTarget(isr=isr), policy[0], removed=removed, added=added, elr=policy[1])
             if record is not None:
                 records.append(record)
             yield
 
     def broker_leaves(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
         yield from self.leader_and_isr_updates(self._state.partitions_with_broker_in_isr(broker_id), records, removed=broker_id)
+
+    def broker_lost(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
+        """A broker may lack what it had, or will not come back: it vouches for nothing any more (KIP-966)."""
+        for partitions in (self._state.partitions_with_broker_in_isr, self._state.partitions_with_broker_in_elr):
+            yield from self.leader_and_isr_updates(partitions(broker_id), records, removed=broker_id, lost=True)
+
+    def broker_restarted(self, broker_id: NodeId, records: list[MetadataRecord], *, clean: bool) -> Steps[None]:
+        """A new incarnation registers. After a clean stop it has everything that its former self had."""
+        if clean or not self._features.elr_enabled:
+            yield from self.broker_leaves(broker_id, records)
+        else:
+            yield from self.broker_lost(broker_id, records)
 
     def fence(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
         """Fence a broker: the partition changes come first, the fencing itself is written last (CM-10)."""
@@ -142,7 +176,7 @@ class ElectionControl:
         if registration is None:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
         records = BoundedRecords()
-        yield from self.broker_leaves(broker_id, records)
+        yield from self.broker_lost(broker_id, records)
         records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch))
         return ControllerResult(records=list(records), response=Empty(), atomic=True, cause=f"broker={broker_id}")
 
@@ -242,7 +276,8 @@ class ElectionControl:
             yield
         yield from self.leader_and_isr_updates(affected, records, removed=broker_id)
         left = tuple(directory for directory in registration.log_dirs if directory not in newly)
-        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=left))
+        if left:  # no record says that there are none: a broker whose every directory has failed stops
+            records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=left))
 
     @staticmethod
     def _directory_of(info: TopicInfo, index: int, broker_id: NodeId) -> object:

@@ -34,10 +34,18 @@ class FeatureControl:
         """The voters of the quorum as they are now: each must have registered before a level goes up (DQ-46)."""
         self.brokers: Callable[[], NodeRanges] = tuple
         self.controllers: Callable[[], NodeRanges] = tuple
+        self.before_elr: Callable[[], list[MetadataRecord]] = list
+        """Makes the records that come before eligible leader replicas may be kept."""
+        self.clear_elr: Callable[[], list[MetadataRecord]] = list
 
     @property
     def metadata_version(self) -> int | None:
         return self.finalized.get(features.METADATA_VERSION)
+
+    @property
+    def elr_enabled(self) -> bool:
+        """Return whether eligible leader replicas are kept (KIP-966)."""
+        return bool(self.finalized.get(features.ELIGIBLE_LEADER_REPLICAS_VERSION))
 
     def level_or_minimum(self) -> int:
         level = self.metadata_version
@@ -55,8 +63,31 @@ class FeatureControl:
             if record is not None:
                 records.append(record)
             results.append(UpdateFeatureResult(name=update.name, error=ErrorCode.NONE, message=None))
+        self._check_dependencies(request)
+        records = self._with_elr(records)
         result = ControllerResult(records=records, response=UpdateFeaturesResponse(results=tuple(results)), atomic=True)
         return result.without_records() if request.validate_only else result
+
+    def _check_dependencies(self, request: UpdateFeaturesRequest) -> None:
+        """Check the levels as they would be after the whole request, those that it does not name too."""
+        levels = dict(self.finalized.items()) | {update.name: update.level for update in request.updates}
+        missing = features.missing_dependency(levels)
+        if missing is not None:
+            name, level, other, least = missing
+            raise ApiError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Invalid update version {level} for feature {name}. {name} could not be set to {level} because it depends on "
+                f"{other} level {least}",
+            )
+
+    def _with_elr(self, records: list[MetadataRecord]) -> list[MetadataRecord]:
+        """The eligible leader replicas are those of an unbroken time: nobody kept them up to date while they were off."""
+        name = features.ELIGIBLE_LEADER_REPLICAS_VERSION
+        for record in records:
+            if isinstance(record, FeatureLevelRecord) and record.name == name:
+                before = self.before_elr() if record.level > 0 else []
+                return [*before, *records, *self.clear_elr()]
+        return records
 
     def _check_update(self, update: FeatureUpdate) -> FeatureLevelRecord | None:
         name, level = update.name, update.level

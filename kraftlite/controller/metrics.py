@@ -104,3 +104,7 @@ class ControllerMetrics:
     @property
     def unclean_elections_count(self) -> int:
         return self._view.state.replication.unclean_elections
+
+    @property
+    def elections_from_elr_count(self) -> int:
+        return self._view.state.replication.elections_from_elr

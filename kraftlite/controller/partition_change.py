@@ -1,6 +1,6 @@
 """The new state of one partition: who leads, who is in the ISR, and the record that says so.
 
-Source: Kafka's PartitionChangeBuilder; CM-26 to CM-29, CM-33.
+Source: Kafka's PartitionChangeBuilder; KIP-966; CM-26 to CM-29, CM-33; EL-05 to EL-09.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from kraftlite.metadata.records import PartitionChangeRecord
@@ -38,6 +38,22 @@ class PartitionTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ElrRules:
+    """The rules of eligible leader replicas (KIP-966): whether they are kept, and what decides who is one.
+
+    `min_isr`: `min.insync.replicas` as configured. `lost`: the broker that stopped uncleanly and comes back, or is gone for good:
+    it vouches for no record.
+    """
+
+    enabled: bool = False
+    min_isr: int = 1
+    lost: NodeId | None = None
+
+
+WITHOUT_ELR: Final = ElrRules()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Elected:
     leader: NodeId | None
     unclean: bool = False
@@ -46,7 +62,9 @@ class _Elected:
 class PartitionChangeBuilder:
     """Computes the PartitionChangeRecord that takes `partition` to `target` under an election policy; None: nothing changes.
 
-    Without ELR (KIP-966) the last member of the ISR stays in it even when it is gone: only it may lead again (CM-28).
+    Without ELR (KIP-966) the last member of the ISR stays in it even when it is gone: only it may lead again (CM-28). With ELR
+    the ISR may become empty. Who leaves it while it is smaller than min.insync.replicas has everything below the HW, which stands
+    still then, and is an eligible leader replica until it has lost something or the ISR is large enough again.
     """
 
     def __init__(
@@ -57,8 +75,10 @@ class PartitionChangeBuilder:
         acceptable: Callable[[NodeId], bool],
         election: Election = Election.ONLINE,
         bump_leader_epoch_on_shrink: bool = False,
+        elr: ElrRules = WITHOUT_ELR,
     ) -> None:
         self._old = partition
+        self._rules = elr
         self._acceptable = acceptable
         self._election = election
         self._bump_on_shrink = bump_leader_epoch_on_shrink
@@ -68,6 +88,7 @@ class PartitionChangeBuilder:
         self.removing = partition.removing_replicas if target.removing is None else target.removing
         self.recovering = partition.recovering if target.recovering is None else target.recovering
         self.directories = partition.directories if target.directories is None else target.directories
+        self.elr = partition.elr
 
     def build(self, topic_id: UUID, index: int) -> PartitionChangeRecord | None:
         old = self._old
@@ -75,15 +96,19 @@ class PartitionChangeBuilder:
         # The order of the ISR is that of the assignment, so that equal sets are equal tuples.
         order = {replica: position for position, replica in enumerate(self.replicas)}
         self.isr = tuple(sorted(self.isr, key=lambda member: order.get(member, len(order))))
+        self._populate_elr()
         elected = self._elect()
         changes: dict[str, Any] = {}
+        if elected.leader is not None and not self.isr:
+            self.isr = (elected.leader,)
         if elected.leader != old.leader:
             changes["leader"] = elected.leader
             if elected.unclean:
                 assert elected.leader is not None
-                self.isr, self.recovering = (elected.leader,), True
-        if self.isr and self.isr != old.isr:
+                self.isr, self.elr, self.recovering = (elected.leader,), (), True
+        if (self.isr or self._rules.enabled) and self.isr != old.isr:
             changes["isr"] = self.isr
+        self._trim_elr(changes.get("isr", old.isr))
         lost = any(member not in changes["isr"] for member in old.isr) if "isr" in changes else False
         shrunk = any(replica not in self.replicas for replica in old.replicas)
         if "leader" not in changes and (shrunk or (lost and self._bump_on_shrink)):
@@ -94,6 +119,8 @@ class PartitionChangeBuilder:
             ("adding_replicas", self.adding, old.adding_replicas),
             ("removing_replicas", self.removing, old.removing_replicas),
             ("directories", self.directories, old.directories),
+            ("elr", self.elr, old.elr),
+            ("last_known_elr", self._last_known(elected.leader), old.last_known_elr),
         )
         changes.update((name, new) for name, new, current in wanted if new != current)
         if not changes:
@@ -110,6 +137,10 @@ class PartitionChangeBuilder:
         for replica in self.replicas:
             if self._valid(replica):
                 return _Elected(leader=replica)
+        if self._rules.enabled and not self.isr and not self.elr and len(self._old.last_known_elr) == 1:
+            (last,) = self._old.last_known_elr
+            if last in self.replicas and self._acceptable(last):
+                return _Elected(leader=last, unclean=True)
         if self._election is Election.UNCLEAN:
             for replica in self.replicas:
                 if self._acceptable(replica):
@@ -117,7 +148,41 @@ class PartitionChangeBuilder:
         return _Elected(leader=None)
 
     def _valid(self, replica: NodeId) -> bool:
-        return replica in self.isr and self._acceptable(replica)
+        """Return whether a replica may lead without loss: a member of the ISR; of the ELR, when nobody is in the ISR."""
+        return replica in (self.isr or self.elr) and self._acceptable(replica)
+
+    # --- eligible leader replicas
+
+    def _populate_elr(self) -> None:
+        """Keep eligible who was it, or in sync, while the ISR is too small for the HW to move (EL-05)."""
+        if not self._rules.enabled:
+            if self._old.isr:
+                self.elr = ()
+            return
+        vouching = (*self._old.elr, *self._old.isr)
+        self.elr = tuple(it for it in self.replicas if it in vouching and it not in self.isr and it != self._rules.lost)
+        self._trim_elr(self.isr)
+
+    def _trim_elr(self, isr: tuple[NodeId, ...]) -> None:
+        """Nobody is eligible beside an ISR of the minimum size. Without the feature only a partition of which nobody is in the
+        ISR keeps who was: they are its only candidates."""
+        enough = min(self._rules.min_isr, len(self.replicas)) if self._rules.enabled else 1
+        if len(isr) >= enough:
+            self.elr = ()
+        elif any(member in isr for member in self.elr):
+            self.elr = tuple(member for member in self.elr if member not in isr)
+
+    def _last_known(self, leader: NodeId | None) -> tuple[NodeId, ...]:
+        """Return who led when nobody was in the ISR any more, until somebody leads again (EL-08)."""
+        old = self._old
+        if leader is not None or (self.isr and not self._rules.enabled):
+            return ()
+        if old.last_known_elr or self.isr or not self._rules.enabled:
+            return old.last_known_elr
+        if old.leader is not None:
+            return (old.leader,)
+        # Nobody led since before the feature: the only one that could was the last member of the ISR.
+        return old.isr if len(old.isr) == 1 else ()
 
     def _complete_reassignment(self) -> None:
         """Finish when every target replica is in the ISR, and someone is left in it (CM-42)."""

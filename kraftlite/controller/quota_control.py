@@ -82,10 +82,12 @@ class QuotaControl:
             if op.key in seen:
                 raise _invalid(f"Duplicate quota key {op.key} not updating quota for this entity {_shown(entity)}")
             seen.add(op.key)
-            if op.value is not None:
-                _check_value(keys, op.key, op.value)
-            if op.value != current.get(op.key):
-                records.append(ClientQuotaRecord(entity=entity, key=op.key, value=op.value))
+            value = op.value
+            if value is not None:
+                _check_value(keys, op.key, value)
+                value = repr(float(value))
+            if value != current.get(op.key):
+                records.append(ClientQuotaRecord(entity=entity, key=op.key, value=value))
         return records
 
     def replay(self, record: ClientQuotaRecord) -> None:

@@ -110,7 +110,7 @@ class ReassignmentControl:
         isr = _without(partition.isr, partition.adding_replicas)
         election = Election.ONLINE
         recovering: bool | None = None
-        if not isr:
+        if not isr and not _without(partition.elr, partition.adding_replicas):
             if not self._configs.unclean_election_enabled(info.name):
                 raise ApiError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -175,10 +175,10 @@ def _without(nodes: Nodes, gone: Nodes) -> Nodes:
 
 def _plan(partition: PartitionRegistration, wanted: Nodes) -> _Plan:
     """The target, then what is to go (CM-41). What an abandoned move was adding is dropped at once (CM-45), unless the ISR
-    would be empty without it: then it goes when the new replicas have come."""
+    would be empty without it: then it goes when the new replicas have come. So does the last one that is eligible to lead."""
     abandoned = _without(partition.adding_replicas, wanted)
     isr = _without(partition.isr, abandoned)
-    if not isr:
+    if not isr and (partition.isr or not _without(partition.elr, abandoned)):
         abandoned, isr = (), partition.isr
     base = _without(partition.replicas, tuple(node for node in partition.adding_replicas if node in wanted) + abandoned)
     removing = tuple(sorted(_without(base, wanted)))

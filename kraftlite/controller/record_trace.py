@@ -120,6 +120,16 @@ class RecordTrace:
             leader_epoch=new.leader_epoch,
             old_isr=None if old is None else old.isr,
             isr=new.isr,
+            old_elr=None if old is None else old.elr or None,
+            elr=new.elr or None,
+            unclean=_is_unclean(old, new) or None,
             partition_epoch=new.partition_epoch,
             cause=self._cause,
         )
+
+
+def _is_unclean(old: PartitionRegistration | None, new: PartitionRegistration) -> bool:
+    """Return whether a leader was elected that was neither in sync nor eligible."""
+    if old is None or new.leader in (None, old.leader):
+        return False
+    return new.recovering and new.leader not in (*old.isr, *old.elr)

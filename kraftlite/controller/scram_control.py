@@ -6,8 +6,10 @@ import hashlib
 import hmac
 from typing import Final
 
+from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.controller.turns import Steps
+from kraftlite.metadata.features import supports_scram
 from kraftlite.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.security import (
@@ -29,7 +31,8 @@ MAX_ITERATIONS: Final = 16384
 class ScramControl:
     """The credentials by user and mechanism. Of a password only what RFC 5802 keeps reaches a record."""
 
-    def __init__(self, registry: TimelineRegistry) -> None:
+    def __init__(self, registry: TimelineRegistry, features: FeatureControl) -> None:
+        self._features = features
         self.credentials: TimelineMap[tuple[str, int], UserScramCredentialRecord] = TimelineMap(registry)
 
     def alter(self, request: AlterUserScramCredentialsRequest) -> Steps[ControllerResult[AlterUserScramCredentialsResponse]]:
@@ -41,6 +44,8 @@ class ScramControl:
             yield
             key = (change.name, change.mechanism)
             error = _refusal(change)
+            if not supports_scram(self._features.level_or_minimum()):
+                error = ApiError(ErrorCode.UNSUPPORTED_VERSION, "The current metadata version does not support SCRAM")
             if error is None and isinstance(change, ScramDeletion) and key not in self.credentials:
                 error = ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
             if key in seen:

@@ -32,6 +32,14 @@ from kraftlite.timeline.collections import TimelineValue
 from kraftlite.timeline.registry import TimelineRegistry
 
 
+def _refuse_access_control(record: r.AccessControlEntryRecord | r.RemoveAccessControlEntryRecord) -> None:
+    """Nothing here enforces access control entries: a node that served beside them would open to everybody what they protect."""
+    raise ValueError(
+        f"the metadata log has access control entries, such as {record.id}, and this software has no authorizer to enforce them. "
+        "It reads such a log (log dump), but no controller runs on it: remove the entries with the software that wrote them first"
+    )
+
+
 class ControllerState:
     """Composition of the control managers. `replay` is the only way in which it changes."""
 
@@ -47,7 +55,7 @@ class ControllerState:
             self.replication, self.cluster, self.configs, self.features, config.max_elections_per_run
         )
         self.quotas = QuotaControl(self.registry)
-        self.scram = ScramControl(self.registry)
+        self.scram = ScramControl(self.registry, self.features)
         self.reassignments = ReassignmentControl(self.replication, self.cluster, self.configs, self.elections)
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
@@ -55,6 +63,10 @@ class ControllerState:
         self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)
         self.features.brokers = lambda: [(b.broker_id, b.features) for b in self.cluster.brokers.values()]
         self.features.controllers = lambda: [(c.controller_id, c.features) for c in self.cluster.controllers.values()]
+        self.features.before_elr = self.configs.elr_safety_records
+        self.features.clear_elr = lambda: self.configs.clear_elr() if self.replication.has_elr else []
+        self.configs.elr_enabled = lambda: self.features.elr_enabled
+        self.configs.candidates = self.replication.candidates
         self.configs.topic_exists = lambda name: name in self.replication.topic_ids
         self.configs.broker_exists = lambda broker_id: broker_id in self.cluster.brokers
         self._replayers = self._build_replayers()
@@ -66,6 +78,7 @@ class ControllerState:
         return {
             r.PartitionRecord: plain(self.replication.replay_partition),
             r.PartitionChangeRecord: plain(self.replication.replay_partition_change),
+            r.ClearElrRecord: plain(self.replication.replay_clear_elr),
             r.TopicRecord: plain(self.replication.replay_topic),
             r.RemoveTopicRecord: plain(self.replication.replay_remove_topic),
             r.ConfigRecord: plain(self.configs.replay),
@@ -78,6 +91,14 @@ class ControllerState:
             r.UserScramCredentialRecord: plain(self.scram.replay),
             r.RemoveUserScramCredentialRecord: plain(self.scram.replay_removed),
             r.ProducerIdsRecord: plain(self.producer_ids.replay),
+            r.FenceBrokerRecord: plain(self.cluster.replay_fenced),
+            r.UnfenceBrokerRecord: plain(self.cluster.replay_fenced),
+            r.AccessControlEntryRecord: plain(_refuse_access_control),
+            r.RemoveAccessControlEntryRecord: plain(_refuse_access_control),
+            # Kept in the image, and so in every snapshot; they change nothing that a controller decides.
+            r.DelegationTokenRecord: plain(lambda _record: None),
+            r.RemoveDelegationTokenRecord: plain(lambda _record: None),
+            r.ZkMigrationStateRecord: plain(lambda _record: None),
             r.NoOpRecord: plain(lambda _record: None),
             r.BeginTransactionRecord: self.offsets.replay_begin,
             r.EndTransactionRecord: self.offsets.replay_end,

@@ -9,7 +9,14 @@ from typing import Final
 from uuid import UUID
 
 from kraftlite.controller.config_control import ConfigControl
-from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from kraftlite.metadata.records import (
+    ClearElrRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.ids import NodeId
 from kraftlite.timeline.collections import TimelineMap, TimelineSet, TimelineValue
@@ -39,8 +46,8 @@ PartitionRef = tuple[TopicInfo, int]
 class TopicsState:
     """Replays topic and partition records, and answers what is where. Nothing here decides anything.
 
-    Indexes, all by partition key: broker → partitions with it in the ISR, broker → partitions that it leads, partitions without
-    a leader, partitions whose leader is not the preferred one.
+    Indexes, all by partition key: broker → partitions with it in the ISR, the same for the ELR, broker → partitions that it
+    leads, partitions without a leader, partitions whose leader is not the preferred one.
     """
 
     def __init__(self, registry: TimelineRegistry, configs: ConfigControl) -> None:
@@ -52,11 +59,13 @@ class TopicsState:
         self.collisions: TimelineMap[str, tuple[str, ...]] = TimelineMap(registry)
         """Names with "." or "_", by the name with all of them replaced: two such names share a metric (CM-15)."""
         self._isr_of: dict[NodeId, TimelineMap[int, PartitionRef]] = {}
+        self._elr_of: dict[NodeId, TimelineMap[int, PartitionRef]] = {}
         self._led_by: dict[NodeId, TimelineSet[int]] = {}
         self._leaderless: TimelineMap[int, PartitionRef] = TimelineMap(registry)
         self._imbalanced: TimelineMap[int, PartitionRef] = TimelineMap(registry)
         self.partition_count: TimelineValue[int] = TimelineValue(registry, 0)
         self.unclean_elections = 0
+        self.elections_from_elr = 0
 
     # --- questions
 
@@ -67,8 +76,29 @@ class TopicsState:
     def partitions_with_broker_in_isr(self, broker_id: NodeId) -> list[PartitionRef]:
         return _in_order(self._isr_of.get(broker_id))
 
+    def partitions_with_broker_in_elr(self, broker_id: NodeId) -> list[PartitionRef]:
+        return _in_order(self._elr_of.get(broker_id))
+
     def partitions_without_leader(self) -> list[PartitionRef]:
         return _in_order(self._leaderless)
+
+    @property
+    def has_elr(self) -> bool:
+        """Return whether any partition has eligible leader replicas, or remembers who led last."""
+        if any(self._elr_of.values()):
+            return True
+        return any(info.partitions[index].last_known_elr for info, index in self._leaderless.values())
+
+    def candidates(self, topic: str | None) -> list[MetadataRecord]:
+        """The records that say again who is eligible to lead, of partitions of a topic (None: of all) with an empty ISR."""
+        return [
+            PartitionChangeRecord(
+                topic_id=info.topic_id, partition=index, elr=partition.elr, last_known_elr=partition.last_known_elr
+            )
+            for info, index in self.partitions_without_leader()
+            if (partition := info.partitions[index]).isr == () and (partition.elr or partition.last_known_elr)
+            if topic in (None, info.name)
+        ]
 
     def imbalanced_partitions(self) -> list[PartitionRef]:
         return _in_order(self._imbalanced)
@@ -116,7 +146,19 @@ class TopicsState:
         info.partitions[record.partition] = new
         if new.recovering and not old.recovering:
             self.unclean_elections += 1
+        if new.leader is not None and new.leader in old.elr:
+            self.elections_from_elr += 1
         self._index(info, record.partition, old, new)
+
+    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        if record.topic_name and record.topic_name not in self.topic_ids:
+            raise ValueError(f"cannot replay {record}: there is no such topic")
+        for info in list(self.topics.values()):
+            for index, old in list(info.partitions.items()) if record.topic_name in ("", info.name) else ():
+                new = old.without_elr()
+                if new is not None:
+                    info.partitions[index] = new
+                    self._index(info, index, old, new)
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> None:
         info = self._known_topic(record.topic_id, record)
@@ -145,12 +187,11 @@ class TopicsState:
         was = () if old is None else old.isr
         now = () if new is None else new.isr
         if was != now:
-            for broker_id in was:
-                if broker_id not in now:
-                    self._isr_of[broker_id].pop(key)
-            for broker_id in now:
-                if broker_id not in was:
-                    self._isr_map(broker_id)[key] = (info, index)
+            self._move(self._isr_of, was, now, key, (info, index))
+        was = () if old is None else old.elr
+        now = () if new is None else new.elr
+        if was != now:
+            self._move(self._elr_of, was, now, key, (info, index))
         led_before = None if old is None else old.leader
         led_after = None if new is None else new.leader
         if led_before != led_after:
@@ -169,11 +210,23 @@ class TopicsState:
         elif old is not None:
             self._imbalanced.pop(key)
 
-    def _isr_map(self, broker_id: NodeId) -> TimelineMap[int, PartitionRef]:
-        found = self._isr_of.get(broker_id)
-        if found is None:
-            found = self._isr_of[broker_id] = TimelineMap(self._registry)
-        return found
+    def _move(
+        self,
+        members: dict[NodeId, TimelineMap[int, PartitionRef]],
+        was: tuple[NodeId, ...],
+        now: tuple[NodeId, ...],
+        key: int,
+        reference: PartitionRef,
+    ) -> None:
+        for broker_id in was:
+            if broker_id not in now:
+                members[broker_id].pop(key)
+        for broker_id in now:
+            if broker_id not in was:
+                found = members.get(broker_id)
+                if found is None:
+                    found = members[broker_id] = TimelineMap(self._registry)
+                found[key] = reference
 
     def _led_set(self, broker_id: NodeId) -> TimelineSet[int]:
         found = self._led_by.get(broker_id)
@@ -194,6 +247,7 @@ class TopicsState:
     def check_indexes(self) -> None:
         """Recompute every index and compare. A difference is a bug."""
         isr: dict[NodeId, set[int]] = {}
+        elr: dict[NodeId, set[int]] = {}
         led: dict[NodeId, set[int]] = {}
         leaderless, imbalanced, count = set(), set(), 0
         for info in self.topics.values():
@@ -202,6 +256,8 @@ class TopicsState:
                 count += 1
                 for member in partition.isr:
                     isr.setdefault(member, set()).add(key)
+                for member in partition.elr:
+                    elr.setdefault(member, set()).add(key)
                 if partition.leader is None:
                     leaderless.add(key)
                 else:
@@ -210,6 +266,8 @@ class TopicsState:
                         imbalanced.add(key)
         found = {broker: set(keys) for broker, keys in self._isr_of.items() if keys}
         assert found == isr, f"the ISR index is {found}, the partitions say {isr}"
+        found = {broker: set(keys) for broker, keys in self._elr_of.items() if keys}
+        assert found == elr, f"the ELR index is {found}, the partitions say {elr}"
         found = {broker: set(keys) for broker, keys in self._led_by.items() if keys}
         assert found == led, f"the leader index is {found}, the partitions say {led}"
         without, skewed = set(self._leaderless), set(self._imbalanced)
@@ -221,7 +279,8 @@ class TopicsState:
 def _check_partition(name: str, partition: PartitionRegistration) -> None:
     replicas, isr, leader = partition.replicas, partition.isr, partition.leader
     assert len(set(replicas)) == len(replicas) > 0, f"{name} has the replicas {replicas}"
-    assert isr, f"{name} has an empty ISR"
+    assert isr or leader is None, f"{name} is led by {leader} and has an empty ISR"
+    assert not any(member in isr or member not in replicas for member in partition.elr), f"{name} has the ELR {partition.elr}"
     in_order = tuple(replica for replica in replicas if replica in isr)
     assert isr == in_order, f"{name} has the ISR {isr}, of its replicas in their order it should be {in_order}"
     assert leader is None or leader in isr, f"{name} is led by {leader}, who is not in its ISR {isr}"

@@ -29,6 +29,7 @@ from kraftlite.coordinator.api import (
     SyncResult,
 )
 from kraftlite.coordinator.config import GroupConfig
+from kraftlite.coordinator.core.keys import check_room
 from kraftlite.coordinator.core.led_partitions import LedPartitions
 from kraftlite.coordinator.core.load_times import LoadTimes
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, partition_for
@@ -41,7 +42,7 @@ from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.topics_delta import TopicDelta, TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
-from kraftlite.model.limits import MAX_STRING_BYTES
+from kraftlite.model.limits import MAX_COORDINATED_BYTES, MAX_STRING_BYTES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 from kraftlite.runtime.ports import Ports, Tracer
@@ -56,6 +57,7 @@ GroupDriver = ShardDriver[GroupShard]
 Enrol = Callable[[TopicPartition], Awaitable[TransactionTerms | None]]
 """Asks whether a transaction may write to a partition, and under which terms. Raises ApiError."""
 
+_MAKES_GROUPS: Final = (JoinRequest, CommitRequest, ConsumerHeartbeatRequest)
 _NOT_COORDINATING: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
@@ -66,7 +68,8 @@ class GroupCoordinator:
     """Coordinates the groups whose partition of `__consumer_offsets` this broker leads. All methods on the node's loop.
 
     Requests raise ApiError: INVALID_GROUP_ID; COORDINATOR_NOT_AVAILABLE while the topic does not exist; NOT_COORDINATOR where
-    another broker leads; COORDINATOR_LOAD_IN_PROGRESS while the partition is read. Answers that need the log come when it has
+    another broker leads; COORDINATOR_LOAD_IN_PROGRESS while the partition is read; POLICY_VIOLATION for a new group when there
+    are too many. Answers that need the log come when it has
     them, at the latest after `offsets.commit.timeout.ms`; a join or sync waits for the other members.
     Source: Kafka's GroupCoordinatorService; ML-22, CP-25 to CP-41.
     """
@@ -79,6 +82,7 @@ class GroupCoordinator:
         self.load_times = LoadTimes(ports.clock)
         self._trace = _GroupTrace(ports.tracer, self.load_times)
         self._turns = Turns(ports.clock)
+        self.most_bytes = MAX_COORDINATED_BYTES
         self._settings = ShardSettings(
             load_buffer_bytes=config.load_buffer_bytes,
             compression_codec=config.compression_codec,
@@ -125,7 +129,16 @@ class GroupCoordinator:
         """`nameless`: the empty group id is allowed, which old clients commit under."""
         if not request.group_id and not nameless:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        return await self.led.of(request.group_id).ask(request)
+        driver = self.led.of(request.group_id)
+        if isinstance(request, _MAKES_GROUPS):
+            self._check_room(driver, request.group_id)
+        return await driver.ask(request)
+
+    def _check_room(self, driver: GroupDriver, group_id: str) -> None:
+        """Raise ApiError(POLICY_VIOLATION) for a new group when there are too many."""
+        if driver.loaded and not driver.shard.knows(group_id):
+            keyed = (found for shard in self.led.loaded() for found in (shard.groups.by_id, shard.consumers.by_id))
+            check_room(keyed, self.most_bytes, "group ids")
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -189,6 +202,7 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         driver = self.led.of(request.group_id)
         driver.shard  # noqa: B018 - raises unless it is loaded
+        self._check_room(driver, request.group_id)
         terms = await enrol(driver.tp)
         result: tuple[ErrorCode, ...] = await driver.ask(replace(request, terms=terms))
         return result
@@ -244,10 +258,10 @@ class GroupCoordinator:
         return tuple(sorted(chain.from_iterable(self.overviews())))
 
     def overviews(self) -> Iterator[list[GroupOverview]]:
-        """The groups coordinated here, partition by partition. ApiError while one of the partitions is loaded: the list would
-        lack some."""
+        """The groups coordinated here, some at a time, partition by partition. ApiError while one of the partitions is loaded:
+        the list would lack some."""
         for shard in self.led.all_shards():
-            yield list(shard.overviews())
+            yield from shard.overviews()
 
     async def delete_group(self, group_id: str) -> None:
         error: ErrorCode = await self._ask(DeleteGroupRequest(group_id=group_id), nameless=True)

@@ -5,7 +5,7 @@ Source: CP-36 to CP-39; KIP-98 (transactional commits), KIP-211 (expiry), KIP-44
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kraftlite.coordinator.api import (
@@ -21,6 +21,7 @@ from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
 from kraftlite.coordinator.core.effects import Effects, Then
+from kraftlite.coordinator.core.walks import by_pieces
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
 from kraftlite.coordinator.modern.records import record_of
@@ -60,6 +61,9 @@ class Offsets:
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self.pending = PendingOffsets()
         self._puts = 0
+        self._deletions = 0
+        self._recent: dict[tuple[str, TopicPartition], int] = {}
+        """The order of what has come to count while the offsets of deleted topics are being removed."""
 
     def __len__(self) -> int:
         return sum(len(found) for found in self._committed.values())
@@ -109,7 +113,7 @@ class Offsets:
         """Raise ApiError when it may not commit. The group is made for a commit from outside of any group management."""
         consumers = self._consumers.by_id.get(request.group_id)
         if consumers is not None:
-            _check_consumer_commit(consumers, request)
+            self._check_consumer_commit(consumers, request)
             return
         group = self._groups.by_id.get(request.group_id)
         if group is None:
@@ -137,6 +141,38 @@ class Offsets:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} waits for its leader's assignment")
         self._groups.touch(group, member)
 
+    def _check_consumer_commit(self, group: ConsumerGroup, request: CommitRequest) -> None:
+        """Raise ApiError unless one may commit in a group of the new protocol: anybody while it is empty, else a member,
+        in its epoch or in one since which it has had all these partitions (KIP-1251)."""
+        if group.dead:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
+        if request.generation < 0 and not group.members:
+            return
+        anonymous = request.generation < 0 and not request.member_id and request.instance_id is None
+        if request.producer is not None and anonymous:
+            return
+        member = group.member(request.member_id)
+        if request.producer is None and member.classic is None and not request.knows_member_epochs:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "members of the new protocol must use OffsetCommit version 9 or above",
+            )
+        epoch = request.generation
+        if epoch == member.epoch:
+            return
+        plain = request.producer is None and member.classic is None
+        code = ErrorCode.STALE_MEMBER_EPOCH if plain else ErrorCode.ILLEGAL_GENERATION
+        if epoch > member.epoch:
+            raise ApiError(code, f"Received member epoch {epoch} is newer than current member epoch {member.epoch}.")
+        for offset in request.offsets:
+            if self._check_offset(offset) is _NONE:
+                topic = self._consumers.cluster.topics.topic(offset.tp.topic)
+                since = None if topic is None else member.since_of(topic.topic_id, offset.tp.partition)
+                if since is None:
+                    raise ApiError(code, f"Partition {offset.tp} is not assigned or pending revocation for member.")
+                if epoch < since:
+                    raise ApiError(code, f"Received member epoch {epoch} is older than assignment epoch {since} of {offset.tp}.")
+
     def _put(self, group_id: str, tp: TopicPartition, committed: CommittedOffset, producer_id: int | None = None) -> None:
         """Called in the order of the records in the log. `producer_id`: of the transaction that they are in."""
         self._puts += 1
@@ -149,6 +185,8 @@ class Offsets:
         """It is the group's offset now, and what open transactions wrote before it never will be: the last record counts, not the
         last end of a transaction. Source: Kafka's OffsetMetadataManager, which compares the offsets of the records."""
         self._committed.setdefault(group_id, {})[tp] = committed
+        if self._deletions:
+            self._recent[group_id, tp] = order
         self.pending.overtake(group_id, tp, order)
 
     # --- the ends of transactions -------------------------------------------------------------------------------------
@@ -331,19 +369,33 @@ class Offsets:
         if not committed:
             del self._committed[group_id]
 
-    def partitions_deleted(self, topics: frozenset[str]) -> None:
-        """Remove the offsets of topics that were deleted, pending ones too (CP-39, TG-06)."""
-        for group_id in list(self.group_ids()):
-            gone = [tp for tp in self._partitions_of(group_id) if tp.topic in topics]
+    def delete_topics(self, topics: frozenset[str]) -> Iterator[None]:
+        """Remove the offsets of topics that were deleted, pending ones too (CP-39, TG-06). An offset whose record comes later is
+        one of a topic of the same name that was made since."""
+        since = self._puts
+        self._deletions += 1
+        try:
+            yield from by_pieces([*self.group_ids()], lambda some: self._delete_topics(some, topics, since))
+        finally:
+            self._deletions -= 1
+            if not self._deletions:
+                self._recent.clear()
+
+    def _delete_topics(self, group_ids: Sequence[str], topics: frozenset[str], since: int) -> None:
+        for group_id in group_ids:
+            known = self._partitions_of(group_id)
+            gone = [tp for tp in known if tp.topic in topics and self._recent.get((group_id, tp), 0) <= since]
             if gone:
                 self._forget(group_id, gone)
 
     # --- expiry -------------------------------------------------------------------------------------------------------
 
-    def expire(self) -> None:
-        """Forget what nobody has used for `offsets.retention.minutes`, and empty groups that have nothing left (CP-39)."""
-        for group in list(self._groups.by_id.values()):
-            if group.state is GroupState.DEAD:
+    def expire_classic(self, group_ids: Sequence[str]) -> None:
+        """Forget what nobody has used for `offsets.retention.minutes`, and those of these groups that are empty and have nothing
+        left (CP-39)."""
+        for group_id in group_ids:
+            group = self._groups.by_id.get(group_id)
+            if group is None or group.state is GroupState.DEAD:
                 continue
             committed = self._committed.get(group.group_id, {})
             expired = self._expired(group, committed)
@@ -353,8 +405,12 @@ class Offsets:
                 self._remove_group(group, "nothing left")
             else:
                 self._expire_offsets(group.group_id, expired)
-        for consumers in list(self._consumers.by_id.values()):
-            if consumers.dead:
+
+    def expire_consumers(self, group_ids: Sequence[str]) -> None:
+        """Do the same to groups of the new protocol."""
+        for group_id in group_ids:
+            consumers = self._consumers.by_id.get(group_id)
+            if consumers is None or consumers.dead:
                 continue
             committed = self._committed.get(consumers.group_id, {})
             expired = self._past_retention(consumers.group_id, committed, None, consumers.subscribed_topics())
@@ -416,35 +472,15 @@ class Offsets:
         else:
             self._drop(group_id, (tp,))
 
-    def loaded(self) -> None:
+    def settle(self, group_ids: Sequence[str]) -> None:
         """The log is read: who committed without ever having been a group is one now."""
-        for group_id in self.group_ids():
+        for group_id in group_ids:
             if group_id not in self._consumers.by_id:
                 self._groups.obtain(group_id)
 
 
-def _check_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> None:
-    """Check that the caller may commit in a group of the new protocol: anybody while it is empty, else its members in their
-    epoch."""
-    if group.dead:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} is being deleted")
-    if request.generation < 0 and not group.members:
-        return
-    anonymous = request.generation < 0 and not request.member_id and request.instance_id is None
-    if request.producer is not None and anonymous:
-        return
-    member = group.member(request.member_id)
-    if request.producer is None and member.classic is None and not request.knows_member_epochs:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            "members of the new protocol must use OffsetCommit version 9 or above",
-        )
-    _check_epoch(group, request.member_id, request.generation, stale=request.producer is None)
-
-
-def _check_epoch(group: ConsumerGroup, member_id: str, epoch: int, *, stale: bool = True) -> None:
-    """`stale`: whether who asks knows that error."""
+def _check_epoch(group: ConsumerGroup, member_id: str, epoch: int) -> None:
     member = group.member(member_id)
     if epoch != member.epoch:
-        code = ErrorCode.STALE_MEMBER_EPOCH if stale and member.classic is None else ErrorCode.ILLEGAL_GENERATION
+        code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
         raise ApiError(code, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.")

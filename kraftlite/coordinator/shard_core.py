@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from kraftlite.coordinator.api import (
@@ -29,7 +30,8 @@ from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.effects import Effects, Output
-from kraftlite.coordinator.core.shards import Asked, Tick, Written
+from kraftlite.coordinator.core.shards import Asked, GoOn, Tick, Written
+from kraftlite.coordinator.core.walks import AT_ONCE, Walks, by_pieces, pieces
 from kraftlite.coordinator.modern import records as modern_records
 from kraftlite.coordinator.modern.classic_members import ClassicMembers
 from kraftlite.coordinator.modern.cluster import Cluster
@@ -56,7 +58,7 @@ class MetadataChanged:
     created: bool
 
 
-Event = Asked[Request] | Written | TopicsDeleted | MetadataChanged | Tick
+Event = Asked[Request] | Written | TopicsDeleted | MetadataChanged | Tick | GoOn
 
 _EXPIRE: Final = (Timer.EXPIRE, "", "")
 
@@ -64,7 +66,8 @@ _EXPIRE: Final = (Timer.EXPIRE, "", "")
 class GroupShard:
     """A deterministic state machine: `step(event, now_ms, wall_ms) -> Output`, to be stepped at `next_deadline_ms` at the latest.
 
-    Filled by `replay` in log order, then `loaded`, then stepped. Never waits, reads no clock, draws member ids from the `Random`
+    Filled by `replay` in log order, then `settle` and `loaded`, then stepped. What is to be done to all groups is done in pieces
+    (`Walks`): they may be hundreds of thousands. Never waits, reads no clock, draws member ids from the `Random`
     it is given. What a request is refused with is an ApiError in its answer. `resign` ends it: whoever waits is told.
     Source: CP-25 to CP-41, ML-22; KIP-848.
     """
@@ -79,6 +82,8 @@ class GroupShard:
         self.consumers = ConsumerGroups(config, self._effects, tracer, entropy, self.groups, self._cluster)
         self._classic_members = ClassicMembers(config, self._effects, entropy, self.consumers)
         self.offsets = Offsets(config, self._effects, self.groups, self.consumers, tracer)
+        self._walks = Walks()
+        self._topic_walks = 0
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -104,13 +109,24 @@ class GroupShard:
         """A transaction marker of the log."""
         self.offsets.end_transaction(producer_id, committed=committed)
 
+    def settle(self, now_ms: int, wall_ms: int) -> Iterator[None]:
+        """Whoever has committed is a group, and every session begins; nothing that was read is against an invariant."""
+        self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
+        yield from by_pieces([*self.offsets.group_ids()], self.offsets.settle)
+        yield from by_pieces([*self.groups.by_id], self._settle_classic)
+        yield from by_pieces([*self.consumers.by_id], self._settle_consumers)
+
+    def _settle_classic(self, group_ids: Sequence[str]) -> None:
+        self.groups.settle(group_ids)
+        self.groups.check(group_ids)
+
+    def _settle_consumers(self, group_ids: Sequence[str]) -> None:
+        self.consumers.settle(group_ids)
+        self._check_consumers(group_ids)
+
     def loaded(self, now_ms: int, wall_ms: int) -> Output:
         self._effects.now_ms, self._effects.wall_ms = now_ms, wall_ms
-        self.offsets.loaded()
-        self.groups.loaded()
-        self.consumers.loaded()
         self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
-        self.check()
         return self._effects.take()
 
     def check(self, *, assignments: bool = False) -> None:
@@ -118,14 +134,18 @@ class GroupShard:
 
         `assignments`: also that those of the new protocol are what this software makes, not only what the log says.
         """
-        both = self.groups.by_id.keys() & self.consumers.by_id.keys()
-        assert not both, f"groups {sorted(both)} are of both protocols"
-        self.groups.check()
-        for group_id, group in self.consumers.by_id.items():
+        self.groups.check(self.groups.by_id)
+        self._check_consumers(self.consumers.by_id)
+        if assignments:
+            for group in self.consumers.by_id.values():
+                group.check_assignment()
+
+    def _check_consumers(self, group_ids: Iterable[str]) -> None:
+        for group_id in group_ids:
+            group = self.consumers.by_id[group_id]
+            assert group_id not in self.groups.by_id, f"group {group_id} is of both protocols"
             assert group_id == group.group_id, f"consumer group {group.group_id} is known as {group_id}"
             group.check()
-            if assignments:
-                group.check_assignment()
 
     # --- stepping -----------------------------------------------------------------------------------------------------
 
@@ -136,31 +156,48 @@ class GroupShard:
         elif isinstance(event, Written):
             self._effects.written(event.token, event.error)
         elif isinstance(event, TopicsDeleted):
-            self.offsets.partitions_deleted(event.topics)
+            self._walks.begin(self._walk_of_topics(), self.offsets.delete_topics(event.topics))
         elif isinstance(event, MetadataChanged):
             self._metadata_changed(event)
+        elif isinstance(event, GoOn):
+            self._walks.go_on()
         while (key := self.groups.deadlines.pop_due(now_ms)) is not None:
             if key == _EXPIRE:
                 self.groups.deadlines.set(_EXPIRE, now_ms + self._config.retention_check_interval_ms)
-                self.offsets.expire()
+                self._walks.begin("expire", self._expire())
             elif key[0] in MEMBER_TIMERS:
                 self.consumers.time_is_up(key)
             else:
                 self.groups.time_is_up(key)
+        self._effects.more = bool(self._walks)
         return self._effects.take()
+
+    def _expire(self) -> Iterator[None]:
+        yield from by_pieces([*self.groups.by_id], self.offsets.expire_classic)
+        yield from by_pieces([*self.consumers.by_id], self.offsets.expire_consumers)
+
+    def _walk_of_topics(self) -> str:
+        """A name for a walk over what has changed: each is about topics of its own."""
+        self._topic_walks += 1
+        return f"topics {self._topic_walks}"
 
     def _metadata_changed(self, event: MetadataChanged) -> None:
         self._cluster.image = event.image
         if event.created:
             self._cluster.topics_created_at = event.image.offset
-        self.consumers.topics_changed(event.topics)
+        changed = frozenset(event.topics)
+        self._walks.begin(
+            self._walk_of_topics(), by_pieces([*self.consumers.by_id], lambda some: self.consumers.topics_changed(some, changed))
+        )
 
     def next_deadline_ms(self) -> int | None:
         """Return when to step at the latest (monotonic), maybe earlier than anything is really due."""
         return self.groups.deadlines.next_ms()
 
     def resign(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Output:
-        self.check()
+        self.groups.check(islice(self.groups.by_id, AT_ONCE))
+        self._check_consumers(islice(self.consumers.by_id, AT_ONCE))
+        self._walks.clear()
         self.groups.resign(error)
         return self._effects.take()
 
@@ -222,6 +259,9 @@ class GroupShard:
         self.offsets.check_fetch(group_id, member_id, member_epoch)
         return self.offsets.fetch(group_id, partitions, require_stable=require_stable)
 
+    def knows(self, group_id: str) -> bool:
+        return group_id in self.groups.by_id or group_id in self.consumers.by_id
+
     def describe(self, group_id: str) -> GroupDescription | None:
         """Describe a group; None: there is no such group."""
         group = self.groups.by_id.get(group_id)
@@ -231,13 +271,14 @@ class GroupShard:
         """Raises ApiError(GROUP_ID_NOT_FOUND) when there is no such group of the new protocol."""
         return self.consumers.describe(group_id)
 
-    def overviews(self) -> Iterable[GroupOverview]:
-        for consumers in self.consumers.by_id.values():
-            if not consumers.dead:
-                yield consumers.overview()
-        for group in self.groups.by_id.values():
-            if group.state is not GroupState.DEAD:
-                yield group.overview()
+    def overviews(self) -> Iterator[list[GroupOverview]]:
+        """All groups, in pieces. Those that come and go between two of them may be missing."""
+        for some in pieces([*self.consumers.by_id]):
+            consumers = (self.consumers.by_id.get(group_id) for group_id in some)
+            yield [group.overview() for group in consumers if group is not None and not group.dead]
+        for some in pieces([*self.groups.by_id]):
+            classic = (self.groups.by_id.get(group_id) for group_id in some)
+            yield [group.overview() for group in classic if group is not None and group.state is not GroupState.DEAD]
 
     @property
     def group_count(self) -> int:

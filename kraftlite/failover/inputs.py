@@ -1,7 +1,7 @@
 """The inputs of the report about one run of a cluster: its metadata log, the nodes' traces, the clients' histories. No pyspark.
 
 A run is a local cluster's directory (`kraftlite up --data-dir`), or any directory below which there are `__cluster_metadata-0`,
-`trace.jsonl` and history files (see `history.py`). All of its clocks are taken to be one.
+of Apache Kafka too, `trace.jsonl` and history files (see `history.py`). All of its clocks are taken to be one.
 
 Source: CM-26, ML-16; `kraftlite.local.story` (one topic's story, for people).
 """
@@ -19,10 +19,7 @@ import numpy.typing as npt
 
 from kraftlite.local.history import Injected, Sent, read_history
 from kraftlite.local.state import STATE_NAME, LocalError, load
-from kraftlite.local.story import Entry, read_metadata_log
-from kraftlite.log.batch import iter_batches, iter_records
 from kraftlite.log.control import LeaderChange
-from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -32,7 +29,7 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.metadata.registrations import PartitionRegistration
-from kraftlite.model.errors import ApiError
+from kraftlite.postmortem.reading import Entry, read_metadata_log
 from kraftlite.segments.directories import METADATA_TOPIC, AuditInputError
 
 I64 = npt.NDArray[np.int64]
@@ -121,9 +118,7 @@ def read_run(directory: str | Path, history: Sequence[str] = ()) -> RunData:
     found = [log for log in logs if log.is_dir()]
     if not found:
         raise AuditInputError(f"{path}: there is no {METADATA_TOPIC}-0 in or below it")
-    entries = max(
-        (list(metadata_entries(log)) for log in found), key=lambda read: (read[-1].epoch, read[-1].offset) if read else (-1, -1)
-    )
+    _, entries = max((_entries(log) for log in found), key=lambda read: read[0])
     if not entries:
         raise AuditInputError(f"{path}: its metadata logs are empty")
     _replay(run, entries)
@@ -157,28 +152,11 @@ def _histories(path: Path, patterns: Sequence[str]) -> list[str]:
     return sorted(map(str, found))
 
 
-def metadata_entries(directory: Path) -> Iterator[Entry]:
-    """Read all records of a metadata log; where its beginning was deleted, first those of the snapshot that takes its place."""
-    logs = sorted(file for file in directory.glob("*.log") if file.stem.isdecimal())
-    first = int(logs[0].stem) if logs else 0
-    snapshots = sorted(file for file in directory.glob("*.checkpoint") if file.stem[:20].isdecimal())
-    wanted = [file for file in snapshots if first <= int(file.stem[:20])] if first > 0 else []
-    if wanted:
-        yield from _snapshot(wanted[0])
-    yield from read_metadata_log(directory)
-
-
-def _snapshot(path: Path) -> Iterator[Entry]:
-    serde = MetadataSerde()
-    try:
-        for header, batch in iter_batches(path.read_bytes()):
-            if header.is_control:
-                continue
-            for record in iter_records(batch):
-                value = serde.decode(record.value or b"")
-                yield Entry(offset=-1, epoch=header.partition_leader_epoch, time_ms=header.max_timestamp, record=value)
-    except ApiError as error:
-        raise AuditInputError(f"{path}: {error}") from None
+def _entries(directory: Path) -> tuple[tuple[int, int], list[Entry]]:
+    """(epoch, offset) of the last record of a metadata log, and all of its records; what is behind damage is left out."""
+    found = list(read_metadata_log(directory))
+    last = found[-1] if found else None
+    return (-1, -1) if last is None else (last.epoch, last.offset), found
 
 
 def _replay(run: RunData, entries: Sequence[Entry]) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,6 +24,7 @@ _MAX_IOVECS = 512
 """Below IOV_MAX (1024) of Linux and macOS."""
 
 _FLUSH_THREADS = 8
+_ODD = "not a regular file, but a FIFO, a socket or a device"
 
 _datasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
@@ -90,6 +93,24 @@ class _HostLock(DirLock):
             os.close(fd)
 
 
+def _open_regular(path: str, flags: int) -> int:
+    """Open a file that has an end and does not wait. Raises OSError for anything else: the open of a FIFO that nobody writes to
+    waits for ever, on the loop, and what a device has to read never ends."""
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a FIFO that nobody reads, or a device that is not there
+            raise OSError(errno.EINVAL, _ODD, path) from None
+        raise
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, _ODD, path)
+
+
 class HostDisk(Disk):
     """Files of this machine; errors are the OSErrors that the system gives. `close` ends its flush threads."""
 
@@ -107,8 +128,7 @@ class HostDisk(Disk):
             self._threads = None
 
     def open(self, path: str, *, create: bool = False) -> File:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return HostFile(path, os.open(path, flags, 0o644), self._executor)
+        return HostFile(path, _open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0)), self._executor)
 
     def stat(self, path: str) -> FileStat | None:
         try:
@@ -161,11 +181,12 @@ class HostDisk(Disk):
             os.close(fd)
 
     def read_file(self, path: str) -> bytes:
-        return Path(path).read_bytes()
+        with open(_open_regular(path, os.O_RDONLY), "rb") as file:
+            return file.read()
 
     def write_file_atomically(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = _open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             view = memoryview(data)
             while len(view):

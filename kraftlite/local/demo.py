@@ -114,8 +114,9 @@ def _run(data_dir: Path, cluster: LocalCluster, topic: str, source: Source, hist
 
 def _tell(data_dir: Path, bootstrap: str, topic: str, chaos: Chaos, streamer: Streamer) -> None:
     from kraftlite.local.report import tell
-    from kraftlite.local.story import History, read_metadata_log
+    from kraftlite.local.story import History
     from kraftlite.obs.timeline import merge_timelines
+    from kraftlite.postmortem.reading import read_metadata_log
 
     cluster = load(data_dir)
     leader = cluster.node(fetch_quorum(bootstrap)["leader_id"])

@@ -6,16 +6,11 @@ sentence can name the record that it rests on.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
-from kraftlite.log.batch import iter_batches, iter_records
-from kraftlite.log.control import LeaderChange, decode_control
-from kraftlite.metadata.codec import MetadataSerde
+from kraftlite.log.control import LeaderChange
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -24,17 +19,7 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.metadata.registrations import PartitionRegistration
-from kraftlite.model.errors import ApiError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One record of the metadata log."""
-
-    offset: int
-    epoch: int
-    time_ms: int
-    record: Any
+from kraftlite.postmortem.reading import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,29 +41,6 @@ class Change:
     time_ms: int
     what: str
     node: int
-
-
-def read_metadata_log(directory: str | Path) -> Iterator[Entry]:
-    """All records of the log in `directory` (`__cluster_metadata-0`), control records included. Stops at a torn end."""
-    serde = MetadataSerde()
-    for path in sorted(Path(directory).glob("*.log")):
-        if not path.stat().st_size:
-            continue
-        with path.open("rb") as file:
-            # A segment may have 1 GiB. Not closed by hand: it goes when the last view of it does.
-            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        try:
-            for header, batch in iter_batches(data):
-                for record in iter_records(batch):
-                    value = decode_control(record) if header.is_control else serde.decode(record.value or b"")
-                    yield Entry(
-                        offset=header.base_offset + record.offset_delta,
-                        epoch=header.partition_leader_epoch,
-                        time_ms=header.max_timestamp,
-                        record=value,
-                    )
-        except ApiError:
-            return
 
 
 class History:

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-from kraftlite.log.batch import Record, build_batch
+from kraftlite.log.batch import CODEC_MASK, HEADER_BYTES, Record, attributes_of, build_batch
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId, VoterEndpoint
 from kraftlite.model.limits import MAX_REQUEST_ITEMS
@@ -86,6 +86,10 @@ ControlRecord = EndTxnMarker | LeaderChange | SnapshotHeader | SnapshotFooter | 
 
 _KEY: Final = struct.Struct(">hh")
 _MARKER: Final = struct.Struct(">hi")
+_PLAIN: Final = struct.Struct(">BBBBBhhBhiB")
+"""The record of a marker: its length, attributes, both deltas, the length of the key, the key, the length of the value, the
+value, and the number of headers."""
+_PLAIN_FRAME: Final = [2 * (_PLAIN.size - 1), 0, 0, 0, 8, 0]
 
 
 def control_type(key: bytes | None) -> int:
@@ -112,6 +116,16 @@ def encode_control(control: ControlRecord) -> Record:
     else:
         kind, value = ControlType.KRAFT_VOTERS, _encode_voters(control)
     return Record(_KEY.pack(0, kind), value)
+
+
+def plain_marker(batch: bytes | bytearray | memoryview) -> EndTxnMarker | None:
+    """The marker in a batch as coordinators write it: one record without headers, not compressed. None: it is something else."""
+    if len(batch) != HEADER_BYTES + _PLAIN.size or attributes_of(batch) & CODEC_MASK:
+        return None
+    *frame, kind, size, version, coordinator_epoch, headers = _PLAIN.unpack_from(batch, HEADER_BYTES)
+    if frame != _PLAIN_FRAME or (size, version, headers) != (12, 0, 0) or kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    return EndTxnMarker(commit=kind == ControlType.COMMIT, coordinator_epoch=coordinator_epoch)
 
 
 def decode_control(record: Record) -> ControlRecord | None:

@@ -97,6 +97,8 @@ class ProducerState:
         """first offset -> offset of the marker."""
         self.decided_below = 0
         """Transactions whose marker is below this offset are forgotten: all were decided, or a snapshot left them out."""
+        self.has_expired_some = False
+        """Producers of batches in the log are missing, because they wrote nothing for long."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -276,6 +278,7 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.entries[producer_id]
+            self.has_expired_some = True
         self.guards.remove_expired(wall_ms, expiration_ms)
         return len(expired)
 
@@ -285,6 +288,7 @@ class ProducerState:
         self._open.clear()
         self._undecided.clear()
         self.decided_below = 0
+        self.has_expired_some = False
 
     def restore(self, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
         """Replace everything by what a snapshot holds."""

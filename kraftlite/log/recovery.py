@@ -214,6 +214,9 @@ class Loader:
         except FileNotFoundError:
             return LeaderEpochCache(), False
         except checkpoints.MalformedCheckpoint as error:
+            stat = self.disk.stat(path)
+            if stat is not None and stat.is_dir:
+                self.disk.rmtree(path)  # somebody's; under this name it is in the way of the file
             self.tracer.emit(EpochsCollected(tp=self.tp, reason=str(error)))
             return LeaderEpochCache(), False
         problem = self._wrong_epochs(epochs, segments, log_start_offset, clean)

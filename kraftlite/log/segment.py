@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -81,8 +82,8 @@ class Segment:
         self._max_timestamp = -1
         self._offset_of_max = -1
         self._since_index = 0
-        self._tail_last: list[int] = []
-        self._tail_positions: list[int] = []
+        self._tail_last = array("q")
+        self._tail_positions = array("q")
         self._tail_floor = base_offset - 1
         """Offsets above it are covered by the tail lists."""
 
@@ -200,8 +201,7 @@ class Segment:
 
     def forget_tail(self) -> None:
         """Stop keeping exact positions: nothing more is appended, or they are unknown."""
-        self._tail_last.clear()
-        self._tail_positions.clear()
+        del self._tail_last[:], self._tail_positions[:]
         self._tail_floor = self.base_offset + MAX_RELATIVE_OFFSET
 
     def seal(self) -> None:
@@ -359,8 +359,7 @@ class Segment:
 
     def start_tail(self, next_offset: int) -> None:
         """Keep exact positions from here on: the segment is the active one and ends before `next_offset`."""
-        self._tail_last.clear()
-        self._tail_positions.clear()
+        del self._tail_last[:], self._tail_positions[:]
         self._tail_floor = next_offset - 1
 
     def index_problem(self) -> str | None:

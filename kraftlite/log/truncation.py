@@ -120,7 +120,7 @@ class Truncation:
     def _reload_producers(self) -> None:
         ctx = self._ctx
         known = producer_snapshots.list_snapshots(ctx.disk, ctx.directory)
-        if len(ctx.producers) or (known and known[-1] > ctx.leo):
+        if len(ctx.producers) or ctx.producers.has_expired_some or (known and known[-1] > ctx.leo):
             reload_producers(
                 ctx.disk,
                 ctx.directory,

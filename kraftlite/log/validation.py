@@ -31,7 +31,7 @@ from kraftlite.log.batch import (
 )
 from kraftlite.log.codecs import CODECS_BY_NAME, GZIP, LZ4, MAX_DECOMPRESSED_BYTES, ZSTD
 from kraftlite.log.config import LogConfig
-from kraftlite.log.control import EndTxnMarker, decode_control
+from kraftlite.log.control import EndTxnMarker, decode_control, plain_marker
 from kraftlite.log.scan import BOUND_TIMES, NO_KEY, REFUSE_TIMES, TIME, RecordScanner
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import KIB, MAX_INT64, MIB
@@ -315,6 +315,9 @@ def _judge(scanner: RecordScanner, header: BatchHeader, config: LogConfig, wall_
 
 def marker_of(batch: Batch) -> EndTxnMarker | None:
     """The transaction marker in a control batch; None when it holds another kind of control record."""
+    plain = plain_marker(batch)
+    if plain is not None:
+        return plain
     for record in iter_records(batch):
         control = decode_control(record)
         return control if isinstance(control, EndTxnMarker) else None

@@ -1,6 +1,7 @@
 """The read side of the metadata log: records, images, the loader that folds the one into the other, and its publishers.
 
-`records` has a frozen dataclass for each kind of record, and `codec` maps them to protobuf in Kafka's batches (docs/adr/0002).
+`records` has a frozen dataclass for each kind of record, and `codec` writes and reads them in Kafka's encoding, as the table in
+`kafka_records` describes it (docs/adr/0015).
 An `image.MetadataImage` is the immutable view of all metadata at one offset. Images share what did not change, in the
 persistent maps of `pmap`. A `delta.MetadataDelta` is the difference between two of them.
 
@@ -26,7 +27,7 @@ not block. A publisher that raises is reported by its name; the others are still
 
 | module | its part |
 |---|---|
-| `records`, `codec`, `pbmap` | the records, their bytes, and the compiled mapping between dataclasses and protobuf |
+| `records`, `codec`, `kafka_records` | the records, their bytes, and the description of these from which the codec is compiled |
 | `registrations`, `features` | a partition's, broker's and controller's registration; feature levels and what they allow |
 | `image`, `delta`, `topics_delta`, `pmap` | the images and their differences; what a delta asks of one broker |
 | `batch_loader`, `loader`, `publisher` | from batches to images to publishers |

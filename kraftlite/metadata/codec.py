@@ -1,97 +1,132 @@
-"""Metadata records to the values of metadata log records and back.
+"""Metadata records to the values of metadata log records and back, in Kafka's own encoding.
 
-A value is: unsigned varint frame version (1), unsigned varint record type, unsigned varint record version (0), protobuf message.
-Types carry Kafka's numbers. Source: KIP-631 "Record Format Changes"; ML-13, ML-16.
+A value is: unsigned varint frame version (1), unsigned varint record type, unsigned varint record version, then the fields of
+that version (`kafka_records/table`). The level of `metadata.version` says which version is written; every version is read.
+Source: KIP-631 "Record Format Changes"; ML-13, ML-16.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
-from kraftlite._pb import records_pb2
-from kraftlite.metadata import records
-from kraftlite.metadata.pbmap import mapper
+from kraftlite.metadata.features import LATEST_METADATA_VERSION
+from kraftlite.metadata.kafka_records.compiler import FRAME_VERSION, Read, Write, reader, writer
+from kraftlite.metadata.kafka_records.layout import Layout
+from kraftlite.metadata.kafka_records.table import LAYOUTS
+from kraftlite.metadata.kafka_records.values import length
+from kraftlite.metadata.kafka_records.walk import record_as_json, unreadable
 from kraftlite.metadata.records import MetadataRecord
-from kraftlite.model.errors import Fault
+from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.raft.client import RecordSerde
 
-FRAME_VERSION: Final = 1
-RECORD_VERSION: Final = 0
-
-RECORD_TYPES: Final[Mapping[int, type[Any]]] = {
-    0: records.RegisterBrokerRecord,
-    1: records.UnregisterBrokerRecord,
-    2: records.TopicRecord,
-    3: records.PartitionRecord,
-    4: records.ConfigRecord,
-    5: records.PartitionChangeRecord,
-    9: records.RemoveTopicRecord,
-    11: records.UserScramCredentialRecord,
-    12: records.FeatureLevelRecord,
-    14: records.ClientQuotaRecord,
-    15: records.ProducerIdsRecord,
-    17: records.BrokerRegistrationChangeRecord,
-    20: records.NoOpRecord,
-    22: records.RemoveUserScramCredentialRecord,
-    23: records.BeginTransactionRecord,
-    24: records.EndTransactionRecord,
-    25: records.AbortTransactionRecord,
-    27: records.RegisterControllerRecord,
-}
-_MAX_TYPE: Final = 127  # one byte of varint; a larger type needs a longer prefix
+RECORD_TYPES: Final[Mapping[int, type[Any]]] = {number: layout.made for number, layout in LAYOUTS.items()}
 _PREFIX_BYTES: Final = 3
+_LAYOUT_OF: Final = {layout.made: layout for layout in LAYOUTS.values()}
+_READERS: Final[dict[bytes, Read]] = {}
+"""By the first bytes of a value, those of which it is usual: frame version, type and version in a byte each."""
+
+
+class _Writers(dict[type[Any], Write]):
+    """The writers of one level, by class, compiled when they are first needed."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self._level = level
+
+    def __missing__(self, cls: type[Any]) -> Write:
+        found = self[cls] = writer(_LAYOUT_OF[cls], self._level)
+        return found
+
+
+@cache
+def _writers(level: int) -> _Writers:
+    return _Writers(level)
 
 
 class MetadataSerde(RecordSerde):
-    """Stateless but for the compiled mappers. `decode` raises Fault for what this software can not read."""
+    """Writes at one level of `metadata.version` and reads everything. Those of one level share all they have.
 
-    def __init__(self) -> None:
-        self._encoders: dict[type[Any], tuple[bytes, Callable[[Any], Any]]] = {}
-        self._decoders: dict[bytes, tuple[Callable[[], Any], Callable[[Any], Any]]] = {}
-        for type_id, cls in RECORD_TYPES.items():
-            assert type_id <= _MAX_TYPE
-            found = mapper(cls, getattr(records_pb2, cls.__name__))
-            prefix = bytes((FRAME_VERSION, type_id, RECORD_VERSION))
-            self._encoders[cls] = (prefix, found.to_pb)
-            self._decoders[prefix] = (found.pb, found.from_pb)
+    `encode` raises ApiError(UNSUPPORTED_VERSION) for what a log of that level cannot hold, as Kafka's UnwritableMetadataException
+    does, and ApiError(INVALID_REQUEST) for what no record can say. `decode` raises Fault for what this software cannot read.
+    """
+
+    __slots__ = ("_writers",)
+
+    def __init__(self, level: int = LATEST_METADATA_VERSION) -> None:
+        self._writers = _writers(level)
 
     def encode(self, record: MetadataRecord) -> bytes:
-        prefix, to_pb = self._encoders[type(record)]
-        data: bytes = prefix + to_pb(record).SerializeToString()
-        return data
+        try:
+            return self._writers[type(record)](record)
+        except (struct.error, KeyError, ValueError, TypeError) as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a {type(record).__name__} cannot be written: {error}") from error
 
     def decode(self, data: bytes | memoryview) -> MetadataRecord:
-        found = self._decoders.get(bytes(data[:_PREFIX_BYTES]))
-        if found is None:
-            raise Fault(_unknown(bytes(data[:16])))
-        new, from_pb = found
-        message = new()
+        if not isinstance(data, bytes):
+            data = bytes(data)
+        read = _READERS.get(data[:_PREFIX_BYTES])
+        if read is None:
+            return _read_first(data)
         try:
-            message.MergeFromString(data[_PREFIX_BYTES:])
-            record: MetadataRecord = from_pb(message)
-        except Exception as error:
-            # protobuf raises its own type; uuids raise ValueError
-            raise Fault(f"a metadata record of type {data[1]} can not be read: {error}") from error
+            record: MetadataRecord = read(data, _PREFIX_BYTES)
+        except (IndexError, struct.error, ValueError) as error:
+            layout, version, position = _frame(data)
+            raise unreadable(layout, version, data, position, error) from error
         return record
 
 
-def _unknown(data: bytes) -> str:
+def as_json(data: bytes) -> dict[str, Any]:
+    """A record's value as `kafka-dump-log` prints it: `{"type": "TOPIC_RECORD", "version": 0, "data": {…}}`. Raises Fault."""
+    layout, version, position = _frame(data)
+    return {"type": layout.shown, "version": version, "data": record_as_json(layout, version, data, position)}
+
+
+def _read_first(data: bytes) -> MetadataRecord:
+    """Read a value of a type and version that was not read before, or whose numbers are in more bytes than they need."""
+    layout, version, position = _frame(data)
+    read = _compiled(layout.api_key, version)
+    if position == _PREFIX_BYTES:
+        _READERS[data[:_PREFIX_BYTES]] = read
+    try:
+        record: MetadataRecord = read(data, position)
+    except (IndexError, struct.error, ValueError) as error:
+        raise unreadable(layout, version, data, position, error) from error
+    return record
+
+
+@cache
+def _compiled(api_key: int, version: int) -> Read:
+    return reader(LAYOUTS[api_key], version)
+
+
+def _frame(data: bytes) -> tuple[Layout, int, int]:
+    """The layout, the version, and the position behind them. Raises Fault for those that this software does not know."""
     numbers = []
     position = 0
-    for _ in range(3):
-        number = shift = 0
-        while position < len(data):
-            byte = data[position]
-            position += 1
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        numbers.append(number)
-    frame, type_id, version = numbers
-    known = ", ".join(str(number) for number in RECORD_TYPES)
+    try:
+        for _ in range(3):
+            number, position = length(data, position)
+            numbers.append(number)
+    except (IndexError, ValueError):
+        raise Fault(f"a value of {len(data)} bytes is not a metadata record: it has no frame version, type and version") from None
+    frame, api_key, version = numbers
+    layout = LAYOUTS.get(api_key)
+    if frame != FRAME_VERSION or layout is None or version > layout.max_version:
+        raise Fault(_unknown(frame, api_key, version, layout))
+    return layout, version, position
+
+
+def _unknown(frame: int, api_key: int, version: int, layout: Layout | None) -> str:
+    if frame != FRAME_VERSION:
+        known = f"frame version {FRAME_VERSION}"
+    elif layout is None:
+        known = f"types {', '.join(map(str, LAYOUTS))}"
+    else:
+        known = f"a {layout.name} up to version {layout.max_version}"
     return (
-        f"a metadata record has frame version {frame}, type {type_id}, version {version}; this software reads frame version "
-        f"{FRAME_VERSION}, types {known}, version {RECORD_VERSION}. It was written by newer software, or is not a metadata record"
+        f"a metadata record has frame version {frame}, type {api_key}, version {version}; this software reads {known}. It was "
+        "written by newer software, or is not a metadata record"
     )

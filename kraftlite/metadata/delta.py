@@ -6,7 +6,9 @@ Source: Kafka's MetadataDelta; ML-12, ML-14, ML-15, ML-26.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from kraftlite.metadata.features import (
     KRAFT_VERSION,
@@ -16,9 +18,11 @@ from kraftlite.metadata.features import (
     MIN_METADATA_VERSION,
 )
 from kraftlite.metadata.image import (
+    AclsImage,
     ClientQuotasImage,
     ClusterImage,
     ConfigurationsImage,
+    DelegationTokensImage,
     FeaturesImage,
     MetadataImage,
     MetadataProvenance,
@@ -28,10 +32,14 @@ from kraftlite.metadata.image import (
 )
 from kraftlite.metadata.pmap import PMap
 from kraftlite.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -39,22 +47,28 @@ from kraftlite.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
+    ZkMigrationStateRecord,
 )
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration
 from kraftlite.metadata.topics_delta import LocalChanges, LocalPartition, TopicDelta, TopicsDelta
 from kraftlite.model.errors import Fault
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import NodeId, uuid_to_str
 from kraftlite.model.messages.controller import ConfigResourceType
 
 __all__ = [
+    "AclsDelta",
     "ClientQuotasDelta",
     "ClusterDelta",
     "ConfigsDelta",
+    "DelegationTokensDelta",
     "FeaturesDelta",
     "LocalChanges",
     "LocalPartition",
@@ -120,6 +134,10 @@ class ClusterDelta:
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         before = self._existing(record.broker_id, record.broker_epoch, "changes")
         self.changed_brokers[record.broker_id] = before.merge(record)
+
+    def replay_fenced(self, record: FenceBrokerRecord | UnfenceBrokerRecord) -> None:
+        before = self._existing(record.broker_id, record.broker_epoch, "changes")
+        self.changed_brokers[record.broker_id] = replace(before, fenced=isinstance(record, FenceBrokerRecord))
 
     def replay_controller(self, record: RegisterControllerRecord) -> None:
         self.changed_controllers[record.controller_id] = ControllerRegistration.from_record(record)
@@ -248,6 +266,53 @@ class ScramDelta:
         return self.image if credentials is self.image.credentials else ScramImage(credentials=credentials)
 
 
+class AclsDelta:
+    """`changes`: id to the new access control entry, None for one that is gone."""
+
+    def __init__(self, image: AclsImage) -> None:
+        self.image = image
+        self.changes: dict[UUID, AccessControlEntryRecord | None] = {}
+
+    def replay(self, record: AccessControlEntryRecord) -> None:
+        self.changes[record.id] = record
+
+    def replay_removed(self, record: RemoveAccessControlEntryRecord) -> None:
+        """Raises Fault for an entry that does not exist."""
+        if self.changes.get(record.id, self.image.entries.get(record.id)) is None:
+            raise Fault(f"the metadata log removes access control entry {uuid_to_str(record.id)}, which does not exist")
+        self.changes[record.id] = None
+
+    def finish_snapshot(self) -> None:
+        for key in self.image.entries:
+            self.changes.setdefault(key, None)
+
+    def apply(self) -> AclsImage:
+        entries = _apply(self.image.entries, self.changes)
+        return self.image if entries is self.image.entries else AclsImage(entries=entries)
+
+
+class DelegationTokensDelta:
+    """`changes`: id to the new token, None for one that is gone."""
+
+    def __init__(self, image: DelegationTokensImage) -> None:
+        self.image = image
+        self.changes: dict[str, DelegationTokenRecord | None] = {}
+
+    def replay(self, record: DelegationTokenRecord) -> None:
+        self.changes[record.token_id] = record
+
+    def replay_removed(self, record: RemoveDelegationTokenRecord) -> None:
+        self.changes[record.token_id] = None
+
+    def finish_snapshot(self) -> None:
+        for key in self.image.tokens:
+            self.changes.setdefault(key, None)
+
+    def apply(self) -> DelegationTokensImage:
+        tokens = _apply(self.image.tokens, self.changes)
+        return self.image if tokens is self.image.tokens else DelegationTokensImage(tokens=tokens)
+
+
 class ProducerIdsDelta:
     """`next_producer_id` as changed so far; 0 when a metadata snapshot had none."""
 
@@ -286,11 +351,16 @@ class MetadataDelta:
         self.client_quotas: ClientQuotasDelta | None = None
         self.scram: ScramDelta | None = None
         self.producer_ids: ProducerIdsDelta | None = None
+        self.acls: AclsDelta | None = None
+        self.delegation_tokens: DelegationTokensDelta | None = None
 
     def replay(self, record: MetadataRecord, offset: int | None = None) -> None:
         """`offset`: where the record is in the log, for what it will be named as the cause of; None in a metadata snapshot."""
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             self.get_topics().replay_partition(record, offset)
+            return
+        if isinstance(record, ClearElrRecord):
+            self.get_topics().replay_clear_elr(record, offset)
             return
         handler = _REPLAY.get(type(record))
         if handler is None:
@@ -306,6 +376,8 @@ class MetadataDelta:
         self.get_client_quotas().finish_snapshot()
         self.get_scram().finish_snapshot()
         self.get_producer_ids().finish_snapshot()
+        self.get_acls().finish_snapshot()
+        self.get_delegation_tokens().finish_snapshot()
 
     def apply(self, provenance: MetadataProvenance) -> MetadataImage:
         image = self.image
@@ -318,6 +390,8 @@ class MetadataDelta:
             client_quotas=image.client_quotas if self.client_quotas is None else self.client_quotas.apply(),
             scram=image.scram if self.scram is None else self.scram.apply(),
             producer_ids=image.producer_ids if self.producer_ids is None else self.producer_ids.apply(),
+            acls=image.acls if self.acls is None else self.acls.apply(),
+            delegation_tokens=image.delegation_tokens if self.delegation_tokens is None else self.delegation_tokens.apply(),
         )
 
     def get_features(self) -> FeaturesDelta:
@@ -355,12 +429,22 @@ class MetadataDelta:
             self.producer_ids = ProducerIdsDelta(self.image.producer_ids)
         return self.producer_ids
 
+    def get_acls(self) -> AclsDelta:
+        if self.acls is None:
+            self.acls = AclsDelta(self.image.acls)
+        return self.acls
+
+    def get_delegation_tokens(self) -> DelegationTokensDelta:
+        if self.delegation_tokens is None:
+            self.delegation_tokens = DelegationTokensDelta(self.image.delegation_tokens)
+        return self.delegation_tokens
+
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         name = self.get_topics().replay_remove(record)
         self.get_configs().replay_topic_removed(name)
 
 
-def _nothing(delta: MetadataDelta, record: NoOpRecord) -> None:
+def _nothing(delta: MetadataDelta, record: NoOpRecord | ZkMigrationStateRecord) -> None:
     return None
 
 
@@ -369,14 +453,22 @@ _REPLAY: Mapping[type[Any], Callable[[MetadataDelta, Any], None]] = {
     RegisterBrokerRecord: lambda delta, record: delta.get_cluster().replay_register(record),
     UnregisterBrokerRecord: lambda delta, record: delta.get_cluster().replay_unregister(record),
     BrokerRegistrationChangeRecord: lambda delta, record: delta.get_cluster().replay_change(record),
+    FenceBrokerRecord: lambda delta, record: delta.get_cluster().replay_fenced(record),
+    UnfenceBrokerRecord: lambda delta, record: delta.get_cluster().replay_fenced(record),
     RegisterControllerRecord: lambda delta, record: delta.get_cluster().replay_controller(record),
     TopicRecord: lambda delta, record: delta.get_topics().replay_topic(record),
     RemoveTopicRecord: MetadataDelta._remove_topic,
+    ClearElrRecord: lambda delta, record: delta.get_topics().replay_clear_elr(record),
     ConfigRecord: lambda delta, record: delta.get_configs().replay(record),
     ClientQuotaRecord: lambda delta, record: delta.get_client_quotas().replay(record),
     UserScramCredentialRecord: lambda delta, record: delta.get_scram().replay(record),
     RemoveUserScramCredentialRecord: lambda delta, record: delta.get_scram().replay_removed(record),
     ProducerIdsRecord: lambda delta, record: delta.get_producer_ids().replay(record),
+    AccessControlEntryRecord: lambda delta, record: delta.get_acls().replay(record),
+    RemoveAccessControlEntryRecord: lambda delta, record: delta.get_acls().replay_removed(record),
+    DelegationTokenRecord: lambda delta, record: delta.get_delegation_tokens().replay(record),
+    RemoveDelegationTokenRecord: lambda delta, record: delta.get_delegation_tokens().replay_removed(record),
+    ZkMigrationStateRecord: _nothing,
     NoOpRecord: _nothing,
 }
 

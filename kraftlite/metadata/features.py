@@ -69,13 +69,31 @@ LATEST_METADATA_VERSION: Final = 30
 """The latest production level: what formatting and `upgrade` choose when not told otherwise."""
 
 SUPPORTED_FEATURES: Final[tuple[FeatureRange, ...]] = (
+    FeatureRange(name=ELIGIBLE_LEADER_REPLICAS_VERSION, min_level=0, max_level=1),
     FeatureRange(name=GROUP_VERSION, min_level=0, max_level=1),
     FeatureRange(name=KRAFT_VERSION, min_level=0, max_level=0),
     FeatureRange(name=METADATA_VERSION, min_level=MIN_METADATA_VERSION, max_level=LATEST_METADATA_VERSION),
     FeatureRange(name=TRANSACTION_VERSION, min_level=0, max_level=2),
 )
-"""The features that a node of this software registers. `kraft.version` 0: the voters are static; `group.version` 1: KIP-848;
-`transaction.version` 1: flexible records of transactions, 2: an epoch for each transaction (KIP-890)."""
+"""The features that a node of this software registers. `eligible.leader.replicas.version` 1: KIP-966; `kraft.version` 0: the
+voters are static; `group.version` 1: KIP-848; `transaction.version` 1: flexible records of transactions, 2: an epoch for each
+transaction (KIP-890)."""
+
+DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
+    (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
+}
+"""The needs of a level of a feature: other features, at these levels at least."""
+
+
+def missing_dependency(levels: Mapping[str, int]) -> tuple[str, int, str, int] | None:
+    """Return a feature and its level, and the feature and level that it needs and `levels` do not have; None when all is
+    there."""
+    for (name, level), needed in DEPENDENCIES.items():
+        if levels.get(name, 0) >= level:
+            for other, least in needed.items():
+                if levels.get(other, 0) < least:
+                    return name, levels[name], other, least
+    return None
 
 
 def supported_range(feature: str) -> FeatureRange | None:
@@ -119,6 +137,16 @@ def default_transaction_version(level: int) -> int:
     """Return the `transaction.version` with which a cluster of this `metadata.version` begins: an epoch for each transaction
     since 4.0-IV2."""
     return 2 if level >= 24 else 0
+
+
+def default_eligible_leader_replicas_version(level: int) -> int:
+    """Return the `eligible.leader.replicas.version` with which a cluster of this `metadata.version` begins: on since 4.1-IV0."""
+    return 1 if level >= 26 else 0
+
+
+def supports_scram(level: int) -> bool:
+    """Return whether there are SCRAM credentials (KIP-900), from 3.5-IV2 on."""
+    return level >= 11
 
 
 def skips_leader_epoch_bump_on_isr_shrink(level: int) -> bool:

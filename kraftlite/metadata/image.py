@@ -13,8 +13,10 @@ from uuid import UUID
 from kraftlite.metadata.features import METADATA_VERSION
 from kraftlite.metadata.pmap import PMap
 from kraftlite.metadata.records import (
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     ProducerIdsRecord,
@@ -222,6 +224,33 @@ class ScramImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AclsImage:
+    """Access control entries by id, as the records that set them: kept, and enforced by nobody. A controller does not run on a
+    log that has any (`controller/state`)."""
+
+    entries: PMap[UUID, AccessControlEntryRecord] = field(default_factory=PMap)
+
+    EMPTY: ClassVar[AclsImage]
+
+    def write(self) -> Iterator[MetadataRecord]:
+        for key in self.entries:
+            yield self.entries[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationTokensImage:
+    """Delegation tokens by id, as the records that issued them: kept, and good for no login."""
+
+    tokens: PMap[str, DelegationTokenRecord] = field(default_factory=PMap)
+
+    EMPTY: ClassVar[DelegationTokensImage]
+
+    def write(self) -> Iterator[MetadataRecord]:
+        for key in self.tokens:
+            yield self.tokens[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsImage:
     """All producer ids below `next_producer_id` have been handed out."""
 
@@ -247,6 +276,8 @@ class MetadataImage:
     client_quotas: ClientQuotasImage
     scram: ScramImage
     producer_ids: ProducerIdsImage
+    acls: AclsImage = field(default_factory=lambda: AclsImage.EMPTY)
+    delegation_tokens: DelegationTokensImage = field(default_factory=lambda: DelegationTokensImage.EMPTY)
 
     EMPTY: ClassVar[MetadataImage]
 
@@ -264,6 +295,8 @@ class MetadataImage:
         yield from self.client_quotas.write()
         yield from self.scram.write()
         yield from self.producer_ids.write()
+        yield from self.acls.write()
+        yield from self.delegation_tokens.write()
 
 
 FeaturesImage.EMPTY = FeaturesImage()
@@ -273,6 +306,8 @@ ConfigurationsImage.EMPTY = ConfigurationsImage()
 ClientQuotasImage.EMPTY = ClientQuotasImage()
 ScramImage.EMPTY = ScramImage()
 ProducerIdsImage.EMPTY = ProducerIdsImage()
+AclsImage.EMPTY = AclsImage()
+DelegationTokensImage.EMPTY = DelegationTokensImage()
 MetadataImage.EMPTY = MetadataImage(
     provenance=MetadataProvenance.EMPTY,
     features=FeaturesImage.EMPTY,
@@ -282,4 +317,6 @@ MetadataImage.EMPTY = MetadataImage(
     client_quotas=ClientQuotasImage.EMPTY,
     scram=ScramImage.EMPTY,
     producer_ids=ProducerIdsImage.EMPTY,
+    acls=AclsImage.EMPTY,
+    delegation_tokens=DelegationTokensImage.EMPTY,
 )

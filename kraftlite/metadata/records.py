@@ -1,7 +1,7 @@
 """The metadata records: the only way in which hard state changes (CE-05, ML-01).
 
-Names and meaning as in Kafka's metadata log; on disk each is a protobuf message in an ordinary record batch
-(`metadata/codec`). A field that is `UNCHANGED` in a change record leaves the old value; `None` sets "none" (ML-16).
+Names and meaning as in Kafka's metadata log, where each has Kafka's own encoding (`metadata/kafka_records`). A field that is
+`UNCHANGED` in a change record leaves the old value; `None` sets "none" (ML-16).
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class RegisterBrokerRecord:
     fenced: bool
     in_controlled_shutdown: bool
     log_dirs: tuple[UUID, ...]
+    cordoned_log_dirs: tuple[UUID, ...] | None = None
+    """Those that get no new replicas; None: the broker does not tell (KIP-1066)."""
+    is_migrating_zk_broker: bool = False
+    """Brokers of Kafka before 4.0 say so while their cluster leaves ZooKeeper (KIP-866)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +53,31 @@ class UnregisterBrokerRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FenceBrokerRecord:
+    """Written by clusters older than 3.3; a BrokerRegistrationChangeRecord says it since."""
+
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfenceBrokerRecord:
+    """Written by clusters older than 3.3; a BrokerRegistrationChangeRecord says it since."""
+
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecord:
+    """On disk there is neither a change to no log directories nor one out of a controlled shutdown."""
+
     broker_id: NodeId
     broker_epoch: int
     fenced: bool | Unchanged = UNCHANGED
     in_controlled_shutdown: bool | Unchanged = UNCHANGED
     log_dirs: tuple[UUID, ...] | Unchanged = UNCHANGED
+    cordoned_log_dirs: tuple[UUID, ...] | Unchanged = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +86,15 @@ class RegisterControllerRecord:
     incarnation_id: UUID
     listeners: tuple[ListenerInfo, ...]
     features: tuple[FeatureRange, ...]
+    zk_migration_ready: bool = False
+    """Said by controllers of Kafka before 4.0 (KIP-866)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZkMigrationStateRecord:
+    """The progress of a cluster that leaves ZooKeeper (KIP-866). Changes nothing."""
+
+    state: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +132,7 @@ class PartitionRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
     """A change of one partition. Replaying it raises the partition epoch by one, always; and the leader epoch by one when
-    `leader` is not UNCHANGED or `replicas` loses a member (CM-26)."""
+    `leader` is not UNCHANGED (CM-26)."""
 
     topic_id: UUID
     partition: int
@@ -113,6 +145,13 @@ class PartitionChangeRecord:
     directories: tuple[UUID, ...] | Unchanged = UNCHANGED
     elr: tuple[NodeId, ...] | Unchanged = UNCHANGED
     last_known_elr: tuple[NodeId, ...] | Unchanged = UNCHANGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearElrRecord:
+    """Forgets the eligible leader replicas, and those last known, of a topic; of all topics when `topic_name` is "" (KIP-966)."""
+
+    topic_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +184,47 @@ class RemoveUserScramCredentialRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccessControlEntryRecord:
+    """One access control entry (KIP-801), in Kafka's numbers."""
+
+    id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveAccessControlEntryRecord:
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationTokenRecord:
+    """A token that was issued, without its secret (KIP-900). A later one with the same id replaces it."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveDelegationTokenRecord:
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientQuotaRecord:
     """Sets one quota of a client entity; `value` None removes it. `entity` is sorted by type (CM-61).
 
-    A value is the shortest decimal text of a double: nothing computes with it here, and text stays exactly what it is.
+    A value is the shortest decimal text of a double, as `repr` gives it: nothing computes with it here.
     """
 
     entity: tuple[QuotaEntityPart, ...]
@@ -189,13 +265,21 @@ MetadataRecord = (
     FeatureLevelRecord
     | RegisterBrokerRecord
     | UnregisterBrokerRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
     | BrokerRegistrationChangeRecord
     | RegisterControllerRecord
+    | ZkMigrationStateRecord
     | TopicRecord
     | RemoveTopicRecord
     | PartitionRecord
     | PartitionChangeRecord
+    | ClearElrRecord
     | ConfigRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
     | ClientQuotaRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord

@@ -29,6 +29,8 @@ class BrokerRegistration:
     fenced: bool
     in_controlled_shutdown: bool
     log_dirs: tuple[UUID, ...]
+    cordoned_log_dirs: tuple[UUID, ...] | None = None
+    is_migrating_zk_broker: bool = False
 
     def listener(self, name: str) -> ListenerInfo | None:
         return next((listener for listener in self.listeners if listener.name == name), None)
@@ -49,6 +51,8 @@ class BrokerRegistration:
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
             log_dirs=self.log_dirs,
+            cordoned_log_dirs=self.cordoned_log_dirs,
+            is_migrating_zk_broker=self.is_migrating_zk_broker,
         )
 
     @classmethod
@@ -63,6 +67,8 @@ class BrokerRegistration:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             log_dirs=tuple(sorted(record.log_dirs)),
+            cordoned_log_dirs=record.cordoned_log_dirs,
+            is_migrating_zk_broker=record.is_migrating_zk_broker,
         )
 
     def merge(self, change: BrokerRegistrationChangeRecord) -> BrokerRegistration:
@@ -73,6 +79,7 @@ class BrokerRegistration:
                 self.in_controlled_shutdown if change.in_controlled_shutdown is UNCHANGED else change.in_controlled_shutdown
             ),
             log_dirs=self.log_dirs if change.log_dirs is UNCHANGED else tuple(sorted(change.log_dirs)),
+            cordoned_log_dirs=self.cordoned_log_dirs if change.cordoned_log_dirs is UNCHANGED else change.cordoned_log_dirs,
         )
 
 
@@ -82,6 +89,7 @@ class ControllerRegistration:
     incarnation_id: UUID
     listeners: tuple[ListenerInfo, ...]
     features: tuple[FeatureRange, ...]
+    zk_migration_ready: bool = False
 
     def to_record(self) -> RegisterControllerRecord:
         return RegisterControllerRecord(
@@ -89,6 +97,7 @@ class ControllerRegistration:
             incarnation_id=self.incarnation_id,
             listeners=self.listeners,
             features=self.features,
+            zk_migration_ready=self.zk_migration_ready,
         )
 
     @classmethod
@@ -98,6 +107,7 @@ class ControllerRegistration:
             incarnation_id=record.incarnation_id,
             listeners=record.listeners,
             features=record.features,
+            zk_migration_ready=record.zk_migration_ready,
         )
 
 
@@ -106,7 +116,8 @@ class PartitionRegistration:
     """A partition at one moment of the metadata log. Tuples of ids are in assignment order.
 
     Invariants (20, 21): isr ⊆ replicas; leader None or ∈ isr; epochs never decrease, each change raises the partition epoch
-    by exactly one.
+    by exactly one. `elr`: replicas out of the ISR that have everything below the HW; `last_known_elr`: who led last, while nobody
+    does (KIP-966).
     """
 
     replicas: tuple[NodeId, ...]
@@ -158,11 +169,16 @@ class PartitionRegistration:
             last_known_elr=self.last_known_elr,
         )
 
+    def without_elr(self) -> PartitionRegistration | None:
+        """The partition after a ClearElrRecord; None: it has nothing to forget."""
+        if not self.elr and not self.last_known_elr:
+            return None
+        return replace(self, elr=(), last_known_elr=(), partition_epoch=self.partition_epoch + 1)
+
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
         """The partition after `change` (CM-26, ML-16)."""
         replicas = self.replicas if change.replicas is UNCHANGED else change.replicas
-        loses_replica = any(replica not in replicas for replica in self.replicas)
-        raises_leader_epoch = change.leader is not UNCHANGED or loses_replica
+        raises_leader_epoch = change.leader is not UNCHANGED  # the present leader is named where only the epoch is to rise
         return replace(
             self,
             replicas=replicas,

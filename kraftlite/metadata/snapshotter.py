@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.metadata.records import MetadataRecord
+from kraftlite.model.errors import ApiError
 from kraftlite.raft.client import LeaderAndEpoch, RaftClient, SnapshotWriter
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.metadata import SnapshotFailed, SnapshotWritten
@@ -90,8 +92,9 @@ class SnapshotGenerator:
             await writer.freeze()
             frozen = True
             self._ports.tracer.emit(SnapshotWritten(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch, records=count))
-        except (OSError, ValueError) as error:
-            # ValueError: raft has moved beyond this image meanwhile, e.g. loaded a newer snapshot
+        except (OSError, ValueError, ApiError) as error:
+            # ValueError: raft has moved beyond this image meanwhile, e.g. loaded a newer snapshot. ApiError: the image has what
+            # its own metadata.version cannot hold, and a snapshot without it would lose it
             self._retry_at_ms = self._ports.clock.now_ms() + self._retry_backoff_ms
             self._ports.tracer.emit(SnapshotFailed(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch, error=str(error)))
         finally:
@@ -100,15 +103,17 @@ class SnapshotGenerator:
                 writer.abandon()
 
     async def _append_all(self, writer: SnapshotWriter, image: MetadataImage) -> int:
+        level = image.features.metadata_version
+        encode = (MetadataSerde() if level is None else MetadataSerde(level)).encode
         count = 0
         chunk: list[MetadataRecord] = []
         for record in image.write():
             chunk.append(record)
             if len(chunk) == self._ports.tuning.snapshot_records_per_batch:
-                writer.append(chunk)
+                writer.append(chunk, [encode(it) for it in chunk])
                 count += len(chunk)
                 chunk = []
                 await self._ports.clock.sleep(0)
         if chunk:
-            writer.append(chunk)
+            writer.append(chunk, [encode(it) for it in chunk])
         return count + len(chunk)

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from kraftlite.metadata.image import TopicImage, TopicsImage
-from kraftlite.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from kraftlite.metadata.records import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
@@ -86,6 +92,15 @@ class TopicDelta:
         if before is None:
             raise Fault(f"the metadata log changes partition {self.name}-{record.partition}, which does not exist")
         self.partition_changes[record.partition] = before.merge(record)
+
+    def replay_clear_elr(self, offset: int | None = None) -> None:
+        for index in {**self.image.partitions, **self.partition_changes}:
+            registration = self.partition(index)
+            cleared = None if registration is None else registration.without_elr()
+            if cleared is not None:
+                self.partition_changes[index] = cleared
+                if offset is not None:
+                    self.offsets[index] = offset
 
     def finish_snapshot(self) -> bool:
         """Drop partitions that the snapshot does not name and changes that change nothing. Returns whether any is left."""
@@ -174,6 +189,21 @@ class TopicsDelta:
                 )
             delta = self.changed[record.topic_id] = TopicDelta(topic)
         delta.replay(record, offset)
+
+    def replay_clear_elr(self, record: ClearElrRecord, offset: int | None = None) -> None:
+        """Forget the eligible leader replicas of one topic, or of all."""
+        names = {topic_id: topic.name for topic_id, topic in self.image.by_id.items() if topic_id not in self.deleted}
+        names |= {topic_id: delta.name for topic_id, delta in self.changed.items()}
+        cleared = [topic_id for topic_id, name in names.items() if record.topic_name in ("", name)]
+        if record.topic_name and not cleared:
+            raise Fault(
+                f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"
+            )
+        for topic_id in cleared:
+            delta = self.changed.get(topic_id) or TopicDelta(self.image.by_id[topic_id])
+            delta.replay_clear_elr(offset)
+            if delta.partition_changes:
+                self.changed[topic_id] = delta
 
     def finish_snapshot(self) -> None:
         """Delete what the snapshot did not name; what it named unchanged is no change (ML-12)."""

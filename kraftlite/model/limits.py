@@ -47,6 +47,11 @@ MAX_ELECTIONS_PER_RUN: Final = 1_000
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000
 MAX_CONTROLLER_QUEUE: Final = 100_000
 
+# coordinators
+MAX_COORDINATED_BYTES: Final = 512 * MIB
+"""The memory for the group ids that a broker coordinates, and the same for its transactional ids: half a million short ones,
+16,000 of the longest."""
+
 # transactions
 MAX_TRANSACTION_RECORD_BYTES: Final = 512 * KIB
 """The longest state of a transactional id: some 100,000 partitions. Half of what a batch may have by default, so that the end of

@@ -67,6 +67,9 @@ class Tuning:
     # coordinator
     group_load_bytes: int = 64 * KIB
     """Read at a time when groups are loaded, whatever `offsets.load.buffer.size` allows: the loop belongs to everybody."""
+    producer_epochs: int = 32_767
+    """The number of epochs that the first producer id of a new transactional id is given out with, the last ones that there are:
+    behind them comes another producer id (TX-17)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

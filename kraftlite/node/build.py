@@ -11,11 +11,13 @@ from kraftlite.config.server import ServerConfig
 from kraftlite.controller.driver import ControllerDriver
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.loader import MetadataLoader
+from kraftlite.metadata.publisher import MetadataPublisher
 from kraftlite.metadata.snapshotter import SnapshotGenerator
 from kraftlite.model.errors import Fault
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
 from kraftlite.node.configs import broker_config, controller_config, quorum_config, replication_config
+from kraftlite.node.controller_clients import ControllerClients
 from kraftlite.node.listeners import NodeListeners
 from kraftlite.node.storage import Layout, Locks, lock_directories, verify
 from kraftlite.raft.driver import RaftDriver
@@ -107,11 +109,15 @@ class Node:
             if self.broker is not None:
                 self.listeners.warm_up()
             await self.raft.start()
+            publishers: list[MetadataPublisher] = [self.snapshotter]
             if self.controller is not None:
                 await self.controller.start()
-                await self.listeners.open_controller({**self.raft.handlers(), **self.controller.handlers()})
+                handlers = {**self.raft.handlers(), **self.controller.handlers()}
+                clients = ControllerClients(self._ports, self._config, self.cluster_id, self.raft, handlers)
+                await self.listeners.open_controller(handlers, clients)
+                publishers.append(clients)
             self.loader.start()
-            self.loader.install_publishers([self.snapshotter])
+            self.loader.install_publishers(publishers)
             if self.broker is not None:
                 await self.broker.start()
         finally:
@@ -134,6 +140,7 @@ class Node:
                     await self.controller.stop()
                 await self.loader.stop()
                 await self.raft.stop(graceful=graceful)
+                await self.listeners.close_controller(0)
             await self._ports.transport.close(0)
             await self._ports.tasks.cancel_all()
         finally:

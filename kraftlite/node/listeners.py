@@ -9,14 +9,17 @@ from kraftlite.config.server import ServerConfig
 from kraftlite.model.broker_configs import connection_overrides
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import ListenerInfo
-from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
+from kraftlite.rpc.addresses import resolve
+from kraftlite.runtime.ports import Handlers, Ports, SharesPorts, TaskHandle
 from kraftlite.runtime.trace.node import ListenerOpened
 from kraftlite.wire.sockets import bound_socket
 
 if TYPE_CHECKING:
     from kraftlite.broker.handlers.context import BrokerContext
+    from kraftlite.node.controller_clients import ControllerClients
     from kraftlite.wire.listener import KafkaListener, ListenerConfig
     from kraftlite.wire.share import NodeShare
+    from kraftlite.wire.shared_port import SharedPortListener
 
 
 def import_client_side() -> None:
@@ -32,8 +35,9 @@ class NodeListeners:
     All addresses are taken before the node says anything to anybody (`reserve`), and clients' listeners listen before it may lead
     (`prepare_clients`): what cannot be served must not be led.
 
-    The controller listener serves the quorum, the controller and introspection; the inter-broker listener serves replicas and
-    introspection; every other listener speaks Kafka. Raises OSError when an address cannot be had.
+    The controller listener serves the quorum, the controller and introspection to nodes, and Kafka's protocol to clients, on one
+    port (ADR 16); the inter-broker listener serves replicas and introspection; every other listener speaks Kafka. Raises OSError
+    when an address cannot be had.
     """
 
     def __init__(self, ports: Ports, config: ServerConfig, introspection: Handlers, *, serve_clients: bool) -> None:
@@ -42,6 +46,7 @@ class NodeListeners:
         self._introspection = introspection
         self._serve_clients = serve_clients
         self._clients: list[KafkaListener] = []
+        self._controllers: list[SharedPortListener] = []
         self.share: NodeShare | None = None
         """The resources that the connections of all client listeners share; None before there is one."""
         self._reserved: dict[str, socket.socket] = {}
@@ -58,7 +63,10 @@ class NodeListeners:
     async def reserve(self) -> None:
         """Raises OSError, naming the address, when one of them cannot be had."""
         for listener in self._config.listeners:
-            if not self._is_for_clients(listener):
+            if self._is_shared(listener):
+                host = (await resolve(Endpoint(listener.host, listener.port))).host if listener.host else ""
+                self._reserved[listener.name] = bound_socket(host, listener.port)
+            elif not self._is_for_clients(listener):
                 await self._ports.transport.reserve(Endpoint(listener.host, listener.port))
             elif self._serve_clients:
                 self._reserved[listener.name] = bound_socket(listener.host, listener.port)
@@ -73,10 +81,49 @@ class NodeListeners:
         config = self._config
         return listener.name not in config.controller_listener_names and listener.name != config.inter_broker_listener_name
 
-    async def open_controller(self, handlers: Handlers) -> None:
+    def _is_shared(self, listener: ListenerInfo) -> bool:
+        """Return whether nodes and clients share the port: where both come over real sockets."""
+        real = self._serve_clients and isinstance(self._ports.transport, SharesPorts)
+        return real and listener.name in self._config.controller_listener_names
+
+    async def open_controller(self, handlers: Handlers, clients: ControllerClients) -> None:
         for listener in self._config.listeners:
-            if listener.name in self._config.controller_listener_names:
+            if self._is_shared(listener):
+                await self._share_port(listener, handlers, clients)
+            elif listener.name in self._config.controller_listener_names:
                 await self._serve(listener, handlers)
+
+    async def _share_port(self, listener: ListenerInfo, handlers: Handlers, clients: ControllerClients) -> None:
+        from kraftlite.wire.shared_port import SharedPortListener
+
+        transport = self._ports.transport
+        assert isinstance(transport, SharesPorts)
+        wanted = Endpoint(listener.host, listener.port)
+        relay = await transport.serve_behind(wanted, {**handlers, **self._introspection})
+        shared = SharedPortListener(
+            self._ports,
+            self._client_config(listener),
+            lambda: clients.apis(listener.name),
+            relay.carry,
+            self._node_share(),
+            self._reserved.pop(listener.name),
+        )
+        self._controllers.append(shared)
+        bound = await shared.start()
+        self._ports.tracer.emit(ListenerOpened(listener=listener.name, endpoint=str(Endpoint(listener.host, bound.port))))
+
+    async def close_controller(self, grace_ms: int) -> None:
+        controllers, self._controllers = self._controllers, []
+        for shared in controllers:
+            await shared.stop(grace_ms)
+
+    def _node_share(self) -> NodeShare:
+        from kraftlite.wire.share import NodeShare
+
+        if self.share is None:
+            limit = self._config.get_int("queued.max.request.bytes")
+            self.share = NodeShare(self._ports.clock.now_ms, queued_max_request_bytes=limit)
+        return self.share
 
     async def open_replication(self, handlers: Handlers) -> None:
         for listener in self._config.listeners:
@@ -91,15 +138,13 @@ class NodeListeners:
             await self._warming
         from kraftlite.wire.apis import KafkaApis
         from kraftlite.wire.listener import KafkaListener
-        from kraftlite.wire.share import NodeShare
 
-        limit = self._config.get_int("queued.max.request.bytes")
-        self.share = NodeShare(self._ports.clock.now_ms, queued_max_request_bytes=limit)
+        share = self._node_share()
         for listener in self._config.listeners:
             if not self._is_for_clients(listener):
                 continue
             apis, reserved = KafkaApis(context, listener.name), self._reserved.pop(listener.name, None)
-            client = KafkaListener(self._ports, self._client_config(listener), apis, self.share, reserved)
+            client = KafkaListener(self._ports, self._client_config(listener), apis, share, reserved)
             client.hold(requests=self._held[0], responses=self._held[1])
             self._clients.append(client)
             client.listen()
@@ -116,7 +161,7 @@ class NodeListeners:
     def abort(self) -> None:
         """Cut the clients off as the death of the process would: their sockets are gone, unanswered. The other listeners are
         the transport's."""
-        for client in self._clients:
+        for client in [*self._clients, *self._controllers]:
             client.abort()
         self.release()
 
@@ -128,7 +173,7 @@ class NodeListeners:
 
     @property
     def connection_count(self) -> int:
-        return sum(client.connection_count for client in self._clients)
+        return sum(client.connection_count for client in [*self._clients, *self._controllers])
 
     async def _serve(self, listener: ListenerInfo, handlers: Handlers) -> None:
         wanted = Endpoint(listener.host, listener.port)

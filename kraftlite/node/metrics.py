@@ -43,8 +43,8 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
         register_controller(metrics, controller.metrics)
     if node.broker is not None:
         _broker_gauges(metrics, node.broker)
-        gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
-        _share_gauges(metrics, node)
+    gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
+    _share_gauges(metrics, node)
 
 
 def _share_gauges(metrics: Metrics, node: Node) -> None:

@@ -22,6 +22,7 @@ from kraftlite.log.batch import check_crc, iter_batches, iter_records
 from kraftlite.log.checkpoints import MAX_SMALL_FILE_BYTES, read_bounded
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
     GROUP_VERSION,
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
@@ -30,9 +31,11 @@ from kraftlite.metadata.features import (
     SUPPORTED_FEATURES,
     TRANSACTION_VERSION,
     MetadataVersion,
+    default_eligible_leader_replicas_version,
     default_group_version,
     default_transaction_version,
     metadata_version_from_name,
+    missing_dependency,
     supported_range,
 )
 from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord
@@ -195,10 +198,14 @@ def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tu
     """The records a new cluster begins with, `metadata.version` first. Raises StorageError for an unsupported feature."""
     records: list[MetadataRecord] = [FeatureLevelRecord(name=METADATA_VERSION, level=level.level)]
     defaults = {
+        ELIGIBLE_LEADER_REPLICAS_VERSION: default_eligible_leader_replicas_version(level.level),
         GROUP_VERSION: default_group_version(level.level),
         TRANSACTION_VERSION: default_transaction_version(level.level),
     }
     features = {**defaults, **features}
+    missing = missing_dependency({**features, METADATA_VERSION: level.level})
+    if missing is not None:
+        raise StorageError("{} could not be set to {} because it depends on {} level {}".format(*missing))
     for name in sorted(features):
         wanted = features[name]
         supported = supported_range(name)

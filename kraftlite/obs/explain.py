@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.obs import explain_node, explain_partition, explain_quorum, explain_transaction
+from kraftlite.obs import explain_log, explain_node, explain_partition, explain_quorum, explain_transaction
 from kraftlite.obs.explain_causes import tell_cause
 from kraftlite.obs.explain_events import Recorded, from_line, from_trace
 from kraftlite.obs.explain_history import History
@@ -38,7 +38,8 @@ __all__ = [
     "from_trace",
 ]
 
-KINDS: Final = ("partition", "topic", "node", "controller", "transaction", "record")
+KINDS: Final = ("partition", "topic", "node", "controller", "cluster", "transaction", "record")
+_NAMELESS: Final = {"controller": "it is the quorum of all controllers", "cluster": "there is only one"}
 _LISTED: Final = 20
 _SUGGESTED: Final = 5
 
@@ -49,7 +50,7 @@ class UnknownSubject(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject to explain: `partition orders-0`, `topic orders`, `node 2`, `controller` (the quorum),
+    """The subject to explain: `partition orders-0`, `topic orders`, `node 2`, `controller` (the quorum), `cluster` (all of it),
     `transaction payments` (a transactional id), `record 1841`."""
 
     kind: str
@@ -60,9 +61,9 @@ class Subject:
         """Raises ValueError, with what is allowed."""
         if kind not in KINDS:
             raise ValueError(f"{kind}: allowed are {', '.join(KINDS)}")
-        if kind == "controller":
+        if kind in _NAMELESS:
             if name:
-                raise ValueError(f"controller takes no name, not {name}: it is the quorum of all controllers")
+                raise ValueError(f"{kind} takes no name, not {name}: {_NAMELESS[kind]}")
             return cls(kind)
         if not name:
             raise ValueError(f"{kind} needs a name: {kind} {_EXAMPLES[kind]}")
@@ -104,6 +105,7 @@ def explain(
         standing=_standing(history, subject, end_ms),
         stories=tuple(found),
         clock=clock,
+        missing=explain_log.missing(subject.kind) if history.log_only else (),
     )
 
 
@@ -156,13 +158,17 @@ def _list(subject: Subject, known: Sequence[object]) -> str:
 def _stories(history: History, subject: Subject, clock: Clock) -> Iterator[Story]:
     match subject.kind:
         case "partition":
-            yield from explain_partition.partition_stories(history, subject.name, clock)
+            yield from _partition_stories(history, subject.name, clock)
         case "topic":
             yield from _topic_stories(history, subject.name, clock)
         case "node":
             yield from explain_node.node_stories(history, int(subject.name), clock)
+            if history.log_only:
+                yield from explain_log.node_stories(history, int(subject.name), clock)
         case "controller":
             yield from explain_quorum.quorum_stories(history, clock)
+        case "cluster":
+            yield from explain_log.cluster_stories(history, clock)
         case "transaction":
             yield from explain_transaction.transaction_stories(history, subject.name, clock)
         case _:
@@ -178,9 +184,12 @@ def _standing(history: History, subject: Subject, until_ms: int) -> str:
             found = [f"{name} {explain_partition.standing(history, name, until_ms)}" for name in partitions[:_LISTED]]
             return "; ".join(found) or "no partition of it is recorded"
         case "node":
-            return explain_node.standing(history, int(subject.name), until_ms)
+            tell = explain_log.node_standing if history.log_only else explain_node.standing
+            return tell(history, int(subject.name), until_ms)
         case "controller":
             return explain_quorum.standing(history, until_ms)
+        case "cluster":
+            return explain_log.cluster_standing(history, until_ms)
         case "transaction":
             return explain_transaction.standing(history, subject.name, until_ms)
         case _:
@@ -188,7 +197,13 @@ def _standing(history: History, subject: Subject, until_ms: int) -> str:
             return "one of many of an operation" if record is None else str(record.get("record"))
 
 
-# --- topics and records
+# --- partitions, topics and records
+
+
+def _partition_stories(history: History, name: str, clock: Clock) -> Iterator[Story]:
+    yield from explain_partition.partition_stories(history, name, clock)
+    if history.log_only:
+        yield from explain_log.partition_stories(history, name, clock)
 
 
 def _topic_stories(history: History, topic: str, clock: Clock) -> Iterator[Story]:
@@ -207,7 +222,7 @@ def _topic_stories(history: History, topic: str, clock: Clock) -> Iterator[Story
         if concerned:
             yield _plain_story(history, record, clock)
     for name in history.partitions_of(topic):
-        for story in explain_partition.partition_stories(history, name, clock):
+        for story in _partition_stories(history, name, clock):
             if story.kind not in ("created", "deleted"):
                 yield story
 

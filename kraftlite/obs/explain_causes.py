@@ -20,7 +20,9 @@ _ADMIN: Final = {
     "delete_topics": "a client deleted the topic",
     "create_partitions": "a client asked for more partitions",
     "elect_preferred": "auto.leader.rebalance.enable: the preferred leader is to lead again",
+    "elect_preferred_or_asked": "the preferred leader is to lead again: leaders are balanced, or a client asked for it",
     "elect_unclean": "nobody in sync is left, and the topic allows unclean elections",
+    "alter_partition_reassignments": "a client gave the partition other replicas",
     "incremental_alter_configs": "a client changed the configuration",
     "alter_configs": "a client changed the configuration",
     "update_features": "a client changed a feature's level",
@@ -31,6 +33,7 @@ _BRIEF: Final = {
     "delete_topics": "topic deleted",
     "create_partitions": "partitions added",
     "elect_preferred": "leaders balanced",
+    "elect_preferred_or_asked": "preferred leader elected",
     "elect_unclean": "unclean election",
 }
 
@@ -82,9 +85,8 @@ def last_alive_ms(history: History, node: int, from_ms: int, until_ms: int) -> i
 
 def tell_silence(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> Step:
     """`node` was not heard of in this time, and why, as far as the traces tell."""
-    fault = history.last("node.faulted", node=node, since_ms=from_ms - RECENT_MS, until_ms=until_ms)
     because = None
-    if fault is not None and history.start_before(node, until_ms) == history.start_before(node, fault.ms):
+    if (fault := _fault(history, node, from_ms, until_ms)) is not None:
         because = telling.note(fault, f"node {node} stopped: {fault.get('reason')}", brief=f"node {node} failed")
     brief = f"broker {node} missed heartbeats from {telling.clock.short(from_ms)}"
     why = why_silent(telling, history, node, from_ms, until_ms)
@@ -92,12 +94,19 @@ def tell_silence(telling: Telling, history: History, node: int, from_ms: int, un
     return telling.add(from_ms, node, what, because=because, brief=brief)
 
 
+def _fault(history: History, node: int, from_ms: int, until_ms: int) -> Recorded | None:
+    """Find the failure that ended the run of a node which was silent, not an earlier one."""
+    fault = history.last("node.faulted", node=node, since_ms=from_ms - RECENT_MS, until_ms=until_ms)
+    ended = fault is not None and history.start_before(node, until_ms) == history.start_before(node, fault.ms)
+    return fault if ended else None
+
+
 def why_silent(telling: Telling, history: History, node: int, from_ms: int, until_ms: int) -> str:
     """Explain the silence in words, from what the node itself recorded and from what it did not."""
     clock = telling.clock
     restart = history.start_after(node, from_ms)
     end_ms = restart.ms if restart is not None else None
-    if history.first("node.faulted", node=node, since_ms=from_ms - RECENT_MS, until_ms=until_ms) is not None:
+    if _fault(history, node, from_ms, until_ms) is not None:
         return "it had failed"
     stalled = history.first("node.stalled", node=node, since_ms=from_ms, until_ms=end_ms)
     if stalled is not None and stalled.ms - int(stalled.get("stalled_ms")) <= until_ms:
@@ -120,6 +129,10 @@ def why_silent(telling: Telling, history: History, node: int, from_ms: int, unti
 def _fenced_for_silence(telling: Telling, history: History, record: Recorded, change: Change | None) -> Step:
     reasons = record.reasons
     broker, silent_ms = int(reasons.get("broker", -1)), int(reasons.get("silent_ms", 0) or 0)
+    if history.log_only:
+        what = f"no heartbeat of broker {broker} for broker.session.timeout.ms or longer"
+        step = telling.add(record.ms, record.node, what, brief=f"broker {broker} missed heartbeats")
+        return _tell_fencing(telling, history, record, broker, step)
     step = tell_silence(telling, history, broker, record.ms - silent_ms, record.ms)
     expired = history.last(
         "controller.broker_session_expired", node=record.node, since_ms=record.ms - 1_000, until_ms=record.ms, broker_id=broker
@@ -243,6 +256,8 @@ def _registered(telling: Telling, history: History, record: Recorded, change: Ch
         return step
     replaced = reasons.get("replaces")
     what = f"broker {broker} registers" + ("" if replaced is None else f", and replaces its incarnation of epoch {replaced}")
+    if reasons.get("clean") is False:
+        what += "; it did not stop cleanly, and may have lost records"
     return telling.note(registration, what, because=step, brief=f"REGISTER @{registration.get('offset')}")
 
 

@@ -48,6 +48,9 @@ class Change:
     isr: tuple[int, ...]
     partition_epoch: int
     record: Recorded
+    old_elr: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    unclean: bool = False
 
     @property
     def moves_leader(self) -> bool:
@@ -66,7 +69,9 @@ class Change:
 class History:
     """All events by time. Events of the same millisecond stay in the order in which they were given."""
 
-    def __init__(self, events: Iterable[Recorded]) -> None:
+    def __init__(self, events: Iterable[Recorded], *, log_only: bool = False) -> None:
+        """`log_only`: the events are those of a metadata log, and there is no trace of any node."""
+        self.log_only = log_only
         self.events = sorted((event for event in events if event.event not in _HOT), key=lambda event: event.ms)
         self.by_node: dict[int, list[Recorded]] = {}
         self.by_partition: dict[str, list[Recorded]] = {}
@@ -252,6 +257,9 @@ def _from_record(name: str, event: Recorded, offset: int, last: Change | None) -
         isr=isr if isr is not None else (),
         partition_epoch=int(event.get("partition_epoch", -1)),
         record=event,
+        old_elr=_ids(event.get("old_elr")) or (),
+        elr=_ids(event.get("elr")) or (),
+        unclean=bool(event.get("unclean")),
     )
 
 

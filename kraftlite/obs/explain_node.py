@@ -9,6 +9,7 @@ from typing import Final
 from kraftlite.obs.explain_causes import loss_ms, tell_cause, tell_start, tell_stopping
 from kraftlite.obs.explain_events import Recorded
 from kraftlite.obs.explain_history import RECORD, History
+from kraftlite.obs.explain_partition import is_unclean, unclean_words
 from kraftlite.obs.explain_quorum import quorum_stories
 from kraftlite.obs.explain_story import Clock, Step, Story, Telling, ids, seconds, who
 
@@ -121,7 +122,7 @@ def _stopped(history: History, stopped: Recorded, clock: Clock) -> Story:
             brief = f"{'CONTROLLED_SHUTDOWN' if leaving else 'FENCE'} @{record.get('offset')}"
             step = telling.note(record, words, because=step, brief=brief)
             if leaving:
-                _tell_partitions(telling, history, record, step)
+                tell_partitions(telling, history, record, step)
     telling.note(stopped, f"node {node} has stopped", because=step, brief=f"stopped {clock.short(stopped.ms)}")
     faulted = any(event.event == "node.faulted" for event in history.by_node[node] if begin_ms - 10_000 <= event.ms <= stopped.ms)
     how = "after a fault" if faulted else "in good order"
@@ -173,21 +174,23 @@ def fencing_story(history: History, record: Recorded, clock: Clock) -> Story:
     word = "fenced" if fenced else "unfenced"
     brief = f"{'FENCE' if fenced else 'UNFENCE'} @{record.get('offset')}"
     step = telling.note(record, f"broker {broker} is {word}", because=step, brief=brief)
-    _tell_partitions(telling, history, record, step)
+    tell_partitions(telling, history, record, step)
     kind = "fenced" if fenced else "unfenced"
     title = f"broker {broker} was {word}"
     return telling.story(kind, title, record.ms, from_ms=loss_ms(record), node=broker, record=record.get("offset"))
 
 
-def _tell_partitions(telling: Telling, history: History, record: Recorded, because: Step | None) -> None:
+def tell_partitions(telling: Telling, history: History, record: Recorded, because: Step | None) -> None:
     """The partitions' changes of the same operation."""
     found = [history.change_at(int(sibling.get("offset"))) for sibling in history.siblings(record)]
     changes = [change for change in found if change is not None and not change.new]
     for change in changes[:_NAMED]:
         words = f"leader {who(change.old_leader)}→{who(change.leader)}, " if change.moves_leader else ""
         what = f"{change.partition}: {words}ISR {ids(change.old_isr or ())}→{ids(change.isr)}"
+        what += f"; an unclean election: {unclean_words(change)}" if is_unclean(change) else ""
         telling.note(change.record, what, because=because)
-    moved = sum(change.moves_leader for change in changes)
+    moved = sum(change.moves_leader and change.leader is not None for change in changes)
+    lost = sum(change.moves_leader and change.leader is None for change in changes)
     count = len(changes)
     batch = history.batch_of(max((int(s.get("offset")) for s in history.siblings(record)), default=-1))
     if batch is not None:
@@ -196,10 +199,13 @@ def _tell_partitions(telling: Telling, history: History, record: Recorded, becau
         return
     told = _many(count, "partition") + " changed"
     if batch is None:
-        told += f", {moved or 'none'} of them got a new leader"
+        told += f", {moved or 'none'} of them got a new leader" if moved or not lost else ""
+        told += f", {lost} of them have no leader now" if lost else ""
     unnamed = count - min(len(changes), _NAMED)
     what = told + (f"; {unnamed} are not named here" if unnamed else "")
     brief = _many(moved, "leader") + " moved" if moved and batch is None else _many(count, "partition") + " changed"
+    if lost and batch is None:
+        brief = f"{_many(lost, 'partition')} without a leader" + (f", {brief}" if moved else "")
     telling.add(record.ms, record.node, what, because=because, brief=brief)
 
 

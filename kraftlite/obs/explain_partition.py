@@ -34,7 +34,8 @@ def partition_stories(history: History, name: str, clock: Clock) -> Iterator[Sto
             yield leader_story(history, change, clock)
         elif change.lost or change.joined:
             yield isr_story(history, change, clock)
-    yield from _not_writable(history, name, changes, clock)
+    if not history.log_only:
+        yield from _not_writable(history, name, changes, clock)
     yield from _below_min_isr(history, name, clock)
     yield from _stalls(history, name, changes, clock)
     yield from _truncations(history, name, clock)
@@ -70,12 +71,36 @@ def tell_change(telling: Telling, history: History, change: Change) -> Step:
         words.append(f"epoch {old}→{change.leader_epoch}")
     if change.old_isr is not None and change.isr != change.old_isr:
         words.append(f"ISR {ids(change.old_isr)}→{ids(change.isr)}")
+    words += _election(change)
     at = "" if change.offset is None else f" @{change.offset}"
     brief = f"PARTITION_CHANGE{at} {' '.join(words)}"
     what = f"{change.partition}: {', '.join(words)} (partition epoch {change.partition_epoch})"
+    if is_unclean(change):
+        what += f"; {unclean_words(change)}"
     return telling.add(
         change.ms, change.node, what, because=because, brief=brief, record=change.offset, event=change.record.event
     )
+
+
+def _election(change: Change) -> list[str]:
+    """Tell where a leader that was not in the ISR comes from, or who could lead (KIP-966)."""
+    if change.leader is None:
+        return [f"nobody in sync, eligible to lead: {ids(change.elr)}"] if change.elr else []
+    if change.leader in change.old_elr:
+        return ["elected from the eligible leader replicas"]
+    return []
+
+
+def is_unclean(change: Change) -> bool:
+    """Return whether the leader was elected from outside of the ISR."""
+    outside = change.old_isr is not None and change.leader is not None and change.leader not in change.old_isr
+    return outside and (change.unclean or change.record.detail.get("recovering") is True)
+
+
+def unclean_words(change: Change) -> str:
+    if change.old_isr:
+        return f"{change.leader} was not in sync: what only {ids(change.old_isr)} had is lost"
+    return f"nobody was in sync, and {change.leader} may not have all that was acknowledged"
 
 
 def leader_story(history: History, change: Change, clock: Clock) -> Story:
@@ -85,6 +110,8 @@ def leader_story(history: History, change: Change, clock: Clock) -> Story:
     title = f"{change.partition}: leader {who(change.old_leader)} → {who(change.leader)}"
     if change.old_leader == change.leader:
         title = f"{change.partition}: leader {who(change.leader)} in a new epoch"
+    if is_unclean(change):
+        title += ", an unclean election"
     return telling.story(
         "leader_changed",
         title,
@@ -96,6 +123,7 @@ def leader_story(history: History, change: Change, clock: Clock) -> Story:
         old_leader_epoch=change.old_leader_epoch,
         leader_epoch=change.leader_epoch,
         isr=list(change.isr),
+        unclean=is_unclean(change),
         record=change.offset,
     )
 

@@ -192,6 +192,8 @@ class Explanation:
     standing: str
     stories: tuple[Story, ...]
     clock: Clock
+    missing: tuple[str, ...] = ()
+    """Facts that the nodes' traces would add, where there is only a metadata log."""
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -200,6 +202,7 @@ class Explanation:
             "until_ms": self.until_ms,
             "standing": self.standing,
             "stories": [story.to_dict() for story in self.stories],
+            "not_in_the_log": list(self.missing),
         }
 
     def lines(self) -> list[str]:
@@ -207,9 +210,12 @@ class Explanation:
         span = f"{clock.stamp(self.since_ms)} to {clock.stamp(self.until_ms)}"
         found = [f"{self.subject}, {span}: {self.standing}"]
         if not self.stories:
-            return [*found, "  nothing that changed it is recorded in this time"]
+            found.append("  nothing that changed it is recorded in this time")
         for story in self.stories:
             found += ["", f"{clock.short(story.at_ms)}  {story.title}", f"  {story.chain}", *_table(story.steps, clock)]
+        if self.missing:
+            found += ["", "This is what the metadata log tells. Traces of the nodes, or their own logs, would add:"]
+            found += [f"  - {line}" for line in self.missing]
         return found
 
     def text(self) -> str:
@@ -222,7 +228,7 @@ def _table(steps: Sequence[Step], clock: Clock) -> Iterable[str]:
         (
             str(step.number),
             clock.exact(step.ms),
-            f"node {step.node}",
+            f"node {step.node}" if step.node >= 0 else "-",
             "" if step.because is None else f"of {step.because}",
             step.what,
         )

@@ -54,6 +54,8 @@ class ControllerNumbers(Protocol):
     def preferred_replica_imbalance_count(self) -> int: ...
     @property
     def unclean_elections_count(self) -> int: ...
+    @property
+    def elections_from_elr_count(self) -> int: ...
 
 
 def register_controller(metrics: Metrics, numbers: ControllerNumbers) -> None:
@@ -97,6 +99,12 @@ def register_controller(metrics: Metrics, numbers: ControllerNumbers) -> None:
         "kafka_controller_controllerstats_uncleanleaderelections",
         "Leaders elected from outside of the ISR, of those in the metadata log that this node has replayed since it started.",
         lambda: numbers.unclean_elections_count,
+    )
+    metrics.counter(
+        "kafka_controller_controllerstats_electionfromeligibleleaderreplicas",
+        "Leaders elected from the eligible leader replicas, of those in the metadata log that this node has replayed since it "
+        "started.",
+        lambda: numbers.elections_from_elr_count,
     )
     metrics.gauge(f"{_QUEUE}eventqueuesize", "Events that wait in the controller's queue.", lambda: numbers.event_queue_size)
     _register_durations(

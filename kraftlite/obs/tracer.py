@@ -35,6 +35,9 @@ class HostTracer(Tracer):
         for sink in self._sinks:
             sink(wall_ms, event, facts)
 
+    def hears(self, kind: type[TraceEvent]) -> bool:
+        return LEVELS[kind.level] >= self._least
+
     def add_sink(self, sink: Sink) -> None:
         self._sinks.append(sink)
 

@@ -54,7 +54,9 @@ class LoadedSnapshot(Protocol):
 class SnapshotWriter(Protocol):
     """Writes one metadata snapshot. Nothing is visible under its name until `freeze`."""
 
-    def append(self, records: Sequence[Any]) -> None: ...
+    def append(self, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> None:
+        """`encoded`: as for `RaftClient.prepare_append`."""
+        ...
 
     async def freeze(self) -> None:
         """Write the footer, make the file durable and give it its name. After it the snapshot exists."""
@@ -108,14 +110,11 @@ class RaftClient(Protocol):
         """The end of the log, including what was prepared but not yet written."""
         ...
 
-    def encode(self, record: Any) -> bytes:
-        """A record's value in the log, for `prepare_append`. Changes nothing."""
-        ...
-
     def prepare_append(self, epoch: int, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> int:
         """Stage one atomic batch; returns the offset of its last record. Nothing leaves before `schedule_prepared_append`.
 
-        `encoded`: what `encode` has made of each record, by a caller that has many and takes turns for it.
+        `encoded`: each record's value in the log, by a caller that has many and takes turns for it, or that writes them in
+        another version than this node's `RecordSerde` does.
 
         Raises ApiError(NOT_CONTROLLER) when this node does not lead in `epoch`, ApiError(RECORD_LIST_TOO_LARGE) beyond
         8 MiB, ValueError when `epoch` is newer than the quorum's (RF-35, RF-36).

@@ -308,9 +308,6 @@ class RaftDriver:
     def log_end_offset(self) -> int:
         return self._core.log_end_offset if self._core is not None else 0
 
-    def encode(self, record: Any) -> bytes:
-        return self._serde.encode(record)
-
     def prepare_append(self, epoch: int, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> int:
         self._refuse_when_stopped()
         return self.core.prepare_append(epoch, records, self._ports.clock.wall_ms(), encoded)

@@ -197,9 +197,8 @@ class SnapshotBatches:
     def header(self) -> bytes:
         return self._control(SnapshotHeader(last_contained_log_timestamp_ms=self._timestamp_ms), *self._controls)
 
-    def add(self, records: Sequence[Any]) -> Iterator[bytes]:
-        for record in records:
-            value = self._serde.encode(record)
+    def add(self, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> Iterator[bytes]:
+        for value in map(self._serde.encode, records) if encoded is None else encoded:
             self._pending.append(Record(key=None, value=value, offset_delta=len(self._pending)))
             self._pending_bytes += len(value)
             if self._pending_bytes >= _BATCH_BYTES or len(self._pending) >= _BATCH_RECORDS:
@@ -246,8 +245,8 @@ class FileSnapshotWriter:
         self._on_frozen = on_frozen
         part.append(self._batches.header())
 
-    def append(self, records: Sequence[Any]) -> None:
-        for batch in self._batches.add(records):
+    def append(self, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> None:
+        for batch in self._batches.add(records, encoded):
             self._part.append(batch)
 
     async def freeze(self) -> None:

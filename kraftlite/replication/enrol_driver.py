@@ -41,6 +41,11 @@ RETRIED: Final = UNREACHABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
 """Answers behind which the same batch may come again: its guard stays, and with it the lowest sequence that was seen."""
 
 
+TURN_WAIT_MS: Final = 1_000
+"""The time for which a question waits for the one under way, whose answer may be lost: that is known after `request.timeout.ms`
+only, and the connection that waits is not read meanwhile."""
+
+
 class Identity(NamedTuple):
     """A producer under its transactional id."""
 
@@ -150,7 +155,7 @@ class Enroller:
     async def ask(
         self, identity: Identity, partitions: Sequence[TopicPartition], *, adds: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """One question of a transactional id at a time; one more may wait, and a newer one takes its place (TP-09)."""
+        """One question of a transactional id at a time; one more waits a while, and a newer one takes its place (TP-09)."""
         began_ms = self.clock.now_ms()
         found = await self._ask(identity, partitions, adds)
         self.verifications.answered(self.clock.now_ms() - began_ms, found.values())
@@ -184,14 +189,17 @@ class Enroller:
                 turn.set_exception(ApiError(code, f"a newer request of {transactional_id} took its place"))
         turn = asyncio.get_running_loop().create_future()
         self._waiting[transactional_id] = producer_epoch, turn
+        timer = self.clock.call_later(TURN_WAIT_MS, lambda: _give_up(turn, transactional_id))
         try:
             await turn
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ApiError):
             if turn.done() and not turn.cancelled() and turn.exception() is None:  # its turn had come
                 self._pass_turn(transactional_id)
             elif self._waiting.get(transactional_id) == (producer_epoch, turn):
                 del self._waiting[transactional_id]
             raise
+        finally:
+            timer.cancel()
 
     def _pass_turn(self, transactional_id: str) -> None:
         self._asking.discard(transactional_id)
@@ -244,6 +252,11 @@ class Enrolment:
         """The marker of the transaction before may have come meanwhile and taken the guards away."""
         again = (self._enroller.begin_one(it.entry, True) for it in self._asked)
         self._asked = [found for found in again if found is not None]
+
+
+def _give_up(turn: asyncio.Future[None], transactional_id: str) -> None:
+    if not turn.done():
+        turn.set_exception(ApiError(ErrorCode.NETWORK_EXCEPTION, f"another question about {transactional_id} has no answer yet"))
 
 
 def _sequenceless(identity: Identity) -> BatchHeader:

@@ -256,6 +256,12 @@ class ReplicaManager:
         if log is not None and log.topic_id in (None, topic_id):
             self._logs.delete(tp)
 
+    def announce_log_config(self, topic: str, config: LogConfig) -> None:
+        """Take over what matters to changes of this topic's partitions, before them: see `Partition.announce_config`."""
+        for tp, partition in self._table.by_tp.items():
+            if tp.topic == topic and partition.log is not None:
+                partition.announce_config(config)
+
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         now_ms = self._clock.now_ms()
         for tp, partition in list(self._table.by_tp.items()):

@@ -69,6 +69,8 @@ class Partition:
         self.committed_isr: tuple[NodeId, ...] = ()
         self.leader: LeaderState | None = None
         self.min_isr = 1
+        self._unheard_epoch: int | None = None
+        """The partition epoch of a smaller ISR that the controller has answered and the metadata has not said yet."""
         self.waiting = WaitingProduces()
         self.observers: list[Observer] = []
         self.waiters: dict[Waiter, None] = {}
@@ -155,6 +157,9 @@ class Partition:
         log = self.online_log()
         same_epoch = self.leader is not None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
+            if same_epoch and self._unheard_epoch is not None and registration.partition_epoch >= self._unheard_epoch:
+                self._unheard_epoch = None
+                self.maybe_advance_hw(now_ms)
             return False
         if log.latest_epoch is not None and log.latest_epoch > registration.leader_epoch:
             # Metadata from before a restart that newer metadata will follow: the log has epochs that this leader never saw.
@@ -233,12 +238,21 @@ class Partition:
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
+        self._unheard_epoch = None
         self._set_min_isr()
 
     def _set_min_isr(self) -> None:
         """Take over `min.insync.replicas` (RP-05)."""
         configured = 1 if self.log is None else self.log.config.min_insync_replicas
         self.min_isr = min(configured, len(self.replicas))
+
+    def announce_config(self, config: LogConfig) -> None:
+        """Take over a configuration before the changes of partitions with which it came: until `update_config` says that they
+        are made, the larger `min.insync.replicas` counts."""
+        before = self.min_isr
+        self.online_log().update_config(config)
+        self._set_min_isr()
+        self.min_isr = max(self.min_isr, before)
 
     def update_config(self, config: LogConfig, now_ms: int) -> None:
         log = self.online_log()
@@ -320,7 +334,7 @@ class Partition:
     def maybe_advance_hw(self, now_ms: int, cause: str = "isr", by: tuple[NodeId, ...] = ()) -> bool:
         """`cause` and `by` say what may have made the difference, for the trace."""
         leader, log = self.leader, self.log
-        if leader is None or log is None or len(leader.isr.committed) < self.min_isr:
+        if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard_epoch is not None:
             return False
         old = log.hw
         new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._env.eligible)
@@ -446,6 +460,9 @@ class Partition:
             old_isr = self.committed_isr
             self.committed_isr = in_order(result.isr, self.replicas)
             self.partition_epoch = result.partition_epoch
+            if len(self.committed_isr) < len(old_isr):
+                # A larger min.insync.replicas may come before it in the metadata, and is not known here yet.
+                self._unheard_epoch = result.partition_epoch
             leader.isr.commit(self.committed_isr, result.recovering)
             cause = "request:alter_partition"
             leader.trace.isr_committed(old_isr, self.committed_isr, self.partition_epoch, self.min_isr, cause)

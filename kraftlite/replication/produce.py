@@ -22,6 +22,7 @@ from kraftlite.replication.api import Lease, ProduceEntry, ProduceResult, Produc
 from kraftlite.replication.enrol_driver import Enroller, Enrolment
 from kraftlite.replication.purgatory import Deadlines, ParkedProduce
 from kraftlite.replication.table import PartitionTable
+from kraftlite.runtime.begun import begin
 from kraftlite.runtime.ports import Clock, Tasks, Tracer
 from kraftlite.runtime.trace.partition import ProduceParked
 from kraftlite.runtime.turns import OffLoop
@@ -83,12 +84,13 @@ class ProducePath:
         request = _Request(self, entries, acks == -1, timeout_ms, on_done, origin)
         enrolment = None if transaction is None else self.enroller.begin(entries, transaction)
         if enrolment is not None or not request.go_on(CHECK_IN_PLACE):
-            if lease is not None:
+            rest = begin(self._tasks, self._go_on(request, enrolment, lease), name="produce-checks")
+            if rest is not None and lease is not None:
                 lease.hold()
-            self._tasks.spawn(self._go_on(request, enrolment, lease), name="produce-checks")
+                request.held = True
 
     async def _go_on(self, request: _Request, enrolment: Enrolment | None, lease: Lease | None) -> None:
-        """Do what takes long: ask for transactions, check off the loop."""
+        """Do what takes long: ask for transactions, check off the loop. The lease is held from the first wait on."""
         try:
             done = False
             if enrolment is not None:
@@ -101,7 +103,7 @@ class ProducePath:
             if lease is None:
                 raise
             lease.failed(error)
-        if lease is not None:
+        if request.held and lease is not None:
             lease.release()
 
     def park(self, request: _Request, tp: TopicPartition, until_hw: int) -> ParkedProduce:
@@ -127,7 +129,19 @@ class ProducePath:
 class _Request:
     """A request on its way: the entries before `_next` have their results, or wait for the HW."""
 
-    __slots__ = ("_all_acks", "_checks", "_entries", "_next", "_origin", "_path", "_timeout_ms", "on_done", "parked", "results")
+    __slots__ = (
+        "_all_acks",
+        "_checks",
+        "_entries",
+        "_next",
+        "_origin",
+        "_path",
+        "_timeout_ms",
+        "held",
+        "on_done",
+        "parked",
+        "results",
+    )
 
     def __init__(
         self,
@@ -148,6 +162,7 @@ class _Request:
         self.on_done = on_done
         self.results: list[ProduceResult] = []
         self.parked: ParkedProduce | None = None
+        self.held = False
 
     def go_on(self, work: int) -> bool:
         """Append what is checked, and what `work` is enough to check; False: the rest must be checked elsewhere first."""

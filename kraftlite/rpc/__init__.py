@@ -17,6 +17,7 @@ or protobuf leaves this package.
 | `client` | one channel per peer; unary calls; one `HotStream` per hot method, with correlation ids |
 | `server` | unary handlers and streams; one task per request, so that a long poll holds up nobody |
 | `codec` | dataclass to protobuf and back; frames of hot methods, with raw record bytes (docs/adr/0003) |
+| `relay` | carries connections that somebody else has accepted to a server (docs/adr/0016) |
 | `addresses`, `options` | resolving and holding an address before it is served; keepalive and sizes of messages |
 
 A hot call, in outline:

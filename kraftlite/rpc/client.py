@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from typing import Any, Final, Generic, TypeAlias
 
-from kraftlite.metadata.pbmap import MalformedMessage
 from kraftlite.model.errors import ApiError, error_code
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.bounds import OutOfRange
@@ -14,6 +13,7 @@ from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.rpc import codec
 from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import CHANNEL_OPTIONS, ERROR_KEY, MAX_OUTSTANDING_CALLS
+from kraftlite.rpc.pbmap import MalformedMessage
 from kraftlite.runtime.ports import Tracer, TransportError
 from kraftlite.runtime.trace.rpc import RpcStreamLost, RpcStreamOpened
 

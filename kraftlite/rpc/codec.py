@@ -13,12 +13,12 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from kraftlite.metadata.pbmap import MalformedMessage, Mapper, mapper
 from kraftlite.model.errors import ApiError, error_code
 from kraftlite.model.ids import UNCHANGED
 from kraftlite.model.limits import RPC_LONG_ITEMS, RPC_MAX_ANSWER_ITEMS, RPC_MAX_REQUEST_ITEMS
 from kraftlite.model.messages.bounds import OutOfRange, checker, split_hint
 from kraftlite.model.method import AnyMethod
+from kraftlite.rpc.pbmap import MalformedMessage, Mapper, mapper
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

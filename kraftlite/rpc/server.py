@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic
 
-from kraftlite.metadata.pbmap import MalformedMessage
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import (
@@ -24,6 +23,8 @@ from kraftlite.rpc import codec
 from kraftlite.rpc.addresses import resolve, why_not
 from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
+from kraftlite.rpc.pbmap import MalformedMessage
+from kraftlite.rpc.relay import Relay
 from kraftlite.runtime.ports import Handler, Handlers, Tracer
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
 
@@ -67,6 +68,11 @@ class RpcServer:
             raise OSError(number, f"cannot listen on {listen}: {os.strerror(number)}") from None
         await self._server.start()
         return Endpoint(listen.host, port)
+
+    async def start_behind(self, relay: Relay) -> None:
+        """Serve what `relay` carries, and no address that peers could reach."""
+        self._server.add_insecure_port(relay.listen)
+        await self._server.start()
 
     async def close(self, grace_ms: int) -> None:
         """Refuse new requests, let those under way finish for `grace_ms`, then cut the rest off."""

@@ -18,6 +18,7 @@ from kraftlite.runtime.trace.rpc import RpcListening
 
 if TYPE_CHECKING:
     from kraftlite.rpc.client import Peer
+    from kraftlite.rpc.relay import Relay
     from kraftlite.rpc.server import RpcServer
 
 
@@ -46,6 +47,7 @@ class GrpcTransport(Transport):
         self._tracer = tracer or NullTracer()
         self._peers: dict[Endpoint, Peer] = {}
         self._servers: list[RpcServer] = []
+        self._relays: list[Relay] = []
         self._held: dict[Endpoint, socket.socket] = {}
         self._closed = False
         self._coding = coding or Coding()
@@ -53,6 +55,8 @@ class GrpcTransport(Transport):
     async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if not isinstance(request, method.request):
             raise TypeError(f"{method} takes {method.request.__name__}, not {type(request).__name__}")
+        if asyncio.current_task() is None:
+            await asyncio.sleep(0)  # its timeouts are those of a task
         found = self._peers.get(peer)
         if found is None:
             if self._closed:
@@ -86,6 +90,18 @@ class GrpcTransport(Transport):
         self._tracer.emit(RpcListening(endpoint=str(bound), services=services))
         return bound
 
+    async def serve_behind(self, listen: Endpoint, handlers: Handlers) -> Relay:
+        """Answer on connections to `listen` that somebody else accepts there and hands to the relay."""
+        from kraftlite.rpc.relay import Relay
+        from kraftlite.rpc.server import RpcServer
+
+        server, relay = RpcServer(handlers, self._fault, self._tracer, self._coding), Relay()
+        self._relays.append(relay)
+        self._servers.append(server)
+        await server.start_behind(relay)
+        self._tracer.emit(RpcListening(endpoint=str(listen), services=tuple(sorted({method.service for method in handlers}))))
+        return relay
+
     async def close(self, grace_ms: int = 0) -> None:
         """Close the transport. Handlers under way get `grace_ms` to finish; calls of this node fail."""
         self._closed = True
@@ -95,4 +111,6 @@ class GrpcTransport(Transport):
         servers, self._servers = self._servers, []
         peers, self._peers = self._peers, {}
         await asyncio.gather(*[server.close(grace_ms) for server in servers], *[peer.close() for peer in peers.values()])
+        for relay in self._relays:
+            relay.close()
         self._coding.close()

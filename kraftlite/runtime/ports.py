@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.method import AnyMethod, Method, Req, Res
 from kraftlite.model.tuning import Tuning
 from kraftlite.runtime.trace import TraceEvent
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -186,6 +189,24 @@ class Transport(Protocol):
         ...
 
     async def close(self, grace_ms: int = 0) -> None: ...
+
+
+class CarriesConnections(Protocol):
+    """A way into a listener for connections that somebody else has accepted."""
+
+    def carry(self, transport: asyncio.Transport, first: bytes) -> None:
+        """Take over a connection that has sent `first` so far."""
+        ...
+
+
+@runtime_checkable
+class SharesPorts(Protocol):
+    """A transport whose ports others may use, too: one over real sockets."""
+
+    async def serve_behind(self, listen: Endpoint, handlers: Handlers) -> CarriesConnections:
+        """`Transport.serve` without a socket of its own: whoever accepts connections at `listen` hands over those that are the
+        transport's."""
+        ...
 
 
 class Tracer(Protocol):

@@ -8,7 +8,6 @@ Source: Kafka's layout; LG-03, LG-07, LG-08, LG-29.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +28,6 @@ from kraftlite.log.checkpoints import (
     read_partition_metadata,
 )
 from kraftlite.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from kraftlite.model.errors import Fault
 
 METADATA_TOPIC = "__cluster_metadata"
 COMPACTED_ALWAYS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -194,21 +192,20 @@ def discover(dirs: Mapping[str, Sequence[Path]], *, topics: Iterable[str] = (), 
 
 def compacted_topics(metadata_dir: Path) -> set[str]:
     """Topics whose `cleanup.policy` was ever set to something with `compact`, by a metadata log (empty when there is none)."""
-    from kraftlite.local.story import read_metadata_log
     from kraftlite.metadata.records import ConfigRecord
+    from kraftlite.postmortem.reading import read_metadata_log
 
     if not metadata_dir.is_dir():
         return set()
     found: set[str] = set()
-    with contextlib.suppress(Fault):  # another Kafka's records: its cleaner's checkpoint still tells
-        for entry in read_metadata_log(metadata_dir):
-            if (
-                isinstance(entry.record, ConfigRecord)
-                and entry.record.resource_type == _TOPIC_RESOURCE
-                and entry.record.name == _POLICY
-                and "compact" in (entry.record.value or "")
-            ):
-                found.add(entry.record.resource_name)
+    for entry in read_metadata_log(metadata_dir):
+        if (
+            isinstance(entry.record, ConfigRecord)
+            and entry.record.resource_type == _TOPIC_RESOURCE
+            and entry.record.name == _POLICY
+            and "compact" in (entry.record.value or "")
+        ):
+            found.add(entry.record.resource_name)
     return found
 
 
@@ -310,13 +307,16 @@ def list_again(replica: Replica) -> Replica:
 
 
 def _offsets(path: Path) -> Checkpoint:
-    """An offset checkpoint, strictly: brokers take a malformed one for empty, an audit must not."""
+    """An offset checkpoint, strictly: brokers take a malformed one for empty, an audit must not. One without a byte is as Apache
+    Kafka makes it before it has anything to write."""
     try:
         lines = read_bounded(path, MAX_TEXT_BYTES).decode().splitlines()
     except FileNotFoundError:
         return Checkpoint(path=str(path), entries={})
     except (OSError, ValueError) as error:
         return Checkpoint(path=str(path), present=True, problem=str(error), entries={})
+    if not lines:
+        return Checkpoint(path=str(path), present=True, entries={})
     if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdecimal():
         problem = "line 1 must be version 0 and line 2 the number of entries"
         return Checkpoint(path=str(path), present=True, problem=problem, entries={})

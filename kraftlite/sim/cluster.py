@@ -105,6 +105,7 @@ class SimCluster:
             node.config,
             CLUSTER_ID,
             release_version=self.shape.release,
+            features=self.shape.features,
             wall_ms=now_ms,
             entropy=self.disk_rng,
             ignore_formatted=ignore_formatted,

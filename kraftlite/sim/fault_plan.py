@@ -28,7 +28,7 @@ TROUBLES: Final = (*SLOW_FAULTS, *TORN_FAULTS, *DIRECTORY_FAULTS, *FILE_FAULTS, 
 """Drawn by `troubles`, from a random stream of their own; `hold` by a scene, too."""
 AMBUSHES: Final = tuple(
     f"{deed}-at-{step}"
-    for deed in ("kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan")
+    for deed in ("kill", "power", "pause", "stop", "kill-all", "power-all", "late", "hold", "repeat", "orphan", "alone")
     for step in (
         "init", "add", "produce", "question", "answer", "commit", "end", "ending", "ended", "mark", "marker", "marked",
     )

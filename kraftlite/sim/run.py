@@ -21,7 +21,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.sim import schedule, variations
+from kraftlite.sim import elr_scenes, schedule, variations
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
 from kraftlite.sim.checkers.told import Told
 from kraftlite.sim.client import records_of
@@ -37,9 +37,9 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
-from kraftlite.sim.themes import ADMIN, KNOBS, LOGS, PLAIN, TROUBLES
+from kraftlite.sim.themes import ADMIN, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
-from kraftlite.sim.workloads import logs
+from kraftlite.sim.workloads import logs, transaction_settings
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -85,6 +85,7 @@ class RunPlan:
             shape = draw_shape(random.Random(f"shape/{seed}"))
             if self.theme in _THEMED:
                 shape = _THEMED[self.theme](shape, seed)
+            shape = elr_scenes.with_feature(shape, seed)
             if knobs is None and (self.theme == KNOBS or self.knobs_seed is not None):
                 knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config)
         shape = turned(shape, knobs or {})
@@ -94,7 +95,12 @@ class RunPlan:
         return shape, faults
 
 
-_THEMED: Final = {LOGS: logs.with_periods, ADMIN: of_release, TROUBLES: variations.vary}
+_THEMED: Final = {
+    LOGS: logs.with_periods,
+    ADMIN: of_release,
+    TROUBLES: variations.vary,
+    TRANSACTIONS: transaction_settings.vary,
+}
 """The change that a theme makes to a shape that is drawn."""
 
 

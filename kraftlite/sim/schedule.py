@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kraftlite.sim import transaction_scenes, troubles
+from kraftlite.sim import elr_scenes, transaction_scenes, troubles
 from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
 from kraftlite.sim.scenes import draw_late_scene, draw_scenes
 from kraftlite.sim.shape import Shape
@@ -18,6 +18,8 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
     """Everything that a seed stands for, in order."""
     drawn = draw(random.Random(f"faults/{seed}"), shape, duration_ms)
     later = troubles.draw(random.Random(f"troubles/{seed}"), shape, duration_ms) if theme == TROUBLES else []
+    if theme in (PLAIN, TROUBLES):
+        later += elr_scenes.draw(seed, shape, duration_ms)
     if theme == TRANSACTIONS:
         later = transaction_scenes.draw(seed, shape, duration_ms)
     return tuple(sorted(drawn + later, key=lambda it: it.at_ms))

@@ -47,6 +47,8 @@ class Shape:
     """Messages between nodes go through the production codec."""
     release: str | None = None
     """The `metadata.version` with which the cluster is formatted; None: the latest."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """The levels with which the cluster is formatted, where they are not those of its release."""
     drift_ppm: int = 0
     """The difference in speed between real time and a node's monotonic clock, at most, in parts per million."""
     tuning: Tuning = USUAL_TUNING
@@ -68,6 +70,7 @@ class Shape:
             for it in self.topics
         )
         release = "" if self.release is None else f" of {self.release}"
+        release += "".join(f" with {name}={level}" for name, level in self.features.items())
         found = f"{nodes} nodes{release}, delays {self.min_delay_us}-{self.max_delay_us} us; {topics or 'no topics'}"
         odd = [f"{key}={text}" for key, text in self.knobs.items() if text != BROKER_CONFIGS[key].default]
         more = f" and {len(odd) - _SHOWN} more keys" if len(odd) > _SHOWN else ""

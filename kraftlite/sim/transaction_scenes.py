@@ -29,12 +29,16 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     found: list[FaultPlan] = []
     for _ in range(rng.choice((1, 2, 2, 3))):
         found += rng.choice(list(SCENES.values()))(rng, shape, rng.randint(1_500, max(1_501, duration_ms * 3 // 4)))
+    later = random.Random(f"transactions/later scenes/{seed}")
+    if later.randrange(4) == 0:
+        scene = later.choice(list(LATER.values()))
+        found += scene(later, shape, later.randint(1_500, max(1_501, duration_ms * 3 // 4)))
     return [it for it in found if it.at_ms < duration_ms]
 
 
 def play(name: str, seed: int, shape: Shape, duration_ms: int) -> tuple[FaultPlan, ...]:
     """One scene, again and again. Raises KeyError for a name that there is not."""
-    scene, rng = SCENES[name], random.Random(f"transactions/scene/{name}/{seed}")
+    scene, rng = ALL[name], random.Random(f"transactions/scene/{name}/{seed}")
     found: list[FaultPlan] = []
     at_ms = 1_500
     while at_ms < duration_ms:
@@ -125,6 +129,34 @@ def everybody_dies(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[Fau
     return (_ambush(rng, at_ms, ("kill-all", "power-all"), ("end", "mark"), rng.randint(100, 2_000)),)
 
 
+def marker_comes_twice(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """R8: a marker is sent again, and its first copy comes when the next transaction of its producer has begun, or is about to:
+    while the answer is under way that lets its first batch in."""
+    found: list[FaultPlan] = []
+    for index in range(rng.choice((3, 6, 10))):
+        again_ms = rng.choice((rng.randint(101, 160), rng.randint(101, 160), rng.randint(160, 900)))
+        now_ms = at_ms + 150 * index
+        found.append(FaultPlan(at_ms=now_ms, kind="repeat-at-mark", for_ms=again_ms, amount=rng.choice((1, 300))))
+        found += [FaultPlan(at_ms=now_ms + 50, kind="late-at-answer", for_ms=rng.choice((20, 60)))] * rng.choice((0, 2, 4))
+    return tuple(found)
+
+
+def first_question_fails(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """R7: the connection breaks over a question, whose batch is refused for now, while another batch behind it asks again. Begins
+    early: only of a producer that the partition does not know any sequence would be taken."""
+    gap_ms = rng.choice((50, 150))
+    return tuple(
+        FaultPlan(at_ms=max(0, at_ms - 1_500) + gap_ms * index, kind="repeat-at-question", for_ms=rng.randint(5, 300), amount=1)
+        for index in range(20)
+    )
+
+
+def coordinator_is_alone(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    """R11: for longer than the transaction may take, no other broker reaches the coordinator, which stays what it is: from the
+    end on, or from the last marker on."""
+    return (_ambush(rng, at_ms, ("alone",), ("end", "mark", "marked", "marked"), rng.randint(2_000, 7_000)),)
+
+
 SCENES: Final[dict[str, Scene]] = {
     scene.__name__.replace("_", "-"): scene
     for scene in (
@@ -142,3 +174,8 @@ SCENES: Final[dict[str, Scene]] = {
     )
 }
 """By their names."""
+LATER: Final[dict[str, Scene]] = {
+    scene.__name__.replace("_", "-"): scene for scene in (marker_comes_twice, coordinator_is_alone, first_question_fails)
+}
+"""Those that came later, with a random stream of their own."""
+ALL: Final[dict[str, Scene]] = SCENES | LATER

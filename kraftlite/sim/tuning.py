@@ -33,6 +33,7 @@ CHOICES: Final[Mapping[str, Sequence[int]]] = {
     "first_retention_ms": (1, 500, 3_000),
     "logs_per_turn": (1, 2),
     "group_load_bytes": (1, 200, 2_000),
+    "producer_epochs": (1, 2, 5, 30),
 }
 
 

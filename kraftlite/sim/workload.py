@@ -27,12 +27,17 @@ from kraftlite.sim.client import SimAdmin, SimClient, SimConsumer, SimProducer
 from kraftlite.sim.cluster import SimCluster
 from kraftlite.sim.history import History, Verdict
 from kraftlite.sim.shape import TopicPlan
+from kraftlite.sim.themes import TRANSACTIONS
 from kraftlite.sim.workloads.creation import TIMEOUT_MS, create
 from kraftlite.sim.workloads.visits import visitors
 
 RETENTION: Final = "retention.ms"
 RETENTION_MS: Final = 1_000_000_000_000
 """So long that nothing expires, not even when a clock jumps by days."""
+
+
+PAUSES: Final = {TRANSACTIONS: 5}
+"""The factor by which everybody pauses longer, in the themes in which others work."""
 
 
 class Workload:
@@ -63,7 +68,7 @@ class Workload:
                 await self.admin.backoff()
 
     def start(self) -> None:
-        rng = self.rng
+        rng, longer = self.rng, PAUSES.get(self.cluster.theme, 1)
         producers = [self._producer("idempotent", acks=-1, idempotent=True, in_flight=rng.choice((1, 2, 5)))]
         if rng.randrange(2):
             producers.append(self._producer("idempotent-2", acks=-1, idempotent=True, in_flight=rng.choice((1, 5))))
@@ -71,12 +76,12 @@ class Workload:
             acks = rng.choice((-1, 1, 0))
             producers.append(self._producer(f"plain-acks{acks}", acks=acks, idempotent=False, attempts=rng.choice((1, 3))))
         for producer in producers:
-            self._run(producer.run(self.partitions, rng.choice((30_000, 100_000, 300_000))))
+            self._run(producer.run(self.partitions, longer * rng.choice((30_000, 100_000, 300_000))))
         for number in range(rng.choice((1, 1, 2))):
             consumer = SimConsumer(self.cluster, 50 + number, f"consumer-{number}", self.history)
             self.clients.append(consumer)
-            self._run(consumer.run(self.partitions, rng.choice((100_000, 300_000))))
-        self._run(self._administer(rng.choice((400_000, 1_500_000))))
+            self._run(consumer.run(self.partitions, longer * rng.choice((100_000, 300_000))))
+        self._run(self._administer(longer * rng.choice((400_000, 1_500_000))))
         for visitor, running in visitors(self.cluster, self.history, self.partitions):
             self.clients.append(visitor)
             self._run(running)

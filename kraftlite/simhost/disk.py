@@ -318,6 +318,8 @@ class MemDisk:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         there = new_parent.entries.get(new_name)
+        if isinstance(there, Directory) and isinstance(node, Inode):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", target)
         if isinstance(there, Directory) and there.entries:
             raise OSError(errno.ENOTEMPTY, "directory not empty", target)
         if old_parent is new_parent:
@@ -367,6 +369,8 @@ class MemDisk:
     def write_file_atomically(self, path: str, data: bytes) -> None:
         self.check("write_file", path)
         parent, name = self._parent(path)
+        if isinstance(parent.entries.get(name), Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         inode = Inode(data=bytearray(data), mtime_ms=self.time_ms())
         inode.sync()
         parent.change((name, inode))

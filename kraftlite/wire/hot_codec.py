@@ -130,7 +130,7 @@ def parse_produce(view: memoryview, pos: int, version: int) -> ProduceRequest:
         partitions, pos = (_compact_partitions if flexible else _legacy_partitions)(view, pos)
         total += len(partitions)
         if total > MAX_PRODUCE_PARTITIONS:
-            raise ProtocolViolation(f"a produce request of more than {MAX_PRODUCE_PARTITIONS} partitions")
+            raise _too_many_partitions()
         if flexible:
             pos = pos + 1 if view[pos] == 0 else skip_tags(view, pos)
         topics.append(ProduceTopic(name, topic_id, partitions))
@@ -139,9 +139,20 @@ def parse_produce(view: memoryview, pos: int, version: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
+def _partition_count(view: memoryview, pos: int, flexible: bool) -> tuple[int, int]:
+    count, pos = read_count(view, pos, flexible)
+    if count > MAX_PRODUCE_PARTITIONS:  # before the first of them is read: they are read where they arrive
+        raise _too_many_partitions()
+    return count, pos
+
+
+def _too_many_partitions() -> ProtocolViolation:
+    return ProtocolViolation(f"a produce request of more than {MAX_PRODUCE_PARTITIONS} partitions")
+
+
 def _compact_partitions(view: memoryview, pos: int) -> tuple[list[ProducePartition], int]:
     size = len(view)
-    count, pos = read_count(view, pos, True)
+    count, pos = _partition_count(view, pos, True)
     found: list[ProducePartition] = []
     for _ in range(count):
         (index,) = INT32.unpack_from(view, pos)
@@ -159,7 +170,7 @@ def _compact_partitions(view: memoryview, pos: int) -> tuple[list[ProducePartiti
 
 
 def _legacy_partitions(view: memoryview, pos: int) -> tuple[list[ProducePartition], int]:
-    count, pos = read_count(view, pos, False)
+    count, pos = _partition_count(view, pos, False)
     found: list[ProducePartition] = []
     for _ in range(count):
         index, length = _INDEX_LENGTH.unpack_from(view, pos)

@@ -8,16 +8,18 @@ import socket
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION, MAX_INT32, MIB
 from kraftlite.runtime.ports import Ports, TimerHandle
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
-from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.frames import Connection, ConnectionLimits
 from kraftlite.wire.share import NodeShare
 from kraftlite.wire.sockets import bound_socket
+
+if TYPE_CHECKING:
+    from kraftlite.wire.apis import KafkaApis
 
 MAX_SWEEP_MS: Final = 5_000
 MIN_SWEEP_MS: Final = 20
@@ -58,7 +60,7 @@ class KafkaListener:
         self,
         ports: Ports,
         config: ListenerConfig,
-        apis: KafkaApis,
+        apis: KafkaApis | None,
         share: NodeShare | None = None,
         sock: socket.socket | None = None,
     ) -> None:
@@ -113,13 +115,16 @@ class KafkaListener:
             # these do not, and two answers in a row would wait 40 ms for the client's delayed acknowledgement of the first. The
             # sizes of their buffers: what thousands of clients do not read would else fill the memory of the kernel for TCP.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sizes = ((socket.SO_SNDBUF, self._config.send_buffer_bytes), (socket.SO_RCVBUF, self._config.receive_buffer_bytes))
-            for option, size in sizes:
-                if size >= 0:
-                    self._socket.setsockopt(socket.SOL_SOCKET, option, size)
+            self._size_buffers(self._socket)
             self._socket.listen(self._config.backlog)
             self._listening = True
         return self._socket
+
+    def _size_buffers(self, sock: socket.socket) -> None:
+        sizes = ((socket.SO_SNDBUF, self._config.send_buffer_bytes), (socket.SO_RCVBUF, self._config.receive_buffer_bytes))
+        for option, size in sizes:
+            if size >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
 
     async def stop(self, grace_ms: int = 0) -> None:
         if self._server is None:
@@ -208,7 +213,8 @@ class KafkaListener:
         address = host.removeprefix("::ffff:")  # an IPv4 client of a socket for both
         return self._config.max_connections_overrides.get(address, self._config.max_connections_per_ip)
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> asyncio.BufferedProtocol:
+        assert self._apis is not None
         return Connection(self, self._apis.handle_request, self._limits)
 
     def _schedule_sweep(self) -> None:
@@ -248,10 +254,10 @@ class KafkaListener:
             connection.abort()
 
 
-def most_files() -> int:
+def most_files(reserved: int = RESERVED_FILES) -> int:
     """The file descriptor from which on none is left for clients: they are given out lowest first."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_INT32 if most == resource.RLIM_INFINITY else most - min(RESERVED_FILES, most // 4)
+    return MAX_INT32 if most == resource.RLIM_INFINITY else most - min(reserved, most * reserved // RESERVED_FILES // 4)
 
 
 def _peer(connection: Connection) -> str:

@@ -8,11 +8,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
 
+from kraftlite.host.clock import HostClock
+from kraftlite.host.disk import HostDisk
+from kraftlite.host.loop import new_event_loop
+from kraftlite.host.tasks import HostTasks
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import MetadataImage
@@ -24,6 +29,13 @@ from kraftlite.model.messages.controller import BrokerHeartbeatRequest, BrokerHe
 from kraftlite.model.messages.methods import BROKER_HEARTBEAT, REPLICA_FETCH
 from kraftlite.rpc.codec import MessageCodec
 from kraftlite.rpc.transport import GrpcTransport
+from kraftlite.runtime.ports import Handlers, Ports
+from kraftlite.runtime.trace import NullTracer
+from kraftlite.wire.apis import KafkaApis
+from kraftlite.wire.listener import ListenerConfig
+from kraftlite.wire.share import NodeShare
+from kraftlite.wire.shared_port import SharedPortListener
+from kraftlite.wire.sockets import bound_socket
 from tests.harness.metadata_support import partition, provenance
 
 Figures = dict[str, float]
@@ -107,7 +119,31 @@ def images() -> Figures:
     }
 
 
-async def calls() -> Figures:
+async def shared_port(transport: GrpcTransport, handlers: Handlers) -> Endpoint:
+    """The handlers behind a port that Kafka's clients use, too, as a controller's are."""
+    errors: list[object] = []
+    ports = Ports(
+        node_id=NodeId(1),
+        clock=HostClock(),
+        disk=HostDisk(),
+        transport=transport,
+        tracer=NullTracer(),
+        tasks=HostTasks(lambda error, where: errors.append(error)),
+        entropy=random.Random(1),
+        fault=lambda error, where: errors.append(error),
+    )
+
+    async def no_clients() -> KafkaApis:
+        raise AssertionError("nobody speaks Kafka here")
+
+    relay = await transport.serve_behind(Endpoint("127.0.0.1", 0), handlers)
+    config = ListenerConfig(name="CONTROLLER", host="127.0.0.1", port=0)
+    share = NodeShare(ports.clock.now_ms)
+    listener = SharedPortListener(ports, config, no_clients, relay.carry, share, bound_socket("127.0.0.1", 0))
+    return await listener.start()
+
+
+async def calls(*, shared: bool) -> Figures:
     async def heartbeat(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=False)
 
@@ -115,7 +151,8 @@ async def calls() -> Figures:
         return p.ReplicaFetchResponse(error=ErrorCode.NONE, session_id=0, partitions=(), payload=b"x" * request.max_bytes)
 
     server, client = GrpcTransport(), GrpcTransport()
-    endpoint = await server.serve(Endpoint("127.0.0.1", 0), {BROKER_HEARTBEAT: heartbeat, REPLICA_FETCH: fetch})
+    handlers: Handlers = {BROKER_HEARTBEAT: heartbeat, REPLICA_FETCH: fetch}
+    endpoint = await (shared_port(server, handlers) if shared else server.serve(Endpoint("127.0.0.1", 0), handlers))
     beat = BrokerHeartbeatRequest(
         broker_id=NodeId(1),
         broker_epoch=5,
@@ -135,6 +172,7 @@ async def calls() -> Figures:
         cpu, wall = time.process_time(), time.perf_counter()
         await asyncio.gather(*[lane() for _ in range(in_flight)])
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        name = f"shared_port_{name}" if shared else name
         return {f"{name}_cpu_us": cpu / times * 1e6, f"{name}_wall_us": wall / times * 1e6}
 
     small, large = fetch_request(1, 100), fetch_request(1, 1 << 20)
@@ -154,7 +192,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the figures here too")
     options = parser.parse_args()
-    figures = {**records(), **images(), **asyncio.run(calls())}
+    loop = new_event_loop()  # one for both: gRPC keeps the first
+    figures = {**records(), **images()}
+    for shared in (False, True):
+        figures |= loop.run_until_complete(calls(shared=shared))
     for name, value in figures.items():
         print(f"{name:<60} {value:>14.2f}")
     if options.json:

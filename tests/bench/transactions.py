@@ -36,9 +36,11 @@ from tests.bench.throughput import CLUSTER, CONSUMER, KIB
 from tests.clients.java.apache import ApacheKafka, apache_kafka
 from tests.clients.java.tools import Missing, java, kafka_tool, programs
 
-ROUNDS: Final = 9
-WARM_UP_S: Final = 10.0
+ROUNDS = 9
+WARM_UP_S = 10.0
 """Of each side and client, before anything is measured."""
+SHORT_ROUNDS: Final = 3
+SHORT_WARM_UP_S: Final = 3.0
 TURN_S: Final = 1.0
 """For so long a side is measured, then the other one."""
 PAUSE_S: Final = 0.002
@@ -185,6 +187,7 @@ class JavaProducer(AbstractContextManager["JavaProducer"]):
     """A transactional producer of Apache Kafka's own client, in a process of its own that is told what to do line by line."""
 
     def __init__(self, side: Side, transactional_id: str) -> None:
+        self._side = side.name
         self._process = subprocess.Popen(
             [*java("TransactionRounds", more=[programs()], flags=()), side.bootstrap, transactional_id],
             stdin=subprocess.PIPE,
@@ -200,7 +203,7 @@ class JavaProducer(AbstractContextManager["JavaProducer"]):
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the Java client has ended with {self._process.wait()}")
+            raise RuntimeError(f"the Java client of {self._side} has ended with {self._process.wait()}")
         return [float(it) for it in json.loads(line)]
 
     def __exit__(self, *_: object) -> None:
@@ -224,10 +227,10 @@ Figures = dict[str, float]
 Round = Callable[[Side], Figures]
 
 
-def interleaved(sides: Sequence[Side], turn: Round, rounds: int = ROUNDS) -> dict[str, str]:
+def interleaved(sides: Sequence[Side], turn: Round) -> dict[str, str]:
     """Run the turn of each side, round by round, the first of them alternating. The table's rows."""
     seen: dict[str, list[dict[str, float]]] = {}
-    for number in range(rounds + 1):
+    for number in range(ROUNDS + 1):
         found = {side.name: turn(side) for side in (sides if number % 2 else sides[::-1])}
         for name in found[KRAFTLITE] if number else ():
             seen.setdefault(name, []).append({side: figures[name] for side, figures in found.items()})
@@ -351,13 +354,15 @@ def read_committed(sides: Sequence[Side], replication: int) -> dict[str, str]:
 # --- what is done once ----------------------------------------------------------------------------------------------------
 
 
-def memory(sides: Sequence[Side]) -> dict[str, str]:
+def memory(sides: Sequence[Side], replication: int) -> dict[str, str]:
     """The growth of the only node by ten thousand ids, each asked for once. Of a JVM what lives after a collection counts: its
     heap grows as it likes."""
+    assert replication == 1
     found: dict[str, float] = {}
     resident: dict[str, float] = {}
     for side in sides:
         (pid,) = side.pids().values()
+        RdkafkaProducer(side, "before-memory")  # the topic of states is there
         before = _live_mib(side, pid)
         with ClusterClient(ClientSettings(bootstrap=(side.bootstrap,))) as cluster:
             for number in range(IDS):
@@ -377,11 +382,11 @@ def _live_mib(side: Side, pid: int) -> float:
     return int(told.stdout.split("Total")[-1].split()[1]) / 2**20
 
 
-def failover(sides: Sequence[Side]) -> dict[str, str]:
+def failover(sides: Sequence[Side], replication: int) -> dict[str, str]:
     """The time until a transaction is committed that begins as the coordinator goes: it is killed, or told to stop."""
     rows: dict[str, str] = {}
     for side in sides:
-        RdkafkaProducer(side, "first").run(side.topic(1, 3), TURN_S)
+        RdkafkaProducer(side, "first").run(side.topic(1, replication), TURN_S)
         until("the topic of states is whole", lambda side=side: whole(side.bootstrap, TRANSACTION_TOPIC))  # type: ignore[misc]
     for sent in (signal.SIGKILL, signal.SIGTERM):
         seen = [{side.name: _fail(side, sent, number) for side in sides} for number in range(FAILOVERS)]
@@ -417,21 +422,55 @@ def _leaders(side: Side, topic: str) -> dict[int, int]:
     return {index: partition.leader for index, partition in found.items()}
 
 
-def transactions() -> dict[str, Any]:
+Part = Callable[[Sequence[Side], int], dict[str, str]]
+ALL: Final = (1, 3)
+PARTS: Final[dict[str, tuple[Part, Sequence[int]]]] = {
+    "latency": (one_by_one, ALL),
+    "rate": (at_once, ALL),
+    "large": (large, ALL),
+    "read_committed": (read_committed, (1,)),
+    "memory": (memory, (1,)),
+    "failover": (failover, (3,)),
+}
+"""Each part, and the replication factors with which it is measured: of as many nodes."""
+
+
+def transactions(*names: str) -> dict[str, Any]:
     """The table: figure, kraftlite, Apache Kafka, and kraftlite's ratio to it (above 1 is better for rates, below 1 for times,
-    CPU and memory)."""
+    CPU and memory). `names`: of the parts, as `memory`, or with a replication factor, as `rate-3`; none: all."""
     rows: dict[str, str] = {}
-    for replication, nodes in ((1, 1), (3, 3)):
+    for replication in ALL:
+        parts = [
+            part
+            for name, (part, factors) in PARTS.items()
+            if replication in factors and (not names or name in names or f"{name}-{replication}" in names)
+        ]
+        if not parts:
+            continue
         with ExitStack() as stack:
-            sides = [stack.enter_context(kraftlite(nodes))]
+            sides = [stack.enter_context(kraftlite(replication))]
             with contextlib.suppress(Missing):
-                sides.append(stack.enter_context(kafka(nodes)))
+                sides.append(stack.enter_context(kafka(replication)))
             if len(sides) == 1:
                 print(f"{KAFKA} is left out: its jars are not there", file=sys.stderr)
-            for part in (one_by_one, at_once, large):
+            for part in parts:
                 rows |= part(sides, replication)
-            if replication == 1:
-                rows |= read_committed(sides, replication) | memory(sides)
-            else:
-                rows |= failover(sides)
     return rows
+
+
+def measured(arguments: Sequence[str]) -> dict[str, Any]:
+    """Parts by name, for a look at one thing: `python -m tests.bench.transactions memory rate-3`. `--short`: fewer and shorter
+    rounds, from which only a large difference can be told."""
+    global ROUNDS, WARM_UP_S
+    names = [it for it in arguments if it != "--short"]
+    known = {*PARTS, *(f"{name}-{factor}" for name, (_, factors) in PARTS.items() for factor in factors)}
+    if unknown := [it for it in names if it not in known]:
+        raise SystemExit(f"unknown: {', '.join(unknown)}; there are {', '.join(sorted(known))}, and --short")
+    if len(names) < len(arguments):
+        ROUNDS, WARM_UP_S = SHORT_ROUNDS, SHORT_WARM_UP_S
+    return transactions(*names)
+
+
+if __name__ == "__main__":
+    for fact, value in measured(sys.argv[1:]).items():
+        print(f"{fact:<75} {value}")

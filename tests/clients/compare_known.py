@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 _OWN_FILE: Final = r"^DescribeConfigs\.(broker|group)\.configs\..*<its file's>"
-_FEATURES: Final = "eligible.leader.replicas|share|streams|transaction"
+_FEATURES: Final = "share|streams|transaction"
 
 KNOWN: Final[Mapping[str, Sequence[str]]] = {
     "APIs that are not offered": (
@@ -23,11 +23,6 @@ KNOWN: Final[Mapping[str, Sequence[str]]] = {
         r"Local controller \d+ (only supports|does not support this feature)",
     ),
     "Transactions": (r"^transactions in each state\.old clients, (aborted|committed), of the epoch before: EndTxn v5 ",),
-    "min.insync.replicas": (
-        r"^DescribeConfigs\..*\.min\.insync\.replicas: .* 3, .* \| ",
-        r"^kafka-topics and offsets: .*Configs: min\.insync\.replicas=1",
-        r"^kafka-configs: .*min\.insync\.replicas=1",
-    ),
     "Configuration keys": (
         _OWN_FILE,
         r"^DescribeConfigs\.(broker|group)\.configs\.[^:]+: .* \| \(not there\)$",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.log.batch import Record, build_batch
-from tests.clients import compare_records, compare_transactions_odd
+from tests.clients import compare_elr, compare_records, compare_transactions, compare_transactions_odd
 from tests.clients.compare_sides import NODES, Side
 
 # isort: split
@@ -284,6 +284,7 @@ def change_topics(side: Side) -> Any:
     from uuid import UUID
 
     side.create("grow", [[1, 2], [2, 3]])
+    compare_transactions.prepared(side)
 
     def grow(name: str, count: int, rows: Sequence[Sequence[int]] | None = None) -> Any:
         assignments = None if rows is None else [{"broker_ids": tuple(row)} for row in rows]
@@ -319,6 +320,8 @@ def change_topics(side: Side) -> Any:
             "unknown broker": grow("grow", 3, [[1, 9]]),
             "duplicate broker": grow("grow", 3, [[1, 1]]),
             "fine": grow("grow", 3, [[1, 3]]),
+            "of groups": grow("__consumer_offsets", 1000),
+            "of transactions": grow("__transaction_state", 1000),
         },
         "delete": {
             "unknown name": delete(name="nope", topic_id=None),
@@ -662,11 +665,7 @@ def _coordinated(side: Side) -> None:
     for name in ("g", "simple", "nope", "k", "fine", ""):
         while _find(side, name) < 0 or side.call(
             15, 6, {"groups": (name,), "include_authorized_operations": False}, node=_find(side, name)
-        )["groups"][0]["error_code"] in (
-            "not_coordinator",
-            "coordinator_load_in_progress",
-            "coordinator_not_available",
-        ):
+        )["groups"][0]["error_code"] in ("not_coordinator", "coordinator_load_in_progress", "coordinator_not_available"):
             assert time.monotonic() < deadline, f"{side.name}: {name} has no coordinator"
             time.sleep(0.1)
 
@@ -696,6 +695,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "records": other_records,
     "groups": groups,
     **compare_transactions_odd.STORIES,
+    "eligible leader replicas": compare_elr.eligible_leaders,  # the last one: it stops a node and starts it again
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from enum import Enum
@@ -31,8 +31,10 @@ SHARED: Final = {key: value for key, value in SMALL.items() if key.startswith(("
 class Side:
     """One of the clusters. Node ids are 1, 2, 3, each broker and controller."""
 
-    def __init__(self, name: str, bootstrap_servers: str) -> None:
+    def __init__(self, name: str, bootstrap_servers: str, *, stop: Callable[[int], None], start: Callable[[int], None]) -> None:
+        """`stop`: of one node, in order; returns when it is down. `start`: returns when it serves."""
         self.name = name
+        self.stop, self.start = stop, start
         self.bootstrap_servers = bootstrap_servers
         self._addresses = dict(zip(NODES, bootstrap_servers.split(","), strict=True))
         self._connections: dict[int, Connection] = {}
@@ -163,7 +165,15 @@ def both() -> Iterator[tuple[Side, Side]]:
         apache_kafka(nodes=len(NODES)) as apache,
         SyncCluster(controllers=len(NODES), brokers=len(NODES), combined=True, config=SHARED) as ours,
     ):
-        sides = Side("Apache Kafka", apache.bootstrap_servers), Side("kraftlite", ours.bootstrap_servers)
+
+        def start_apache(node: int) -> None:
+            apache.start(node)
+            apache.wait()
+
+        sides = (
+            Side("Apache Kafka", apache.bootstrap_servers, stop=apache.stop, start=start_apache),
+            Side("kraftlite", ours.bootstrap_servers, stop=ours.stop, start=ours.restart),
+        )
         try:
             yield sides
         finally:

@@ -48,6 +48,8 @@ def test_a_killed_leader_is_explained(cluster: Cluster, topic: str, others: int)
     assert " ▸ FENCE @" in found["chain"] and f" ▸ broker {new} led from " in found["chain"]
     assert "nothing more is recorded of it: killed" in found["steps"][0]["what"], "the dead broker's own trace is still read"
     text = explain(cluster, "record", str(found["record"]), "--since", "-10m")
-    assert text.returncode == 0 and ("one of many of an operation" if others else found["chain"]) in text.stdout
+    assert text.returncode == 0
+    of_many = "one of many of an operation" in text.stdout  # what other tests have created counts, too
+    assert of_many or (not others and found["chain"] in text.stdout)
     unknown = explain(cluster, "partition", f"{topic}-7")
     assert unknown.returncode == 1 and f"{topic}-0" in unknown.stderr and len(unknown.stderr.splitlines()) == 1

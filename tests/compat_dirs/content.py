@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,6 +93,7 @@ def commit(bootstrap: str) -> None:
 
 def read(bootstrap: str) -> dict[str, Any]:
     """Every record, the first and last offsets, and the group's offsets, as clients see them."""
+    _wait_led(bootstrap)
     with _consumer(bootstrap) as consumer:
         found: dict[str, Any] = {"partitions": {}, "committed": {}}
         for topic, (partitions, _) in TOPICS.items():
@@ -101,6 +103,19 @@ def read(bootstrap: str) -> dict[str, Any]:
             assert it.error is None
             found["committed"][f"orders-{it.partition}"] = [it.offset, it.metadata or ""]
     return found
+
+
+def _wait_led(bootstrap: str) -> None:
+    """Return when the broker tells a leader of every partition: it says that it is started before it has read who leads."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    end_s = time.monotonic() + LIMIT_S
+    while True:
+        topics = admin.list_topics(timeout=LIMIT_S).topics
+        led = {name: sum(it.leader >= 0 for it in topics[name].partitions.values()) for name in TOPICS if name in topics}
+        if led == {name: partitions for name, (partitions, _) in TOPICS.items()}:
+            return
+        assert time.monotonic() < end_s, f"partitions with a leader within {LIMIT_S:g} s: {led}"
+        time.sleep(0.05)
 
 
 def _read_partition(consumer: Consumer, topic: str, partition: int) -> dict[str, Any]:

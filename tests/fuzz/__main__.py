@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --minutes 10 [--seed N] [--door kafka|grpc|metrics|files|config] [--in-process]`.
+"""`python -m tests.fuzz --minutes 10 [--seed N] [--door kafka|controller|grpc|metrics|files|config] [--in-process]`.
 
 Exit status 1 when something was found. A finding is made small and written to `tests/fuzz/corpus`, where it is a test that fails.
 """
@@ -18,7 +18,7 @@ from tests.fuzz.campaign import Hunt
 from tests.fuzz.cases import CORPUS
 from tests.fuzz.run import LOOP_LIMIT_S
 
-SHARES: Final = {"kafka": 0.5, "grpc": 0.2, "metrics": 0.03, "files": 0.22, "config": 0.05}
+SHARES: Final = {"kafka": 0.4, "controller": 0.1, "grpc": 0.2, "metrics": 0.03, "files": 0.22, "config": 0.05}
 """Of the time, when no door is named."""
 
 

@@ -56,12 +56,12 @@ class Hunt:
 
         while not over():
             with opened(self.kind) as target:
-                session = Session(target, loop_limit_s=self.loop_limit_s)
+                session = Session(target, loop_limit_s=self.loop_limit_s, door=self.door)
                 self._on_one_node(session, self._drawer(rng, session), over)
         return self.found
 
     def _drawer(self, rng: random.Random, session: Session) -> Callable[[], Iterator[Step]]:
-        if self.door == "kafka":
+        if self.door in ("kafka", "controller"):
             return Drawer(rng, Offered(session.offered()), session.known).case
         nodes = NodesDrawer(rng, session.known, session.target.cluster_id)
         return nodes.grpc if self.door == "grpc" else nodes.metrics
@@ -99,7 +99,7 @@ class Hunt:
         if self.out is None or not case.steps:
             return
         kind = "embedded" if self.door == "kafka" else self.kind  # it is quicker, and the code is the same
-        small, again = Minimiser(kind, failure.kind, self.loop_limit_s).minimise(case)
+        small, again = Minimiser(kind, failure.kind, self.loop_limit_s, self.door).minimise(case)
         name = f"{self.door}-{_slug(failure.kind)}"
         if not again:
             self.say("    it did not fail again by itself: what came before it has a part in it")
@@ -111,7 +111,8 @@ class Hunt:
 class Minimiser:
     """Leaves out steps, then bytes, as long as the failure stays of the same kind. A node that is unharmed is used again."""
 
-    def __init__(self, target_kind: str, kind: str, loop_limit_s: float | None) -> None:
+    def __init__(self, target_kind: str, kind: str, loop_limit_s: float | None, door: str) -> None:
+        self._door = door
         self._target_kind = target_kind
         self._kind = kind
         self._limit = loop_limit_s
@@ -134,7 +135,7 @@ class Minimiser:
         self._tries += 1
         if self._session is None:
             target = self._stack.enter_context(opened(self._target_kind))
-            self._session = Session(target, loop_limit_s=self._limit)
+            self._session = Session(target, loop_limit_s=self._limit, door=self._door)
         failure = self._session.replay(case)
         if failure is None:
             return False

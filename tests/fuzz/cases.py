@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`door`: kafka, grpc or metrics. `story`: what was seen when it was found."""
+    """`door`: kafka, controller, grpc or metrics. `story`: what was seen when it was found."""
 
     door: str
     steps: tuple[Step, ...]

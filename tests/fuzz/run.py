@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kraftlite.protocol.errors import ProtocolViolation
+from tests.clients.raw import Connection
 from tests.fuzz.cases import Case, Step, filled, template
 from tests.fuzz.client import PATIENCE_S, Canary, Conn, Gone, Silent
 from tests.fuzz.elsewhere import elsewhere
@@ -44,6 +45,8 @@ class Session:
     target: Target
     known: Known = field(default_factory=Known)
     loop_limit_s: float | None = LOOP_LIMIT_S
+    door: str = "kafka"
+    """Or "controller": Kafka's protocol at the controller's port, the second one that speaks gRPC."""
     rss_limit: int = 0
     canary: Canary = field(init=False)
     steps_sent: int = 0
@@ -64,7 +67,18 @@ class Session:
         body = {"topics": None, "allow_auto_topic_creation": False, **flags}
         self.known.learn(self.canary.call(3, 12, body))
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the steps of cases go that name nothing else."""
+        return self.target.grpc[1] if self.door == "controller" else self.target.kafka
+
     def offered(self) -> dict[int, tuple[int, int]]:
+        if self.door == "controller":
+            connection = Connection(f"{self.address[0]}:{self.address[1]}")
+            try:
+                return connection.offered()
+            finally:
+                connection.close()
         answer = self.canary.call(18, 3, {"client_software_name": "fuzz", "client_software_version": "1"})
         return {int(it.api_key): (int(it.min_version), int(it.max_version)) for it in answer.api_keys}
 
@@ -128,7 +142,7 @@ class Session:
             if step.to:
                 elsewhere(self.target, step.to, data)
             else:
-                conn = Conn(self.target.kafka)
+                conn = Conn(self.address)
                 conn.send(data, step.cuts)
                 self.canary.ping()
                 conn.close()
@@ -141,7 +155,7 @@ class Session:
         conn = self._conns.get(step.conn)
         try:
             if conn is None:
-                conn = self._conns[step.conn] = Conn(self.target.kafka)
+                conn = self._conns[step.conn] = Conn(self.address)
             conn.send(data, step.cuts)
         except (Gone, OSError):
             self._forget(step.conn)

@@ -30,13 +30,13 @@ def test_what_was_found_at_the_client_door_stays_mended(nodes: Nodes, case: Case
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("door", ["grpc", "metrics"])
+@pytest.mark.parametrize("door", ["controller", "grpc", "metrics"])
 def test_what_was_found_between_nodes_stays_mended(door: str) -> None:
     wrong = []
     cases = corpus(door)
     while cases:
         with opened("process") as target:
-            session = Session(target, loop_limit_s=CPU_LIMIT_S)
+            session = Session(target, loop_limit_s=CPU_LIMIT_S, door=door)
             failure = None
             while cases and failure is None:
                 case = cases.pop(0)
@@ -56,7 +56,7 @@ def test_a_short_hunt_at_the_client_door(seed: int) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("door", ["grpc", "metrics"])
+@pytest.mark.parametrize("door", ["controller", "grpc", "metrics"])
 def test_a_short_hunt_between_nodes(door: str) -> None:
     assert not Hunt(door, 1, "process", say=print, loop_limit_s=CPU_LIMIT_S, readers=False).run(cases=60)
 

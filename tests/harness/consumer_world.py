@@ -84,6 +84,7 @@ class ConsumerWorld(GroupWorld):
         shard = GroupShard(self.config, self.tracer, random.Random(self.seed), self.image())
         for key, value, producer_id in self.log:
             shard.replay(key, value, producer_id=producer_id, wall_ms=self.wall_ms)
+        list(shard.settle(self.now_ms, self.wall_ms))
         self._take(shard.loaded(self.now_ms, self.wall_ms))
         return shard
 

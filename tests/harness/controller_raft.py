@@ -116,6 +116,8 @@ class FakeRaft:
         self._delivered = 0
         self._prepared: list[tuple[Any, ...]] = []
         self.calls: list[str] = []
+        self.encoded: list[bytes] = []
+        """The values of all records that were prepared, as they would be in the log."""
         self.auto_commit = False
         self.fail_prepare: Exception | None = None
         self.paused = False
@@ -156,9 +158,6 @@ class FakeRaft:
     def log_end_offset(self) -> int:
         return self.quorum.leo + sum(len(records) for records in self._prepared)
 
-    def encode(self, record: Any) -> bytes:
-        return b""
-
     def prepare_append(self, epoch: int, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> int:
         self.calls.append("prepare_append")
         if self.fail_prepare is not None:
@@ -169,6 +168,8 @@ class FakeRaft:
         if self.quorum.leader_id != self._node_id or epoch != self.quorum.epoch:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} does not lead in epoch {epoch}")
         self._prepared.append(tuple(records))
+        assert encoded is not None and len(encoded) == len(records)
+        self.encoded += encoded
         return self.log_end_offset() - 1
 
     def drop_prepared(self) -> None:

@@ -164,6 +164,7 @@ class World:
         features: tuple[m.FeatureRange, ...] = SUPPORTED_FEATURES,
         cluster_id: str = CLUSTER_ID,
         log_dirs: tuple[UUID, ...] | None = None,
+        previous_epoch: int | None = None,
     ) -> Answer:
         node = self.active
         state = node.core.state
@@ -175,7 +176,7 @@ class World:
             features=features,
             rack=rack,
             log_dirs=(UUID(int=1_000_000 + broker_id),) if log_dirs is None else log_dirs,
-            previous_broker_epoch=None,
+            previous_broker_epoch=previous_epoch,
         )
 
         def after(_last: int, now_ms: int) -> None:
@@ -338,7 +339,7 @@ class World:
         )
         return self.submit("incremental_alter_configs", lambda _now: state.configs.incremental_alter(request))
 
-    # --- invariants 18 to 23 (without ELR)
+    # --- invariants 18 to 23
 
     def check(self) -> None:
         for node in self.nodes.values():
@@ -351,5 +352,3 @@ def check_invariants(core: ControllerCore) -> None:
     state.check()
     epochs = list(state.registry.epochs)
     assert epochs == sorted(set(epochs))
-    for info in state.replication.topics.values():
-        assert not any(partition.elr for partition in info.partitions.values()), info.name

@@ -48,6 +48,7 @@ def committed(bootstrap: str, topic: str) -> list[Seen]:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "auto.offset.reset": "error",
             **QUICK,
         }
     )
@@ -156,7 +157,7 @@ class Driver:
                 tp,
                 build_batch(
                     records,
-                    timestamp_ms=1_700_000_000_000,
+                    timestamp_ms=time.time_ns() // 1_000_000,  # an older one would be for retention
                     transactional=True,
                     producer_id=producer.producer_id,
                     producer_epoch=producer.producer_epoch,

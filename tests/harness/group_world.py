@@ -26,6 +26,7 @@ from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.effects import Append, Output
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC
+from kraftlite.coordinator.core.shards import GoOn
 from kraftlite.coordinator.shard_core import Asked, Event, GroupShard, Tick, TopicsDeleted, Written
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.producer import Producer
@@ -65,6 +66,8 @@ class GroupWorld:
         self.log: list[tuple[bytes, bytes | None, int | None]] = []
         self.answers: dict[int, Any] = {}
         self.hold = False
+        self.goes_on = True
+        """The shard is told to go on with what a step leaves."""
         self.held: list[Append] = []
         self._ids = count(1)
         self._last_id = 0
@@ -79,6 +82,7 @@ class GroupWorld:
                 shard.replay_end(producer_id, committed=value is not None)
                 continue
             shard.replay(key, value, producer_id=producer_id, wall_ms=self.wall_ms)
+        list(shard.settle(self.now_ms, self.wall_ms))
         self._take(shard.loaded(self.now_ms, self.wall_ms))
         return shard
 
@@ -102,6 +106,9 @@ class GroupWorld:
         self.held.extend(output.appends)
         if not self.hold:
             self.commit_held()
+        self.more = output.more
+        if output.more and self.goes_on:
+            self.step(GoOn())
 
     def commit_held(self) -> None:
         while self.held:

@@ -13,10 +13,14 @@ from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import MetadataImage, MetadataProvenance
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -24,11 +28,15 @@ from kraftlite.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
+    ZkMigrationStateRecord,
 )
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
@@ -107,7 +115,8 @@ class FakeWriter:
         self.records: list[Any] = []
         self.state = "open"
 
-    def append(self, records: Sequence[Any]) -> None:
+    def append(self, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> None:
+        assert encoded is not None and len(encoded) == len(records)
         self.records.extend(records)
 
     async def freeze(self) -> None:
@@ -270,6 +279,7 @@ class LogMaker:
         self._topics: dict[str, UUID] = {}
         self._partitions: dict[UUID, int] = {}
         self._brokers: dict[int, int] = {}
+        self._acls: list[UUID] = []
         self._next = 100
 
     def take(self, count: int) -> list[MetadataRecord]:
@@ -298,7 +308,12 @@ class LogMaker:
             self._quota,
             self._scram,
             self._producer_ids,
+            self._acl,
+            self._token,
             self._unregister,
+            self._fence,
+            lambda: [ClearElrRecord(topic_name=self._rng.choice(["", *sorted(self._topics)]))],
+            lambda: [ZkMigrationStateRecord(state=2)],
             lambda: [NoOpRecord()],
         ]
         return rng.choice(steps)()
@@ -319,7 +334,7 @@ class LogMaker:
             return []
         broker_id = self._rng.choice(sorted(self._brokers))
         change = BrokerRegistrationChangeRecord(broker_id=NodeId(broker_id), broker_epoch=self._brokers[broker_id])
-        options: list[dict[str, Any]] = [{"fenced": False}, {"in_controlled_shutdown": True}, {"log_dirs": ()}, {}]
+        options: list[dict[str, Any]] = [{"fenced": False}, {"in_controlled_shutdown": True}, {"log_dirs": (UUID(int=9),)}, {}]
         return [replace(change, **self._rng.choice(options))]
 
     def _unregister(self) -> list[MetadataRecord]:
@@ -382,6 +397,48 @@ class LogMaker:
         key = bytes([self._rng.randrange(256)])
         return [
             UserScramCredentialRecord(name=name, mechanism=mechanism, salt=key, stored_key=key, server_key=key, iterations=4096)
+        ]
+
+    def _fence(self) -> list[MetadataRecord]:
+        if not self._brokers:
+            return []
+        broker_id = self._rng.choice(sorted(self._brokers))
+        kind = self._rng.choice([FenceBrokerRecord, UnfenceBrokerRecord])
+        return [kind(broker_id=NodeId(broker_id), broker_epoch=self._brokers[broker_id])]
+
+    def _acl(self) -> list[MetadataRecord]:
+        if self._acls and self._rng.random() < 0.3:
+            return [RemoveAccessControlEntryRecord(id=self._acls.pop(self._rng.randrange(len(self._acls))))]
+        self._next += 1
+        self._acls.append(UUID(int=self._next))
+        return [
+            AccessControlEntryRecord(
+                id=self._acls[-1],
+                resource_type=2,
+                resource_name=f"t{self._next}",
+                pattern_type=3,
+                principal="User:a",
+                host="*",
+                operation=3,
+                permission_type=3,
+            )
+        ]
+
+    def _token(self) -> list[MetadataRecord]:
+        token_id = self._rng.choice(["a", "b"])
+        if self._rng.random() < 0.3:
+            return [RemoveDelegationTokenRecord(token_id=token_id)]
+        self._next += 1
+        return [
+            DelegationTokenRecord(
+                owner="User:a",
+                requester="User:a",
+                renewers=self._rng.choice([(), ("User:b",)]),
+                issue_timestamp_ms=self._next,
+                max_timestamp_ms=self._next,
+                expiration_timestamp_ms=self._next,
+                token_id=token_id,
+            )
         ]
 
     def _quota(self) -> list[MetadataRecord]:

@@ -298,10 +298,12 @@ class ScenarioRunner:
         for word in args.words:
             replicas = tuple(NodeId(r) for r in _ids(word))
             state = self.c.controller.registration()
+            removes = any(it not in replicas for it in state.replicas)
             self.c.controller.write(
                 PartitionChangeRecord(
                     topic_id=self.c[1].partition().topic_id,
                     partition=0,
+                    leader=state.leader if removes else UNCHANGED,  # the epoch rises
                     replicas=replicas,
                     isr=tuple(member for member in state.isr if member in replicas),
                 )

@@ -75,7 +75,7 @@ def test_what_is_yet_to_come_is_not_there() -> None:
     left_out = set(re.findall(r"\b[A-Z]{2}-\d\d\b", table))
     for first, last in re.findall(r"\b([A-Z]{2}-\d\d) to ([A-Z]{2}-\d\d)\b", table):
         left_out |= {f"{first[:3]}{number:02}" for number in range(int(first[3:]), int(last[3:]) + 1)}
-    assert len(left_out) > 20
+    assert len(left_out) > 5
     assert not left_out & (IDS | set(spec.bearers()))
 
 

@@ -61,6 +61,7 @@ WAITS = {
     "replication/produce.py": "driver: long batches are checked on another thread",
     "replication/sessions.py": "a parked fetch of a follower is a Future here: to hand it to a driver costs each one a call",
     "replication/waiting.py": "driver: what clients wait for",
+    "runtime/begun.py": "the beginning of a task, in the call that makes it",
     "runtime/turns.py": "the turns that long work takes",
 }
 # Calls that race against another event. Who starts one reads its result and cancels it; for a task of `Ports.tasks` a refusal

@@ -6,8 +6,9 @@ A refusal of the whole request becomes one error per entry where the API has ent
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kraftlite.broker.handlers.broker_changes import change_problems
 from kraftlite.broker.handlers.context import BrokerContext
@@ -50,6 +51,8 @@ from kraftlite.model.messages.methods import (
 from kraftlite.model.shown import shown
 
 _LOGGER: Final = int(ConfigResourceType.BROKER_LOGGER)
+AnsweredHere: TypeAlias = Callable[[BrokerContext, ConfigResourceChange | LegacyConfigResource], AlterConfigsResult | None]
+"""The result of a change of configs that this node decides itself, None for one that is handed on."""
 
 
 async def create_topics(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -136,19 +139,22 @@ async def create_partitions(ctx: BrokerContext, request: CreatePartitionsRequest
 
 
 async def alter_configs(
-    ctx: BrokerContext, request: IncrementalAlterConfigsRequest | AlterConfigsRequest
+    ctx: BrokerContext,
+    request: IncrementalAlterConfigsRequest | AlterConfigsRequest,
+    answered_here: AnsweredHere | None = None,
 ) -> AlterConfigsResponse:
     """Both the incremental and the legacy call; they differ in what the controller does. Loggers are this broker's matter, and
-    a broker's configs are taken by that broker alone."""
+    a broker's configs are taken by that broker alone. `answered_here`: says instead which resources are this node's matter."""
     resources: tuple[ConfigResourceChange | LegacyConfigResource, ...] = request.resources
     own: dict[int, AlterConfigsResult] = {}
+    answered = _answered_here if answered_here is None else answered_here
     async for index, one in ctx.turns.each(enumerate(resources)):
-        answer = _answered_here(ctx, one)
+        answer = answered(ctx, one)
         if answer is not None:
             own[index] = answer
     if own:
         kept: Any = tuple(one for index, one in enumerate(resources) if index not in own)
-        rest = await alter_configs(ctx, replace(request, resources=kept))
+        rest = await alter_configs(ctx, replace(request, resources=kept), answered)
         others = iter(rest.resources)
         return AlterConfigsResponse(
             resources=tuple(own[index] if index in own else next(others) for index in range(len(resources)))
@@ -194,7 +200,7 @@ async def alter_configs(
 def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult | None:
     kind, name = resource.resource_type, resource.resource_name
     if kind == _LOGGER:
-        return _alter_logger(ctx, resource)
+        return alter_logger(ctx, resource)
     if kind != ConfigResourceType.BROKER:
         return None
     if name in ("", str(ctx.node_id)):
@@ -210,7 +216,7 @@ def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCo
     return AlterConfigsResult(resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message=message)
 
 
-def _alter_logger(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult:
+def alter_logger(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult:
     """No logger has a level of its own here, so each that is named does not exist."""
     code, message = ErrorCode.NONE, None
     if isinstance(resource, LegacyConfigResource):

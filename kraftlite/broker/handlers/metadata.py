@@ -24,6 +24,7 @@ from kraftlite.runtime.trace.wire import AutoTopicCreationFailed, AutoTopicCreat
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 """Endpoint types of DescribeCluster."""
+_ENDPOINT_TYPES: Final = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 MAX_AUTO_CREATIONS: Final = 1_000
 """Topics that one broker creates by itself at a time; the client of any further one asks again."""
@@ -141,15 +142,21 @@ class ClusterDescription:
 
 def describe_cluster(ctx: BrokerContext, listener: str, *, endpoint_type: int, include_fenced: bool) -> ClusterDescription:
     """Raises ApiError when controllers are asked for, which only a controller's own listener lists (CP-12)."""
-    if endpoint_type == CONTROLLERS:
-        raise ApiError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
-        )
-    if endpoint_type != BROKERS:
-        raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}")
+    check_endpoint_type(endpoint_type, BROKERS)
     brokers = ctx.metadata.all_brokers(listener) if include_fenced else ctx.metadata.alive_brokers(listener)
     return ClusterDescription(controller_id=ctx.metadata.random_alive_broker(ctx.ports.entropy), brokers=brokers)
+
+
+def check_endpoint_type(asked: int, here: int) -> None:
+    """Raise ApiError unless what the client wants listed is what this listener lists."""
+    if asked not in _ENDPOINT_TYPES:
+        raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}")
+    if asked != here:
+        raise ApiError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            f"The request was sent to an endpoint of type {_ENDPOINT_TYPES[here]}, "
+            f"but we wanted an endpoint of type {_ENDPOINT_TYPES[asked]}",
+        )
 
 
 class Cursor(NamedTuple):

@@ -20,6 +20,7 @@ from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import MarkerEntry
 
 MARKERS_AT_ONCE: Final = 500
+LOOKED_UP_AT_ONCE: Final = 50
 OFFSETS_VERSION: Final = 0
 """The `transaction.version` of AddOffsetsToTxn, in all its versions (TX-35)."""
 
@@ -52,7 +53,9 @@ async def add_partitions(
     """
     refused: dict[TopicPartition, ErrorCode] = {}
     wanted: dict[TopicPartition, ErrorCode] = {}
-    async for tp in ctx.turns.each(partitions):
+    for place, tp in enumerate(partitions):
+        if place % LOOKED_UP_AT_ONCE == LOOKED_UP_AT_ONCE - 1:
+            await ctx.turns.next()
         wanted[tp] = ErrorCode.OPERATION_NOT_ATTEMPTED
         if from_client and tp.topic in INTERNAL_TOPICS:
             refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -24,6 +24,7 @@ TOOLS: Final = {
     "kafka-log-dirs": "log_dirs",
     "kafka-delete-records": "delete_records",
     "kafka-dump-log": "dump_log",
+    "kafka-metadata-shell": "metadata_shell",
     "kafka-storage": "storage",
     "kafka-cluster": "cluster",
     "kafka-broker-api-versions": "broker_api_versions",

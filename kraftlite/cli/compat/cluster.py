@@ -36,7 +36,9 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError("argument --id is required")
         _unregister(cluster, options.id)
     else:
-        _endpoints(cluster, fenced=options.include_fenced_brokers)
+        if options.bootstrap_controller is not None and options.include_fenced_brokers:
+            raise ToolError("The option --include-fenced-brokers is only supported with --bootstrap-server option")
+        _endpoints(cluster, fenced=options.include_fenced_brokers, controllers=options.bootstrap_controller is not None)
     return 0
 
 
@@ -50,14 +52,20 @@ def _unregister(cluster: ClusterClient, broker_id: int) -> None:
     click.echo(f"Broker {broker_id} is no longer registered.")
 
 
-def _endpoints(cluster: ClusterClient, *, fenced: bool) -> None:
-    values = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": fenced}
+def _endpoints(cluster: ClusterClient, *, fenced: bool, controllers: bool) -> None:
+    values = {
+        "include_cluster_authorized_operations": False,
+        "endpoint_type": 2 if controllers else 1,
+        "include_fenced_brokers": fenced,
+    }
     brokers = sorted(check(cluster.call(60, 2, values)).brokers, key=lambda one: int(one.broker_id))
-    rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]
+    states = [] if controllers else ["STATE"]
+    rows = [["ID", "HOST", "PORT", "RACK", *states, "ENDPOINT_TYPE"]]
     for one in brokers:
-        state = "fenced" if one.is_fenced else "unfenced"
-        rows.append([str(one.broker_id), str(one.host), str(one.port), one.rack or "null", state, "broker"])
-    least = (10, 4, 10, 10, 10, 15)
+        state = ["fenced" if one.is_fenced else "unfenced"] if states else []
+        kind = "controller" if controllers else "broker"
+        rows.append([str(one.broker_id), str(one.host), str(one.port), one.rack or "null", *state, kind])
+    least = (10, 4, 10, 10, *(10 for _ in states), 15)
     widths = [max(least[at], *(len(row[at]) for row in rows)) for at in range(len(rows[0]))]
     for row in rows:
         click.echo(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import click
 
-from kraftlite.cli.common import java_double
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one, read_properties
 from kraftlite.client.admin import (
     MECHANISMS,
@@ -23,6 +22,7 @@ from kraftlite.client.admin import (
 )
 from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.errors import RequestRefused
+from kraftlite.model.java_text import java_double
 from kraftlite.model.messages.choices import AlterConfigOp, ConfigResourceType
 
 KINDS = {

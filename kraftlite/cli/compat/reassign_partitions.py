@@ -40,7 +40,7 @@ Assignment = dict[Partition, list[int]]
 
 def _parser() -> Parser:
     parser = Parser("kafka-reassign-partitions", "This tool helps to move topic partitions between replicas.")
-    parser.connection(controller=True)
+    parser.connection()
     for name in (*ACTIONS, "disable-rack-aware", "additional", "preserve-throttles"):
         parser.add_argument(f"--{name}", action="store_true")
     for name in ("reassignment-json-file", "topics-to-move-json-file", "broker-list"):

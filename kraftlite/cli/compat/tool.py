@@ -58,10 +58,11 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def connection(self, *, controller: bool = False) -> None:
-        """`--bootstrap-server` and `--command-config`."""
+        """`--bootstrap-server` and `--command-config`; with `controller` also `--bootstrap-controller`."""
         self.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED: the brokers to connect to.")
         if controller:
-            self.add_argument("--bootstrap-controller", metavar="HOST:PORT,…", help="Not supported: controllers speak gRPC here.")
+            about = "The controllers to connect to, instead of --bootstrap-server."
+            self.add_argument("--bootstrap-controller", metavar="HOST:PORT,…", help=about)
         default = os.environ.get(CONFIG_VARIABLE)
         self.add_argument(CONFIG_OPTION, metavar="FILE", default=default, help="Properties of the client.")
 
@@ -72,8 +73,6 @@ def kafka_version() -> str:
 
 def addresses(options: argparse.Namespace, name: str = "--bootstrap-server", configured: str | None = None) -> str:
     """The brokers to ask. Unlike Kafka's tools this takes `configured`, and else the local cluster, when nothing is named."""
-    if getattr(options, "bootstrap_controller", None):
-        raise UsageError("--bootstrap-controller: controllers speak gRPC here and have no Kafka port; give --bootstrap-server")
     given = getattr(options, "bootstrap_server", None)
     try:
         return bootstrap_of(given, configured, SERVERS)
@@ -84,13 +83,17 @@ def addresses(options: argparse.Namespace, name: str = "--bootstrap-server", con
 
 
 def cluster_of(options: argparse.Namespace, path: str | None = None, option: str = CONFIG_OPTION) -> ClusterClient:
-    """The client of a tool, with the properties of `--command-config` or of another file (`path` with its `option`): addresses,
-    time limits, TLS and SASL. What protects and cannot be honoured is refused, anything else without effect is warned about."""
+    """The client of a tool, of brokers or of controllers. It has the properties of `--command-config` or of another file (`path`
+    with its `option`): addresses, time limits, TLS and SASL. What protects and cannot be honoured is refused, anything else
+    without effect is warned about."""
     path = path or getattr(options, "command_config", None)
     given = {} if path is None else read_properties(path, option)
-    servers = addresses(options, configured=given.get(SERVERS))
+    controllers: str | None = getattr(options, "bootstrap_controller", None)
+    if controllers is not None and getattr(options, "bootstrap_server", None) is not None:
+        raise UsageError("Only one of --bootstrap-server or --bootstrap-controller can be specified")
+    servers = addresses(options, configured=given.get(SERVERS)) if controllers is None else controllers
     try:
-        return client_of(servers, effective(given, path or "", option), path, option)
+        return client_of(servers, effective(given, path or "", option), path, option, controllers=controllers is not None)
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -6,6 +6,7 @@ Source: CP-26 to CP-35, CP-40; KIP-62, KIP-345, KIP-394, KIP-559, KIP-814.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from kraftlite.coordinator.classic.rebalance import DeadlineKey, Rebalances, Tim
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.deadlines import Deadlines
 from kraftlite.coordinator.core.effects import Effects
+from kraftlite.coordinator.core.keys import Keyed
 from kraftlite.coordinator.records import GroupValue, group_record
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.runtime.ports import Tracer
@@ -63,11 +65,13 @@ class Groups:
         self._entropy = entropy
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.rebalances = Rebalances(config, effects, self.deadlines, tracer)
-        self.by_id: dict[str, Group] = {}
+        self.by_id: Keyed[Group] = Keyed()
 
-    def check(self) -> None:
-        """Raise AssertionError when an invariant of a group does not hold, or when nothing would ever end its waiting."""
-        for group_id, group in self.by_id.items():
+    def check(self, group_ids: Iterable[str]) -> None:
+        """Raise AssertionError when an invariant of one of these groups does not hold, or when nothing would ever end its
+        waiting."""
+        for group_id in group_ids:
+            group = self.by_id[group_id]
             group.check()
             assert group_id == group.group_id, f"group {group.group_id} is known as {group_id}"
             due = [timer for timer in (Timer.JOIN, Timer.SYNC) if self.deadlines.get((timer, group_id, "")) is not None]
@@ -360,9 +364,9 @@ class Groups:
         else:
             self.by_id[group_id] = Group.from_value(group_id, value, self._effects.wall_ms)
 
-    def loaded(self) -> None:
+    def settle(self, group_ids: Sequence[str]) -> None:
         """The log is read: everybody has a full session to find the way here."""
-        for group in self.by_id.values():
+        for group in (self.by_id[group_id] for group_id in group_ids):
             for member in group.members.values():
                 self.rebalances.expect_heartbeat(group, member)
             if len(group.members) > self._config.max_size:
@@ -372,8 +376,10 @@ class Groups:
         """Another broker takes over: who waits is sent there."""
         for group in self.by_id.values():
             for member in group.members.values():
-                self.rebalances.answer_join(member, JoinResult(error=error, member_id=member.member_id))
-                self.rebalances.answer_sync(member, SyncResult(error=error))
+                if member.waiting_join is not None:
+                    self.rebalances.answer_join(member, JoinResult(error=error, member_id=member.member_id))
+                if member.waiting_sync is not None:
+                    self.rebalances.answer_sync(member, SyncResult(error=error))
 
 
 def _update(member: Member, request: JoinRequest) -> None:

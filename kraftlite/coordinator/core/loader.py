@@ -67,6 +67,8 @@ class PartitionLoader:
                 position = header.next_offset
             await self._clock.sleep(0)
             await self._turns.next()  # of all partitions that are loaded now
+        for _ in shard.settle(self._clock.now_ms(), self._clock.wall_ms()):
+            await self._turns.next()
         return end
 
     def _offset(self, which: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -21,6 +22,7 @@ def java_hash(text: str) -> int:
     return value - _INT32 if value >= _MIN_INT32 else value
 
 
+@lru_cache(maxsize=256)
 def partition_for(key: str, partitions: int) -> int:
     """Kafka's `Utils.abs(hash) % partitions`, where the smallest number of all counts as 0."""
     value = java_hash(key)

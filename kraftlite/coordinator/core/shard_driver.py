@@ -152,9 +152,11 @@ class ShardDriver(Generic[S]):
         request_id = self._asked
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = future
-        timer = None if timeout_ms is None else self._ports.clock.call_later(timeout_ms, lambda: _expire(future))
+        timer: TimerHandle | None = None
         try:
             self.tell(Asked(request_id=request_id, request=request))
+            if timeout_ms is not None and not future.done():
+                timer = self._ports.clock.call_later(timeout_ms, lambda: _expire(future))
             return await future
         finally:
             if timer is not None:

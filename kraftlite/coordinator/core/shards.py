@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -39,8 +40,8 @@ class GoOn:
 
 
 class Shard(Protocol):
-    """A deterministic state machine over one partition. Filled by `replay` in log order, then `loaded`, then stepped at
-    `next_deadline_ms` at the latest, until `resign`."""
+    """A deterministic state machine over one partition. Filled by `replay` in log order, then `settle` and `loaded`, then
+    stepped at `next_deadline_ms` at the latest, until `resign`."""
 
     def replay(self, key: bytes | None, value: bytes | None, *, producer_id: int | None, wall_ms: int) -> None:
         """Take one record of the log. `producer_id`: of the transaction it is in. ApiError(CORRUPT_MESSAGE): it cannot be
@@ -49,6 +50,10 @@ class Shard(Protocol):
 
     def replay_end(self, producer_id: int, *, committed: bool) -> None:
         """Take the marker that ends a transaction."""
+        ...
+
+    def settle(self, now_ms: int, wall_ms: int) -> Iterator[None]:
+        """Do what every key needs once the log is read and before anybody asks, in pieces: a yield between two of them."""
         ...
 
     def loaded(self, now_ms: int, wall_ms: int) -> Output: ...

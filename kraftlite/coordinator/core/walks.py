@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 K = TypeVar("K")
@@ -46,6 +46,14 @@ class Walks:
         del self._walks[name]
         if not ended:
             self._walks[name] = walk  # behind the others
+
+
+def by_pieces(keys: Sequence[K], work: Callable[[Sequence[K]], None]) -> Iterator[None]:
+    """Do the work for the keys, so many at a time, and yield between two pieces: for a few keys not at all."""
+    for number, some in enumerate(pieces(keys)):
+        if number:
+            yield
+        work(some)
 
 
 def pieces(keys: Sequence[K]) -> Iterator[Sequence[K]]:

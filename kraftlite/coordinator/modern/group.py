@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kraftlite.coordinator.api import AssignedTopic, ConsumerGroupDescription, ConsumerMemberDescription, GroupOverview
 from kraftlite.coordinator.consumer_protocol import CONSUMER
-from kraftlite.coordinator.modern.member import LEAVE_EPOCH, NO_PARTS, Member, MemberState, Parts, united
+from kraftlite.coordinator.modern.member import LEAVE_EPOCH, NO_EPOCHS, NO_PARTS, Member, MemberState, Parts, united
 from kraftlite.coordinator.modern.records import (
     ConsumerKey,
     ConsumerValue,
@@ -151,6 +151,7 @@ class ConsumerGroup:
                     state=value.state,
                     assigned=value.assigned,
                     revoking=value.revoking,
+                    since=value.since,
                 )
             )
         elif member is not None:
@@ -162,6 +163,7 @@ class ConsumerGroup:
                     state=MemberState.STABLE,
                     assigned=NO_PARTS,
                     revoking=NO_PARTS,
+                    since=NO_EPOCHS,
                 )
             )
 

@@ -7,7 +7,7 @@ Source: KIP-848; `GroupMetadataManager` of Kafka 4; CG-01 to CG-07, CG-09.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -18,6 +18,7 @@ from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.classic.rebalance import DeadlineKey, Timer
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.effects import Effects, Then
+from kraftlite.coordinator.core.keys import Keyed
 from kraftlite.coordinator.modern.cluster import Cluster
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.journal import Change, Journal
@@ -29,6 +30,7 @@ from kraftlite.coordinator.modern.member import (
     Member,
     MemberState,
     Parts,
+    epochs_of,
     parts_of,
 )
 from kraftlite.coordinator.modern.migrate import can_downgrade, downgraded, stored, upgraded
@@ -74,7 +76,7 @@ class ConsumerGroups:
         self.cluster = cluster
         self.journal = Journal(effects)
         self.steps = Steps(config, effects, cluster)
-        self.by_id: dict[str, ConsumerGroup] = {}
+        self.by_id: Keyed[ConsumerGroup] = Keyed()
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -217,7 +219,8 @@ class ConsumerGroups:
             self.drop(group, [member], "left", then)
             return
         change = Change(group)
-        left = replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NO_PARTS)
+        away = epochs_of((member.assigned,), STATIC_LEAVE_EPOCH)
+        left = replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NO_PARTS, since=away)
         change.emit(CurrentKey(group.group_id, member.member_id), current_value(left))
         self.commit(change, "a static member left for a while", then)
 
@@ -373,18 +376,18 @@ class ConsumerGroups:
         else:
             group.replay(key, value)
 
-    def loaded(self) -> None:
+    def settle(self, group_ids: Sequence[str]) -> None:
         """The log is read: everybody has a full session to find the way here."""
-        for group in self.by_id.values():
+        for group in (self.by_id[group_id] for group_id in group_ids):
             group.told_state = group.state
             for member in group.members.values():
                 self.schedule(group, member)
 
-    def topics_changed(self, names: Sequence[str]) -> None:
-        """Their groups look at them anew with the next heartbeat."""
-        changed = dict.fromkeys(names)
-        for group in self.by_id.values():
-            if any(name in changed for name in group.subscribed_topics()):
+    def topics_changed(self, group_ids: Sequence[str], changed: Container[str]) -> None:
+        """Those of these groups that subscribe to a changed topic look at them anew with the next heartbeat."""
+        for group_id in group_ids:
+            group = self.by_id.get(group_id)
+            if group is not None and any(name in changed for name in group.subscribed_topics()):
                 group.metadata_stale_at_ms = 0
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:

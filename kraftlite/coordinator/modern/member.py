@@ -17,6 +17,9 @@ from kraftlite.model.errors import ApiError, ErrorCode
 Parts = Mapping[UUID, frozenset[int]]
 """Partitions by topic id; a topic without any is not in it."""
 NO_PARTS: Final[Parts] = {}
+Epochs = Mapping[UUID, Mapping[int, int]]
+"""The assignment epochs of partitions: the member epoch with which each was given (KIP-1251)."""
+NO_EPOCHS: Final[Epochs] = {}
 
 JOIN_EPOCH: Final = 0
 """The member epoch with which a member (re)joins."""
@@ -47,8 +50,8 @@ class ClassicMetadata:
 class Member:
     """One member. `topics` sorted and unique; `regex` "" for none; `classic` None: it speaks the new protocol.
 
-    `assigned` may be used in `epoch`; `revoking` is what it must give up before it leaves that epoch. `previous_epoch`: with
-    which it may still come, when the answer that told the new one was lost.
+    `assigned` may be used in `epoch`; `revoking` is what it must give up before it leaves that epoch; `since` has the assignment
+    epochs of both. `previous_epoch`: with which it may still come, when the answer that told the new one was lost.
     """
 
     member_id: str
@@ -66,6 +69,7 @@ class Member:
     state: MemberState = MemberState.STABLE
     assigned: Parts = field(default_factory=dict)
     revoking: Parts = field(default_factory=dict)
+    since: Epochs = field(default_factory=dict)
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
@@ -103,7 +107,11 @@ class Member:
     @property
     def progress(self) -> tuple[object, ...]:
         """The content of the record of the member's current assignment."""
-        return (self.epoch, self.previous_epoch, self.state, self.assigned, self.revoking)
+        return (self.epoch, self.previous_epoch, self.state, self.assigned, self.revoking, self.since)
+
+    def since_of(self, topic_id: UUID, partition: int) -> int | None:
+        """The assignment epoch of a partition; None: the member does not have it, nor is it to give it up."""
+        return self.since.get(topic_id, {}).get(partition)
 
 
 def parts_of(topics: Iterable[tuple[UUID, Iterable[int]]]) -> Parts:
@@ -113,6 +121,16 @@ def parts_of(topics: Iterable[tuple[UUID, Iterable[int]]]) -> Parts:
         indexes = frozenset(partitions)
         if indexes:
             found[topic_id] = found.get(topic_id, frozenset()) | indexes
+    return found
+
+
+def epochs_of(parts: Iterable[Parts], epoch: int) -> Epochs:
+    """The same assignment epoch for all; those of a record that says none are of its member epoch, or 0 while the member is
+    away."""
+    found: dict[UUID, dict[int, int]] = {}
+    for one in parts:
+        for topic_id, indexes in one.items():
+            found.setdefault(topic_id, {}).update(dict.fromkeys(indexes, max(epoch, 0)))
     return found
 
 

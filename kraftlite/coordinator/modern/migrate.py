@@ -24,7 +24,7 @@ from kraftlite.coordinator.consumer_protocol import (
     parse_subscription,
 )
 from kraftlite.coordinator.modern.group import ConsumerGroup, named
-from kraftlite.coordinator.modern.member import NO_PARTS, ClassicMetadata, Member, MemberState, Parts, parts_of
+from kraftlite.coordinator.modern.member import NO_PARTS, ClassicMetadata, Member, MemberState, Parts, epochs_of, parts_of
 from kraftlite.coordinator.modern.records import (
     ConsumerKey,
     ConsumerValue,
@@ -91,6 +91,7 @@ def _upgraded_member(classic: Group, member: ClassicMember, topics: TopicsImage)
             "because an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
             "before re-attempting the upgrade.",
         )
+    assigned = parts_by_name(assignment.topics, topics)
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -103,7 +104,8 @@ def _upgraded_member(classic: Group, member: ClassicMember, topics: TopicsImage)
         epoch=classic.generation,
         previous_epoch=classic.generation,
         state=MemberState.STABLE,
-        assigned=parts_by_name(assignment.topics, topics),
+        assigned=assigned,
+        since=epochs_of((assigned,), classic.generation),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from kraftlite.coordinator.modern.member import Member, MemberState, Parts, overlaps
+from kraftlite.coordinator.modern.member import Epochs, Member, MemberState, Parts, overlaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def _drop_unsubscribed(member: Member, aim: Aim) -> Member:
             revoking[topic_id] = revoking.get(topic_id, frozenset()) | indexes
     if _still_owns(revoking, aim):
         return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
-    return replace(member, previous_epoch=member.epoch, assigned=kept)
+    return replace(member, previous_epoch=member.epoch, assigned=kept, since=_since(member, member.epoch, kept, member.revoking))
 
 
 def _put(parts: dict[UUID, frozenset[int]], topic_id: UUID, indexes: frozenset[int]) -> None:
@@ -87,4 +87,20 @@ def _put(parts: dict[UUID, frozenset[int]], topic_id: UUID, indexes: frozenset[i
 
 
 def _moved(member: Member, epoch: int, state: MemberState, assigned: Parts, revoking: Parts) -> Member:
-    return replace(member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking)
+    since = _since(member, epoch, assigned, revoking)
+    return replace(
+        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking, since=since
+    )
+
+
+def _since(member: Member, epoch: int, assigned: Parts, revoking: Parts) -> Epochs:
+    """Partitions that the member had it has since then; one that it gets, or gets back, it has from this epoch on (KIP-1251)."""
+    found: dict[UUID, dict[int, int]] = {}
+    for parts, new in ((revoking, False), (assigned, True)):
+        for topic_id, indexes in parts.items():
+            had = member.assigned.get(topic_id, frozenset())
+            before = member.since.get(topic_id, {})
+            found.setdefault(topic_id, {}).update(
+                (index, epoch if new and index not in had else before.get(index, max(member.epoch, 0))) for index in indexes
+            )
+    return found

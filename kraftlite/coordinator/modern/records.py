@@ -12,7 +12,16 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kraftlite.coordinator.api import Protocol
-from kraftlite.coordinator.modern.member import ClassicMetadata, Member, MemberState, Parts, parts_of
+from kraftlite.coordinator.modern.member import (
+    NO_EPOCHS,
+    ClassicMetadata,
+    Epochs,
+    Member,
+    MemberState,
+    Parts,
+    epochs_of,
+    parts_of,
+)
 from kraftlite.coordinator.records import CoordinatorRecord, readable
 from kraftlite.protocol import primitives as p
 from kraftlite.protocol.errors import ProtocolViolation
@@ -29,6 +38,7 @@ REGEX_KEY: Final = 16
 
 _ABSENT: Final = b"\xff"
 _PRESENT: Final = b"\x01"
+_NULL_ARRAY: Final = b"\x00"
 _VERSION: Final = INT16.pack(0)
 
 
@@ -117,6 +127,7 @@ class CurrentValue(NamedTuple):
     state: MemberState
     assigned: Parts
     revoking: Parts
+    since: Epochs = NO_EPOCHS
 
 
 class RegexValue(NamedTuple):
@@ -164,7 +175,7 @@ def member_value(member: Member) -> MemberValue:
 
 
 def current_value(member: Member) -> CurrentValue:
-    return CurrentValue(member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking)
+    return CurrentValue(member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking, member.since)
 
 
 # --- writing -------------------------------------------------------------------------------------------------------------
@@ -205,20 +216,20 @@ def encode_value(value: ConsumerValue) -> bytes:
         return _VERSION + _parts(value.partitions) + NO_TAGS
     if isinstance(value, CurrentValue):
         head = INT32.pack(value.epoch) + INT32.pack(value.previous_epoch) + bytes((value.state,))
-        return _VERSION + head + _parts(value.assigned) + _parts(value.revoking) + NO_TAGS
+        return _VERSION + head + _parts(value.assigned, value.since) + _parts(value.revoking, value.since) + NO_TAGS
     assert isinstance(value, RegexValue), "what is ignored is not written"
     topics = p.array([p.nullable_string(topic, True) for topic in value.topics], True)
     return _VERSION + topics + INT64.pack(value.version) + INT64.pack(value.timestamp_ms) + NO_TAGS
 
 
-def _parts(parts: Parts) -> bytes:
-    return p.array(
-        [
-            topic_id.bytes + p.array([INT32.pack(index) for index in sorted(indexes)], True) + NO_TAGS
-            for topic_id, indexes in sorted(parts.items())
-        ],
-        True,
-    )
+def _parts(parts: Parts, since: Epochs = NO_EPOCHS) -> bytes:
+    """With the assignment epochs of the partitions, in the same order, where they are known."""
+    found = []
+    for topic_id, indexes in sorted(parts.items()):
+        order, epochs = sorted(indexes), since.get(topic_id)
+        known = [(0, p.array([INT32.pack(epochs[index]) for index in order], True))] if epochs is not None else []
+        found.append(topic_id.bytes + p.array([INT32.pack(index) for index in order], True) + tagged(known))
+    return p.array(found, True)
 
 
 def _member(value: MemberValue) -> bytes:
@@ -332,7 +343,26 @@ def _read_current(reader: Reader) -> CurrentValue:
     epoch, previous_epoch, number = reader.int32(), reader.int32(), reader.uint8()
     known = number in (state.value for state in MemberState)
     state = MemberState(number) if known else MemberState.UNKNOWN
-    return CurrentValue(epoch, previous_epoch, state, _read_parts(reader), _read_parts(reader))
+    since: dict[UUID, dict[int, int]] = {}
+    assigned, revoking = _read_parts_since(reader, since), _read_parts_since(reader, since)
+    for topic_id, epochs in epochs_of((assigned, revoking), epoch).items():
+        since[topic_id] = {**epochs, **since.get(topic_id, {})}
+    return CurrentValue(epoch, previous_epoch, state, assigned, revoking, since)
+
+
+def _read_parts_since(reader: Reader, since: dict[UUID, dict[int, int]]) -> Parts:
+    """Puts the assignment epochs into `since`. Where there are not as many as partitions they say nothing, as in Kafka."""
+
+    def topic() -> tuple[UUID, tuple[int, ...]]:
+        topic_id, indexes, tag = reader.uuid(), reader.array(reader.int32), reader.tagged().get(0)
+        if tag is not None and bytes(tag) != _NULL_ARRAY:
+            said = Reader(tag, flexible=True)
+            epochs = said.array(said.int32)
+            if len(epochs) == len(indexes):
+                since.setdefault(topic_id, {}).update(zip(indexes, epochs, strict=True))
+        return topic_id, indexes
+
+    return parts_of(reader.array(topic))
 
 
 def _read_regex(reader: Reader) -> RegexValue:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from kraftlite.coordinator.core.keys import check_room
 from kraftlite.coordinator.core.led_partitions import LedPartitions
 from kraftlite.coordinator.core.load_times import LoadTimes
 from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC
@@ -19,13 +20,13 @@ from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Init
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
-from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import LAST_EPOCH, Transaction, TransactionState
 from kraftlite.coordinator.transactions.telling import Budget, TransactionStory
 from kraftlite.metadata.features import TRANSACTION_VERSION
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.topics_delta import TopicsDelta
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.limits import MAX_STRING_BYTES
+from kraftlite.model.limits import MAX_COORDINATED_BYTES, MAX_STRING_BYTES
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Ports, Tracer
@@ -84,6 +85,9 @@ class TransactionCoordinator:
         self._trace = _TransactionTrace(ports.tracer, self.load_times)
         self._budget = Budget()
         self._turns = Turns(ports.clock)
+        self.most_bytes = MAX_COORDINATED_BYTES
+        self._timeout_ms = 0
+        """That of the last id that was asked for."""
         self._settings = ShardSettings(
             load_buffer_bytes=config.load_buffer_bytes,
             compression_codec=_NO_COMPRESSION,
@@ -96,7 +100,10 @@ class TransactionCoordinator:
     def _begin(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> ShardDriver[TransactionShard]:
         outbox = self.markers.outbox(leader_epoch)
         story = TransactionStory(self._ports.tracer, self._budget, tp, leader_epoch)
-        shard = TransactionShard(self.config, self._ids.take, outbox, self._ports.tracer, story, version=self._version)
+        first_epoch = LAST_EPOCH + 1 - self._ports.tuning.producer_epochs
+        shard = TransactionShard(
+            self.config, self._ids.take, outbox, self._ports.tracer, story, version=self._version, first_epoch=first_epoch
+        )
         driver = ShardDriver(self._ports, self._settings, self._log, self._trace, tp, topic_id, leader_epoch, shard, self._turns)
         outbox.connect(driver.tell)
         return driver
@@ -129,8 +136,13 @@ class TransactionCoordinator:
 
     async def init_producer_id(self, transactional_id: str, *, timeout_ms: int, expected: Producer | None) -> Producer:
         """Begin to produce under an id, or go on after an error with what the producer has (KIP-360). Who had it before is
-        fenced. ApiError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED."""
+        fenced. ApiError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED; POLICY_VIOLATION for a new id when there are too many."""
         driver = self._driver_of(transactional_id, lambda: self._check_init(timeout_ms, expected))
+        if driver.loaded and transactional_id not in driver.shard.by_id:
+            check_room((shard.by_id for shard in self.led.loaded()), self.most_bytes, "transactional ids")
+        if timeout_ms == self._timeout_ms:
+            timeout_ms = self._timeout_ms  # of thousands of ids that have the same one
+        self._timeout_ms = timeout_ms
         request = Init(transactional_id=transactional_id, timeout_ms=timeout_ms, expected=expected)
         try:
             found: Producer = await driver.ask(request)

@@ -10,7 +10,13 @@ from struct import Struct
 from typing import Final
 
 from kraftlite.coordinator.records import CoordinatorRecord
-from kraftlite.coordinator.transactions.states import LOGGED, NO_PRODUCER_ID, Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import (
+    LOGGED,
+    NO_PARTITIONS,
+    NO_PRODUCER_ID,
+    Transaction,
+    TransactionState,
+)
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_INT32
 from kraftlite.model.topic_partition import TopicPartition, by_topic
@@ -122,7 +128,7 @@ def decode_value(data: bytes) -> Transaction | None:
         next_producer_id=_tag(tags, _NEXT_PRODUCER_ID, INT64, NO_PRODUCER_ID),
         timeout_ms=timeout_ms,
         state=TransactionState(status),
-        partitions=partitions,
+        partitions=partitions or NO_PARTITIONS,
         start_ms=start_ms,
         updated_ms=updated_ms,
         version=_tag(tags, _CLIENT_VERSION, INT16, 0),

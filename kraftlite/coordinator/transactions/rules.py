@@ -8,7 +8,7 @@ in every state with every relation of the epochs. Source: KIP-98, KIP-360, KIP-8
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kraftlite.coordinator.transactions.states import (
@@ -17,11 +17,13 @@ from kraftlite.coordinator.transactions.states import (
     LAST_EPOCH,
     NEVER_MS,
     NO_EPOCH,
+    NO_PARTITIONS,
     NO_PRODUCER_ID,
     PREPARED,
     TWO_PHASE_TIMEOUT_MS,
     Transaction,
     TransactionState,
+    replace,
 )
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.producer import Producer
@@ -39,6 +41,11 @@ class Entry:
     current: Transaction
     pending: Transaction | None = None
     fence_failed: bool = False
+
+    @property
+    def is_dying(self) -> bool:
+        """Say whether the id is being forgotten."""
+        return self.pending is not None and self.pending.state is TransactionState.DEAD
 
 
 class Refused(NamedTuple):
@@ -73,9 +80,18 @@ def new(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
 # --- InitProducerId ------------------------------------------------------------------------------------------------------
 
 
-def init(entry: Entry, expected: Producer | None, *, timeout_ms: int, now_ms: int, new_id: Callable[[], int | None]) -> Decision:
+def init(
+    entry: Entry,
+    expected: Producer | None,
+    *,
+    timeout_ms: int,
+    now_ms: int,
+    new_id: Callable[[], int | None],
+    first_epoch: int = 0,
+) -> Decision:
     """InitProducerId (TX-12 to TX-17). `expected`: what the producer has, where it goes on after an error (KIP-360). `new_id`
-    draws a producer id, or gives None while there is none at hand."""
+    draws a producer id, or gives None while there is none at hand. `first_epoch`: that of an id which is seen for the first
+    time."""
     current = entry.current
     if entry.pending is not None:
         return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -92,7 +108,7 @@ def init(entry: Entry, expected: Producer | None, *, timeout_ms: int, now_ms: in
             return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         last = NO_EPOCH if expected is None else current.producer_epoch
         return Next(_fresh(current, producer_id, 0, last, timeout_ms, now_ms))
-    epochs = _next_epoch(current, expected)
+    epochs = (first_epoch, NO_EPOCH) if current.producer_epoch == NO_EPOCH else _next_epoch(current, expected)
     if epochs is None:
         return Refused(ErrorCode.PRODUCER_FENCED)
     return Next(_fresh(current, current.producer_id, *epochs, timeout_ms, now_ms))
@@ -109,7 +125,7 @@ def _next_epoch(current: Transaction, expected: Producer | None) -> tuple[int, i
     """The next epoch and the last one; None: the producer is fenced."""
     if expected is None:
         return current.producer_epoch + 1, NO_EPOCH
-    if current.producer_epoch in (NO_EPOCH, expected.producer_epoch):
+    if current.producer_epoch == expected.producer_epoch:
         return current.producer_epoch + 1, current.producer_epoch
     if expected.producer_epoch == current.last_epoch:
         return current.producer_epoch, current.last_epoch  # its answer was lost
@@ -126,7 +142,7 @@ def _fresh(current: Transaction, producer_id: int, epoch: int, last: int, timeou
         next_producer_id=NO_PRODUCER_ID,
         timeout_ms=timeout_ms,
         state=_S.EMPTY,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         start_ms=NEVER_MS,
         updated_ms=now_ms,
     )
@@ -235,6 +251,8 @@ def _end_2(entry: Entry, asker: Producer, *, commit: bool, now_ms: int, new_id: 
     overflowed = _is_retry_over_the_end(current, asker)
     if asker.producer_id != current.producer_id and not overflowed:
         return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if asker.producer_epoch < current.producer_epoch == FENCING_EPOCH and current.state in IDLE:
+        return Refused(ErrorCode.PRODUCER_FENCED)  # the coordinator has aborted, in the epoch that is nobody's (TX-17)
     again = overflowed or (current.version >= 2 and current.producer_epoch == asker.producer_epoch + 1)
     now = current.producer_epoch == asker.producer_epoch
     if current.state in PREPARED or (again and current.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)):
@@ -289,7 +307,7 @@ def complete(current: Transaction, *, now_ms: int) -> Transaction:
     done = replace(
         current,
         state=_S.COMPLETE_COMMIT if current.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         updated_ms=now_ms,
     )
     if current.next_producer_id == NO_PRODUCER_ID:

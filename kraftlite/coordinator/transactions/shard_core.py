@@ -12,13 +12,14 @@ so that its log may be ahead of its memory, and another outcome may come behind 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import Final
 
 from kraftlite.coordinator.core.deadlines import Deadlines
 from kraftlite.coordinator.core.effects import Effects, Output
+from kraftlite.coordinator.core.keys import Keyed
 from kraftlite.coordinator.core.shards import Asked, GoOn, Written
 from kraftlite.coordinator.core.walks import AT_ONCE, Walks, pieces
 from kraftlite.coordinator.transactions import rules
@@ -28,7 +29,7 @@ from kraftlite.coordinator.transactions.failures import MAY_STILL_COMMIT, told_o
 from kraftlite.coordinator.transactions.held import HELD, Held, HeldAdds
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Refused
-from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState
+from kraftlite.coordinator.transactions.states import LOGGED, PREPARED, Transaction, TransactionState, replace
 from kraftlite.coordinator.transactions.telling import TransactionStory
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_TRANSACTION_RECORD_BYTES
@@ -42,6 +43,9 @@ _Answer = Callable[[ErrorCode], None]
 
 WRITE_AGAIN_MS: Final = 100
 """The pause before a state that could not be written for now is written again."""
+
+FEW_PARTITIONS: Final = 1_000
+"""So many fit into a record, whatever they are called: a topic has 249 characters at most."""
 
 _TIMEOUTS: Final = ("timeouts", "")
 _EXPIRY: Final = ("expiry", "")
@@ -63,6 +67,7 @@ class TransactionShard:
     """A deterministic state machine, as `core.shards.Shard` says.
 
     `new_id` draws a producer id, or gives None while there is none at hand. `version` says the cluster's `transaction.version`.
+    `first_epoch`: the epoch that a new id begins with.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class TransactionShard:
         story: TransactionStory,
         *,
         version: Callable[[], int],
+        first_epoch: int = 0,
     ) -> None:
         self._config = config
         self._new_id = new_id
@@ -81,6 +87,7 @@ class TransactionShard:
         self._tracer = tracer
         self._story = story
         self._version = version
+        self._first_epoch = first_epoch
         self._effects = Effects()
         self._deadlines: Deadlines[tuple[str, str]] = Deadlines()
         self._held = HeldAdds(self._deadlines)
@@ -92,7 +99,7 @@ class TransactionShard:
         """The ids in state Ongoing: few of all, and looked at every ten seconds."""
         self._decided: dict[str, None] = {}
         """The ids with an outcome that is not carried out yet."""
-        self.by_id: dict[str, Entry] = {}
+        self.by_id: Keyed[Entry] = Keyed()
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -114,6 +121,10 @@ class TransactionShard:
 
     def replay_end(self, producer_id: int, *, committed: bool) -> None:
         """Nothing in this topic is written in a transaction."""
+
+    def settle(self, now_ms: int, wall_ms: int) -> Iterator[None]:
+        """An id that nothing is under way for needs nothing; for the others, see `loaded`."""
+        return iter(())
 
     def loaded(self, now_ms: int, wall_ms: int) -> Output:
         """Send the markers of every outcome that is decided (TX-60), and begin to look at the times."""
@@ -212,7 +223,14 @@ class TransactionShard:
                 self._refuse(request_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 return
             entry = self.by_id[transactional_id] = Entry(current=rules.new(producer_id, request.timeout_ms, now_ms))
-        found = rules.init(entry, request.expected, timeout_ms=request.timeout_ms, now_ms=now_ms, new_id=self._new_id)
+        found = rules.init(
+            entry,
+            request.expected,
+            timeout_ms=request.timeout_ms,
+            now_ms=now_ms,
+            new_id=self._new_id,
+            first_epoch=self._first_epoch,
+        )
         if isinstance(found, Next) and found.transaction.state is _S.PREPARE_EPOCH_FENCE:
             self._abort(transactional_id, entry, found.transaction, "taken over", partial(self._told_to_ask_again, request_id))
         else:
@@ -226,7 +244,7 @@ class TransactionShard:
         found = rules.add(entry, request.producer, request.partitions, version=request.version, now_ms=now_ms)
         if found == _CONCURRENT and self._held.hold(asked, self._effects.now_ms):
             return
-        if isinstance(found, Next):
+        if isinstance(found, Next) and len(found.transaction.partitions) > FEW_PARTITIONS:
             record = record_of(transactional_id, found.transaction, transaction_version=self._version())
             if len(record.value or b"") > MAX_TRANSACTION_RECORD_BYTES:
                 message = f"a transaction of {len(found.transaction.partitions)} partitions does not fit into a record"
@@ -264,10 +282,7 @@ class TransactionShard:
             self._write(transactional_id, self.by_id[transactional_id], found.transaction, answered)
 
     def _answer(self, request_id: int, producer: Producer, error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            self._effects.answer(request_id, producer)
-        else:
-            self._refuse(request_id, error)
+        self._effects.answer(request_id, producer if error is ErrorCode.NONE else ApiError(error))
 
     def _told_to_ask_again(self, request_id: int, error: ErrorCode) -> None:
         """The answer to a client whose InitProducerId had to abort first (TX-13)."""
@@ -453,7 +468,7 @@ class TransactionShard:
     def describe(self, transactional_id: str) -> Transaction | None:
         """The state of an id; while markers are sent, with the partitions that have none yet (TA-01). None: unknown."""
         entry = self.by_id.get(transactional_id)
-        if entry is None or _is_dying(entry):
+        if entry is None or entry.is_dying:
             return None
         marking = self._marking.get(transactional_id)
         return entry.current if marking is None else replace(entry.current, partitions=frozenset(marking.waiting))
@@ -462,7 +477,7 @@ class TransactionShard:
         """Every id but those that are being forgotten, in pieces (TA-02). The shard may be stepped between two of them: an id is
         told as it is then."""
         for some in pieces(list(self.by_id)):
-            yield [(key, entry.current) for key, entry in self._known(some) if not _is_dying(entry)]
+            yield [(key, entry.current) for key, entry in self._known(some) if not entry.is_dying]
 
     @property
     def to_carry_out(self) -> int:
@@ -478,10 +493,6 @@ class TransactionShard:
     def written_again(self) -> int:
         """The number of states that wait to be written again."""
         return len(self._write_again)
-
-
-def _is_dying(entry: Entry) -> bool:
-    return entry.pending is not None and entry.pending.state is _S.DEAD
 
 
 def _nobody(error: ErrorCode) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from kraftlite.model.topic_partition import TopicPartition
 
+NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
+"""The same one for all ids: each `frozenset()` is another of 216 bytes."""
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 32766
@@ -34,10 +36,11 @@ class TransactionState(IntEnum):
     @property
     def title(self) -> str:
         """The name in Kafka's tools."""
-        return "".join(word.capitalize() for word in self.name.split("_"))
+        return _TITLES[self]
 
 
 _S = TransactionState
+_TITLES: Final = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
 IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 """Nothing is open: the id may begin, be taken over, or expire."""
 PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
@@ -72,7 +75,7 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER_ID
     timeout_ms: int
     state: TransactionState
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicPartition] = NO_PARTITIONS
     start_ms: int = NEVER_MS
     updated_ms: int
     version: int = 0
@@ -84,3 +87,15 @@ class Transaction:
 
     def may_follow(self, before: Transaction) -> bool:
         return before.state in PREDECESSORS[self.state]
+
+
+_SLOTS: Final = tuple((name, vars(Transaction)[name].__get__, vars(Transaction)[name].__set__) for name in Transaction.__slots__)
+
+
+def replace(before: Transaction, **changes: Any) -> Transaction:
+    """`dataclasses.replace`, in less than half of its time: every step of a transaction makes one."""
+    made = Transaction.__new__(Transaction)
+    for name, get, put in _SLOTS:
+        put(made, changes.pop(name) if name in changes else get(before))
+    assert not changes, f"a transaction has no {', '.join(changes)}"
+    return made

@@ -12,7 +12,7 @@ from kraftlite.coordinator.transactions.states import PREPARED, Transaction, Tra
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import Tracer
-from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace import TraceEvent, is_heard
 from kraftlite.runtime.trace.transaction import (
     TransactionEnded,
     TransactionFenced,
@@ -57,6 +57,7 @@ class TransactionStory:
         self._tp = tp
         self._leader_epoch = leader_epoch
         self._untold: dict[str, int] = {}
+        self._tells_states = is_heard(tracer, TransactionStateChanged)
 
     def taken_over(self, transactional_id: str, found: Transaction, now_ms: int, wall_ms: int) -> None:
         """Tell of an id that was in a transaction when the shard was loaded."""
@@ -79,16 +80,17 @@ class TransactionStory:
         )
 
     def changed(self, transactional_id: str, before: Transaction, now: Transaction, now_ms: int, wall_ms: int) -> None:
-        self._tracer.emit(
-            TransactionStateChanged(
-                transactional_id=transactional_id,
-                producer_id=now.producer_id,
-                producer_epoch=now.producer_epoch,
-                previous=before.state.title,
-                state=now.state.title,
-                partitions=len(now.partitions),
+        if self._tells_states:
+            self._tracer.emit(
+                TransactionStateChanged(
+                    transactional_id=transactional_id,
+                    producer_id=now.producer_id,
+                    producer_epoch=now.producer_epoch,
+                    previous=before.state.title,
+                    state=now.state.title,
+                    partitions=len(now.partitions),
+                )
             )
-        )
         if now.state is _S.EMPTY:
             self._producer_started(transactional_id, before, now, now_ms)
         elif now.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
@@ -107,19 +109,22 @@ class TransactionStory:
 
     def _ended(self, transactional_id: str, before: Transaction, now: Transaction, now_ms: int, wall_ms: int) -> None:
         marking_ms, untold = max(0, wall_ms - before.updated_ms), self._untold.pop(transactional_id, 0)
-        ended = TransactionEnded(
-            transactional_id=transactional_id,
-            producer_id=before.producer_id,
-            producer_epoch=before.producer_epoch,
-            outcome="committed" if now.state is _S.COMPLETE_COMMIT else "aborted",
-            open_ms=_open_ms(before, before.updated_ms),
-            marking_ms=marking_ms,
-            partitions=_first(before.partitions),
-            count=len(before.partitions),
-            untold=untold,
-        )
-        if not self._tell(ended, now_ms, ordinary=marking_ms < SLOW_MS):
+        if not self._budget.take(now_ms, ordinary=marking_ms < SLOW_MS):
             self._untold[transactional_id] = untold + 1
+            return
+        self._tracer.emit(
+            TransactionEnded(
+                transactional_id=transactional_id,
+                producer_id=before.producer_id,
+                producer_epoch=before.producer_epoch,
+                outcome="committed" if now.state is _S.COMPLETE_COMMIT else "aborted",
+                open_ms=_open_ms(before, before.updated_ms),
+                marking_ms=marking_ms,
+                partitions=_first(before.partitions),
+                count=len(before.partitions),
+                untold=untold,
+            )
+        )
 
     def fenced(self, transactional_id: str, by: Transaction, reason: str) -> None:
         self._tracer.emit(

@@ -34,6 +34,13 @@ class TraceEvent:
         return found
 
 
+def is_heard(tracer: object, kind: type[TraceEvent]) -> bool:
+    """Return whether somebody hears events of a kind; they need not be made else. A tracer that does not say (`hears`) hears
+    all."""
+    hears = getattr(tracer, "hears", None)
+    return hears is None or bool(hears(kind))
+
+
 class NullTracer:
     """Swallows every event; for tools and unit tests that do not look at the trace."""
 

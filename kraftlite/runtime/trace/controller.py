@@ -58,7 +58,8 @@ class RecordAppended(TraceEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecordAppended(RecordAppended):
     """A `RecordAppended` of a partition: what the partition was (None: it is new) and what it is now. Leader None: nobody
-    leads."""
+    leads. `old_elr` and `elr`: the eligible leader replicas, None where there are none. `unclean`: the new leader may have lost
+    records."""
 
     tp: TopicPartition
     old_leader: NodeId | None
@@ -67,6 +68,9 @@ class PartitionRecordAppended(RecordAppended):
     leader_epoch: int
     old_isr: tuple[NodeId, ...] | None
     isr: tuple[NodeId, ...]
+    old_elr: tuple[NodeId, ...] | None = None
+    elr: tuple[NodeId, ...] | None = None
+    unclean: bool | None = None
     partition_epoch: int
 
 

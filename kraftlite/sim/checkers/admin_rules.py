@@ -292,7 +292,7 @@ def _move(state: MetadataState, wanted: m.ReassignablePartition, any_factor: boo
         return Entry(faults=frozenset({E.UNKNOWN_TOPIC_OR_PARTITION}))
     before = tuple(it for it in now.replicas if it not in now.adding_replicas)
     if wanted.replicas is None:
-        stays = [it for it in now.isr if it not in now.adding_replicas]
+        stays = [it for it in (*now.isr, *now.elr) if it not in now.adding_replicas]
         unclean = state.topic_config(wanted.topic, "unclean.leader.election.enable") == "true"
         faults = _codes(
             (not now.adding_replicas and not now.removing_replicas, E.NO_REASSIGNMENT_IN_PROGRESS),
@@ -325,14 +325,16 @@ Nodes = tuple[NodeId, ...]
 def _cancelled(old: PartitionRegistration, new: PartitionRegistration, before: Nodes, target: Nodes) -> bool:
     """CM-44."""
     stays = tuple(it for it in old.isr if it not in old.adding_replicas)
-    in_sync = set(new.isr) == set(stays) if stays else len(new.isr) == 1 and new.recovering
+    eligible = any(it not in old.adding_replicas for it in old.elr)
+    one = len(new.isr) == 1 and new.recovering
+    in_sync = set(new.isr) == set(stays) if stays else one or (eligible and len(new.isr) < 2)
     return new.replicas == before and not new.adding_replicas and not new.removing_replicas and in_sync
 
 
 def _moving(old: PartitionRegistration, new: PartitionRegistration, before: Nodes, target: Nodes) -> bool:
     """CM-41 to CM-43, CM-45. What an abandoned move was adding goes at once, unless nothing else is in sync."""
     abandoned = [it for it in old.adding_replicas if it not in target]
-    if all(it in abandoned for it in old.isr):
+    if all(it in abandoned for it in old.isr) and (old.isr or all(it in abandoned for it in old.elr)):
         before, abandoned = (*before, *abandoned), []
     leaving = {it for it in before if it not in target}
     staying = [it for it in old.isr if it not in abandoned]
@@ -345,7 +347,7 @@ def _moving(old: PartitionRegistration, new: PartitionRegistration, before: Node
         and len(new.replicas) == len(target) + len(leaving)
         and set(new.adding_replicas) == coming
         and set(new.removing_replicas) == leaving
-        and set(new.isr) == set(staying)
+        and (set(new.isr) == set(staying) or (not staying and len(new.isr) == 1))
     )
 
 
@@ -374,7 +376,7 @@ def election(state: MetadataState, topic: str, index: int, kind: int) -> Entry:
         return Entry(faults=frozenset({E.ELECTION_NOT_NEEDED}))
     refused = E.PREFERRED_LEADER_NOT_AVAILABLE if kind == m.ElectionType.PREFERRED else E.ELIGIBLE_LEADERS_NOT_AVAILABLE
     candidates = (first,) if kind == m.ElectionType.PREFERRED else now.replicas
-    live = [it for it in _live(state, candidates) if kind == m.ElectionType.UNCLEAN or it in now.isr]
+    live = [it for it in _live(state, candidates) if kind == m.ElectionType.UNCLEAN or it in (now.isr or now.elr)]
     if not live:
         leaves = now.leader is None or now.leader not in _live(state, now.replicas)  # then any other member may come to lead
         return Entry(faults=frozenset({refused}), maybe=frozenset({E.NONE}) if leaves else NONE)

@@ -18,7 +18,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import security as s
 from kraftlite.sim.checkers.admin_rules import Codes, Entry, Outcome, Want, is_good
-from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.checkers.model import MetadataState, has_elr
 from kraftlite.sim.workloads.admin_values import OF_BROKERS, OF_CLIENT_METRICS, OF_GROUPS, OF_TOPICS, READ_ONLY, Values
 
 TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
@@ -26,6 +26,10 @@ KEYS: Final[Mapping[int, Mapping[str, Values]]] = {
     TOPIC: OF_TOPICS, BROKER: OF_BROKERS, METRICS: OF_CLIENT_METRICS, GROUP: OF_GROUPS,
 }  # fmt: skip
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+ELR: Final = "eligible.leader.replicas.version"
+MIN_ISR: Final = "min.insync.replicas"
+_ELR_FROM: Final = 23
+"""The `metadata.version` that eligible leader replicas need."""
 _DEFAULT_LIST: Final = "delete"
 """The default of `cleanup.policy`, the only list that is asked for."""
 
@@ -49,11 +53,30 @@ def alter_configs(state: MetadataState, request: m.IncrementalAlterConfigsReques
             faults, wanted = _replaced(resource, it.configs, current)
         if count[resource] > 1 or _no_resource(resource):
             faults |= {E.INVALID_REQUEST}
-        entries.append(_resource(resource, faults | _missing(state, resource), current, wanted))
+        faults |= _disagreement(state, resource, current, wanted)
+        entries.append(_resource(resource, faults | _missing(state, resource), current, wanted, elr=has_elr(state)))
     return Outcome(tuple(entries), writes=not request.validate_only)
 
 
-def _resource(resource: tuple[int, str], faults: set[E], current: Mapping[str, str], wanted: Mapping[str, str | None]) -> Entry:
+def _disagreement(
+    state: MetadataState, resource: tuple[int, str], current: Mapping[str, str], wanted: Mapping[str, str | None]
+) -> set[E]:
+    """EL-03: with eligible leader replicas there is one value for all brokers."""
+    if not has_elr(state) or resource[0] != BROKER or MIN_ISR not in wanted:
+        return set()
+    value = wanted[MIN_ISR]
+    changes = value is not None or MIN_ISR in current
+    return {E.INVALID_CONFIG} if changes and (resource[1] != "" or value is None) else set()
+
+
+def _resource(
+    resource: tuple[int, str],
+    faults: set[E],
+    current: Mapping[str, str],
+    wanted: Mapping[str, str | None],
+    *,
+    elr: bool,
+) -> Entry:
     if faults:
         return Entry(faults=frozenset(faults))
     kind, name = resource
@@ -62,6 +85,9 @@ def _resource(resource: tuple[int, str], faults: set[E], current: Mapping[str, s
         for key, value in wanted.items()
         if value != current.get(key) or (kind == BROKER and value is not None)
     )
+    minimum = wanted.get(MIN_ISR)
+    if elr and MIN_ISR in wanted and (minimum != current.get(MIN_ISR) or (kind == BROKER and minimum is not None)):
+        wants += (_is(r.ClearElrRecord(topic_name=name if kind == TOPIC else "")),)
     unsure = any(value is not None and is_good(KEYS[kind], key, value) is None for key, value in wanted.items())
     return Entry(wants=wants, maybe=frozenset({E.INVALID_CONFIG, E.INVALID_REQUEST}) if unsure else frozenset())
 
@@ -143,15 +169,17 @@ def _replaced(
 # --- features
 
 _SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    "metadata.version": (7, 30), "group.version": (0, 1), "kraft.version": (0, 0), "transaction.version": (0, 2),
+    ELR: (0, 1), "metadata.version": (7, 30), "group.version": (0, 1), "kraft.version": (0, 0), "transaction.version": (0, 2),
 }  # fmt: skip
 _CHANGES_METADATA: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of `metadata.version` below which records of that level are not understood: Kafka's `MetadataVersion`."""
 _CONTROLLERS_REGISTER: Final = 15
 
 
-def update_features(state: MetadataState, request: m.UpdateFeaturesRequest, voters: Sequence[NodeId]) -> Outcome:
-    """CM-53: all or nothing."""
+def update_features(
+    state: MetadataState, request: m.UpdateFeaturesRequest, voters: Sequence[NodeId], min_isr: str = "1"
+) -> Outcome:
+    """CM-53: all or nothing. `min_isr`: the static value of the controllers."""
     names = Counter(it.name for it in request.updates)
     whole: set[E] = set()
     entries = []
@@ -161,8 +189,26 @@ def update_features(state: MetadataState, request: m.UpdateFeaturesRequest, vote
         if _bad_level(state, it, voters):
             whole.add(E.INVALID_UPDATE_VERSION)
         now = state.features.get(it.name, 0)
-        entries.append(Entry(wants=() if it.level == now else (_is(r.FeatureLevelRecord(name=it.name, level=it.level)),)))
+        wants: tuple[Want, ...] = () if it.level == now else (_is(r.FeatureLevelRecord(name=it.name, level=it.level)),)
+        if it.name == ELR and it.level != now:
+            wants += _with_elr(state, it.level, min_isr)
+        entries.append(Entry(wants=wants))
+    levels = {**state.features, **{it.name: it.level for it in request.updates}}
+    if levels.get(ELR, 0) > 0 and levels.get("metadata.version", 0) < _ELR_FROM:
+        whole.add(E.INVALID_UPDATE_VERSION)
     return Outcome(tuple(entries), whole=frozenset(whole), writes=not request.validate_only)
+
+
+def _with_elr(state: MetadataState, level: int, min_isr: str) -> tuple[Want, ...]:
+    """EL-01, EL-03: one value for all brokers, and nobody is eligible from before."""
+    wants: list[Want] = []
+    if level and MIN_ISR not in state.configs.get((BROKER, ""), {}):
+        wants.append(_is(r.ConfigRecord(resource_type=BROKER, resource_name="", name=MIN_ISR, value=min_isr)))
+    for (kind, name), values in state.configs.items():
+        if level and kind == BROKER and name and MIN_ISR in values:
+            wants.append(_is(r.ConfigRecord(resource_type=kind, resource_name=name, name=MIN_ISR, value=None)))
+    any_elr = any(it.elr or it.last_known_elr for topic in state.topics.values() for it in topic.partitions.values())
+    return (*wants, *([_is(r.ClearElrRecord(topic_name=""))] if any_elr else []))
 
 
 def _bad_level(state: MetadataState, it: m.FeatureUpdate, voters: Sequence[NodeId]) -> bool:

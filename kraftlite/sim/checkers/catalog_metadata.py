@@ -30,6 +30,7 @@ from kraftlite.sim.checkers.i21_partition_epochs import PartitionEpochs
 from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
 from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
+from kraftlite.sim.checkers.i74_eligible_leaders import EligibleLeaders
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
@@ -56,6 +57,7 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     Fencing,
     FencingLiveness,
     IsrAndLeader,
+    EligibleLeaders,
     PartitionEpochs,
     BrokerEpochs,
     ProducerIds,

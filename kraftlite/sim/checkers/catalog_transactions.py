@@ -13,6 +13,8 @@ from kraftlite.sim.checkers.i68_transaction_memory import CoordinatorMemory
 from kraftlite.sim.checkers.i69_fenced_producers import FencedProducers
 from kraftlite.sim.checkers.i70_stable_fetches import StableFetches
 from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
+from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals
+from kraftlite.sim.checkers.i73_transaction_timeouts import TransactionTimeouts
 from kraftlite.sim.checkers.transaction_log import TransactionWatch
 from kraftlite.sim.checkers.transaction_races import RaceWatch
 
@@ -25,6 +27,8 @@ TRANSACTIONS: Final[tuple[CheckerFactory, ...]] = (
     FencedProducers,
     StableFetches,
     PendingOffsetsKept,
+    TransactionRefusals,
+    TransactionTimeouts,
     TransactionsSeen,
     RaceWatch,
 )

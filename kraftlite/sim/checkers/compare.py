@@ -47,6 +47,10 @@ def image_difference(
         return found
     if not same("scram", "credentials") and (found := _mapping("credential of", image.scram.credentials, state.credentials)):
         return found
+    if not same("acls", "acls") and (found := _mapping("access control entry", image.acls.entries, state.acls)):
+        return found
+    if not same("delegation_tokens", "tokens") and (found := _mapping("token", image.delegation_tokens.tokens, state.tokens)):
+        return found
     if image.producer_ids.next_producer_id != state.next_producer_id:
         return f"next producer id {image.producer_ids.next_producer_id} instead of {state.next_producer_id}"
     return None

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from kraftlite.log.batch import iter_records
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.image import MetadataImage
-from kraftlite.metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord
+from kraftlite.metadata.records import ClearElrRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
@@ -410,6 +410,14 @@ class Facts:
             self.committed_end = entry.next_offset
             self._replay(entry)
 
+    def _note_cleared(self, offset: int, old: MetadataState, new: MetadataState) -> None:
+        for topic_id, topic in new.topics.items():
+            for index, now in topic.partitions.items():
+                before = old.partition(topic_id, index)
+                if now is not before:
+                    found = self.changes.setdefault(TopicIdPartition(topic_id, index), {})
+                    found.setdefault(now.partition_epoch, PartitionCommit(offset, now, old))
+
     def _replay(self, entry: Entry) -> None:
         before = self.history.latest
         for offset, record in self.records(entry):
@@ -417,6 +425,8 @@ class Facts:
                 old, new = self.history.replay(record, offset)
             except Misfit as misfit:
                 raise Violation("committed metadata log", f"offset {offset}, epoch {entry.epoch}: {misfit}") from misfit
+            if isinstance(record, ClearElrRecord):
+                self._note_cleared(offset, old, new)
             if isinstance(record, PartitionRecord | PartitionChangeRecord):
                 registration = new.partition(record.topic_id, record.partition)
                 assert registration is not None, "the record was replayed"

@@ -16,7 +16,8 @@ from kraftlite.simhost.network import AnyExchange
 class FetchAnswers(Checker):
     """An incremental fetch names only the partitions that have changed (KIP-227), so the leader must know of all others what the
     follower has. An answer without records, to the newest fetch of its session, is a violation when a partition of the session
-    has records behind the offset that the follower fetches from.
+    has records behind the offset that the follower fetches from, unless the leader knows: what was appended behind the answer is
+    for the next fetch.
 
     A partition that was refused, or whose log diverges, is left alone until the follower names it again.
     """
@@ -57,7 +58,7 @@ class FetchAnswers(Checker):
                 or (node, node.boots, session_id, TopicIdPartition(*key)) in self._refused
             ):
                 continue
-            if partition.log.leo > entry.fetch_offset:
+            if partition.log.leo > entry.fetch_offset and entry not in session.dirty:
                 self.fail(
                     f"node {node.node_id} answers the fetch of replica {request.replica_id} without records, which fetches "
                     f"{partition.tp} from {entry.fetch_offset} and could have it up to {partition.log.leo}"

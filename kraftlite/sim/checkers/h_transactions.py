@@ -145,7 +145,8 @@ class TransactionsSeen(HistoryChecker):
 
     def _check_copies(self, committed: Committed) -> None:
         """Each copier has copied, once, every record of its input up to where its group is. A coordinator that was replaced and
-        does not know it yet tells offsets of the past, as Kafka's does: who begins from them copies again."""
+        does not know it yet tells offsets of the past: who begins from them copies again. It is the same in Kafka, where a stable
+        fetch is a write without records, which waits for what its coordinator has written and for nobody else (TG-04)."""
         if any(tp.topic in (*self.seen.topics, OFFSETS_TOPIC) for tp in self.world.losses.excused):
             return
         copies = Counter(value.partition("#")[0] for records in committed.values() for _, value in records if "#" in value)

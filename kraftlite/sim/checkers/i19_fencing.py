@@ -12,7 +12,7 @@ from kraftlite.model.messages.methods import BROKER_HEARTBEAT
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import MetadataState
+from kraftlite.sim.checkers.model import MetadataState, has_elr
 from kraftlite.sim.checkers.views import Entry, NodeView
 
 
@@ -102,7 +102,7 @@ class Fencing(MetadataChecker):
                 continue
             for index, partition in topic.partitions.items():
                 old = None if old_topic is None else old_topic.partitions.get(index)
-                wrong = _what_is_wrong(partition, old, brokers)
+                wrong = _what_is_wrong(partition, old, brokers, elr=has_elr(after))
                 if wrong is not None:
                     self.fail(f"after {entry} {topic.name}-{index} {wrong}: {partition}")
 
@@ -118,9 +118,10 @@ class Fencing(MetadataChecker):
             self.fail(f"controller {view.node_id} takes these brokers for fenced: {soft}; its log says {hard}")
 
 
-def _what_is_wrong(partition: PartitionRegistration, old: PartitionRegistration | None, brokers: Any) -> str | None:
+def _what_is_wrong(partition: PartitionRegistration, old: PartitionRegistration | None, brokers: Any, *, elr: bool) -> str | None:
+    """`elr`: eligible leader replicas are kept, and an ISR may be empty."""
     isr = partition.isr
-    if not isr:
+    if not isr and not elr and (old is None or old.isr):
         return "has an empty ISR"
     if partition.leader is not None:
         leader: BrokerRegistration | None = brokers.get(partition.leader)

@@ -63,7 +63,7 @@ class IsrAndLeader(MetadataChecker):
             return None
         if new.isr != (new.leader,) or not new.recovering:
             return "led by a replica that was not in sync, without saying so"
-        if not self._unclean_allowed(topic, index, before):
+        if not self._unclean_allowed(topic, index, before) and old.last_known_elr != (new.leader,):
             return "led by a replica that was not in sync; an unclean election is not allowed for it"
         return None
 

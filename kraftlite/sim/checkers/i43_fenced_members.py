@@ -1,20 +1,25 @@
 """Invariant 43: who is no member, or not in this generation or epoch, neither commits nor is told that all is well
-(CP-32, CP-34, CP-36, CG-02, CG-07)."""
+(CP-32, CP-34, CP-36, CG-02, CG-07, TG-02)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
+from uuid import UUID
 
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, HeartbeatRequest, SyncRequest
 from kraftlite.coordinator.coordinator import GroupDriver
+from kraftlite.coordinator.modern.member import Parts
+from kraftlite.coordinator.modern.records import CurrentKey
 from kraftlite.coordinator.records import OffsetKey
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import Change, GroupChecker, GroupLog
+from kraftlite.sim.services import transactions
 from kraftlite.sim.services.groups import BEAT, COMMIT, HEARTBEAT, JOIN, SYNC, CommitAsk, Told
+from kraftlite.sim.services.transactions import TransactionalCommitAsk
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -23,9 +28,11 @@ _WELL = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 class FencedMembers(GroupChecker):
     """A commit says in its metadata who made it, and in which generation. In the order of the log, that member was in the group
-    and in that generation or epoch, and one from outside of the group came while the group had no members. A member that a
-    coordinator has removed or replaced gets nothing but refusals from it afterwards, and its heartbeat or sync of another
-    generation is refused."""
+    and in that generation or epoch, or had the partition since that epoch, in the consumer protocol; and one from outside of the
+    group came while the group had no members. A member that a coordinator has removed or replaced gets nothing but refusals from
+    it afterwards, and its heartbeat or sync of another generation is refused. A commit in a transaction comes from a member, and
+    in a classic group it names a generation that is not over when it comes: they only grow. (In the consumer protocol an older
+    epoch counts for what the member has had since then, which the order of the log shows.)"""
 
     numbers: ClassVar[tuple[int, ...]] = (43,)
 
@@ -35,12 +42,18 @@ class FencedMembers(GroupChecker):
         """By coordination: (group, member) → when it was removed."""
         self._arrived: dict[AnyExchange, tuple[int, GroupDriver | None, int | None]] = {}
         """The time, the coordination, and the group's generation at the arrival of a request."""
+        self._since: dict[tuple[str, str], dict[tuple[UUID, int], int]] = {}
+        """Per member of the consumer protocol the epoch in which it got each of its partitions, in the order of the log."""
+        self._commits: dict[AnyExchange, tuple[GroupDriver, int | None]] = {}
+        """The coordination, and the generation or epoch of the member, when its commit in a transaction came first."""
 
     # --- the log
 
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
         for change in changes:
-            if isinstance(change.key, OffsetKey) and change.new is not None:
+            if isinstance(change.key, CurrentKey):
+                self._note_assignment(change)
+            elif isinstance(change.key, OffsetKey) and change.new is not None:
                 author = change.new.metadata.split("|")
                 if len(author) == 3:
                     self._check_author(log, change, author[0], int(author[1]))
@@ -51,12 +64,31 @@ class FencedMembers(GroupChecker):
         if generation < 0:
             if members:
                 self.fail_in(log, change, f"is a commit from outside of group {group_id}, which has the members {list(members)}")
-        elif members.get(member_id) != generation:
+        elif members.get(member_id) != generation and not self._has_had(change, member_id, generation, members):
             self.fail_in(
                 log,
                 change,
                 f"is a commit of {member_id} in generation {generation} of group {group_id}, whose members are then {members}",
             )
+
+    def _note_assignment(self, change: Change) -> None:
+        """A partition that a member had it has since then, until it is given up; another one it has from this epoch on. One that
+        is away for a while has all from the beginning when it comes back (KIP-1251)."""
+        name = change.key.group_id, change.key.member_id
+        before = self._since.pop(name, {})
+        if change.new is None:
+            return
+        had = {} if change.old is None else _places(change.old.assigned)
+        found = {place: before.get(place, 0) for place in _places(change.new.revoking)}
+        for place in _places(change.new.assigned):
+            found[place] = before[place] if place in had and place in before else max(change.new.epoch, 0)
+        self._since[name] = dict.fromkeys(found, 0) if change.new.epoch < 0 else found
+
+    def _has_had(self, change: Change, member_id: str, epoch: int, members: dict[str, int]) -> bool:
+        """Return whether a member of the consumer protocol has had a partition of this number since this epoch, or longer."""
+        since = self._since.get((change.key.group_id, member_id), {})
+        held = any(index == change.key.tp.partition and got <= epoch for (_, index), got in since.items())
+        return member_id in members and epoch < members[member_id] and held
 
     # --- requests
 
@@ -74,6 +106,8 @@ class FencedMembers(GroupChecker):
     def on_arrival(self, exchange: AnyExchange) -> None:
         if exchange.method is JOIN:
             self._on_join(exchange)
+        elif exchange.method is transactions.COMMIT:
+            self._on_transactional_commit(exchange)
         elif exchange.method in (HEARTBEAT, SYNC, COMMIT, BEAT):
             request = exchange.request
             group_id = request.base.group_id if isinstance(request, CommitAsk) else request.group_id
@@ -82,7 +116,34 @@ class FencedMembers(GroupChecker):
                 self._gone.get(driver, {}).pop((group_id, request.member_id), None)  # it makes its id itself, and may come again
             self._arrived.setdefault(exchange, (self.world.cluster.loop.now_us(), driver, _generation(driver, group_id)))
 
+    def _on_transactional_commit(self, exchange: AnyExchange) -> None:
+        ask: TransactionalCommitAsk = exchange.request
+        driver = self.groups.driver(self.world.nodes[exchange.target], ask.group_id)
+        if ask.generation >= 0 and driver is not None and driver.loaded:
+            self._commits.setdefault(exchange, (driver, _epoch_of(driver, ask.group_id, ask.member_id)))
+
+    def _check_transactional_commit(self, exchange: AnyExchange, response: object) -> None:
+        found = self._commits.pop(exchange, None)
+        if found is None or not isinstance(response, Told) or response.error is not ErrorCode.NONE:
+            return
+        driver, epoch = found
+        ask: TransactionalCommitAsk = exchange.request
+        is_there = self.groups.driver(self.world.nodes[exchange.target], ask.group_id) is driver
+        if not is_there or ErrorCode.NONE not in response.result:
+            return
+        still = _epoch_of(driver, ask.group_id, ask.member_id) == ask.generation  # what could not be written was taken back
+        older = epoch is not None and epoch > ask.generation and ask.group_id not in driver.shard.consumers.by_id
+        if not still and (epoch is None or older):
+            now = "it was no member" if epoch is None else f"it was in {epoch} already"
+            self.fail(
+                f"group {ask.group_id}: node {exchange.target} takes a commit in a transaction of {ask.member_id} in generation "
+                f"{ask.generation}; when it came, {now}"
+            )
+
     def on_served(self, exchange: AnyExchange, response: object) -> None:
+        if exchange.method is transactions.COMMIT:
+            self._check_transactional_commit(exchange, response)
+            return
         arrived = self._arrived.pop(exchange, None)
         if arrived is None:
             return
@@ -130,6 +191,20 @@ def _group(request: object) -> str:
     group_id = request.base.group_id if isinstance(request, CommitAsk) else request.group_id  # type: ignore[attr-defined]
     assert isinstance(group_id, str)
     return group_id
+
+
+def _places(parts: Parts) -> dict[tuple[UUID, int], None]:
+    return dict.fromkeys((topic_id, index) for topic_id, indexes in sorted(parts.items()) for index in sorted(indexes))
+
+
+def _epoch_of(driver: GroupDriver, group_id: str, member_id: str) -> int | None:
+    """The generation or member epoch of a member, as the coordinator has it; None for who is no member."""
+    consumers = driver.shard.consumers.by_id.get(group_id)
+    if consumers is not None:
+        member = consumers.members.get(member_id)
+        return None if member is None else member.epoch
+    group = driver.shard.groups.by_id.get(group_id)
+    return None if group is None or member_id not in group.members else group.generation
 
 
 def _is_none(response: object) -> bool:

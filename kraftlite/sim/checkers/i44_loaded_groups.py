@@ -113,7 +113,18 @@ def _classic_stored(value: GroupValue) -> tuple[object, ...]:
 
 def _consumers(group: ConsumerGroup) -> tuple[object, ...]:
     members = sorted(
-        (it.member_id, it.instance_id, it.topics, it.regex, it.epoch, it.previous_epoch, int(it.state), it.assigned, it.revoking)
+        (
+            it.member_id,
+            it.instance_id,
+            it.topics,
+            it.regex,
+            it.epoch,
+            it.previous_epoch,
+            int(it.state),
+            it.assigned,
+            it.revoking,
+            it.since,
+        )
         for it in group.members.values()
     )
     return group.epoch, group.target_epoch, members, {it: parts for it, parts in group.target.items() if parts}
@@ -123,6 +134,9 @@ def _stored(group: ConsumersInLog) -> tuple[object, ...]:
     members = []
     for member_id in sorted(group.members):
         said, has = group.members[member_id], group.current.get(member_id)
-        state = (0, 0, 0, {}, {}) if has is None else (has.epoch, has.previous_epoch, int(has.state), has.assigned, has.revoking)
+        if has is None:
+            state: tuple[object, ...] = (0, 0, 0, {}, {}, {})
+        else:
+            state = (has.epoch, has.previous_epoch, int(has.state), has.assigned, has.revoking, has.since)
         members.append((member_id, said.instance_id, said.topics, said.regex, *state))
     return group.epoch, group.target_epoch, members, {it: parts for it, parts in group.target.items() if parts}

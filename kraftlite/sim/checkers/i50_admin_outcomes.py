@@ -20,7 +20,7 @@ from kraftlite.sim.checkers import admin_rules_configs as configs
 from kraftlite.sim.checkers.admin_rules import Entry, Outcome
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import MetadataState, completes_a_move
+from kraftlite.sim.checkers.model import MetadataState, completes_a_move, has_elr
 from kraftlite.sim.checkers.views import Entry as Batch
 from kraftlite.sim.history import UNANSWERED, Operation
 from kraftlite.simhost.network import AnyExchange
@@ -40,7 +40,7 @@ METHODS: Final[Mapping[str, tuple[AnyMethod, ...]]] = {
 }
 _OF_ADMINISTRATORS: Final = (
     r.TopicRecord, r.RemoveTopicRecord, r.PartitionRecord, r.ConfigRecord, r.UnregisterBrokerRecord, r.FeatureLevelRecord,
-    r.ClientQuotaRecord, r.UserScramCredentialRecord, r.RemoveUserScramCredentialRecord,
+    r.ClearElrRecord, r.ClientQuotaRecord, r.UserScramCredentialRecord, r.RemoveUserScramCredentialRecord,
 )  # fmt: skip
 _OPEN: Final = E.REQUEST_TIMED_OUT
 """Nobody knows what came of it."""
@@ -71,6 +71,7 @@ class AdminOutcomes(MetadataChecker):
         super().__init__(world)
         values = world.cluster.shape.config
         self._defaults = (int(values.get("num.partitions", "1")), int(values.get("default.replication.factor", "1")))
+        self._min_isr = values.get(configs.MIN_ISR, "1")
         self._arrivals: list[Arrival] = []
         self._open: list[Arrival] = []
         """Those that may still have an effect."""
@@ -88,7 +89,7 @@ class AdminOutcomes(MetadataChecker):
         if kind == "create_topics":
             return topics.create_topics(state, request, self._defaults)
         if kind == "update_features":
-            return configs.update_features(state, request, self.facts.voters)
+            return configs.update_features(state, request, self.facts.voters, self._min_isr)
         rule = _RULES.get(kind)
         return Outcome() if rule is None else rule(state, request)
 
@@ -126,6 +127,9 @@ class AdminOutcomes(MetadataChecker):
             return any(isinstance(it, tuple) for it in (record.replicas, record.adding_replicas, record.removing_replicas))
         if isinstance(record, r.FeatureLevelRecord) and not state.brokers:
             return False  # the first controller's first words, as the formatted disks say
+        if isinstance(record, r.ConfigRecord) and not state.brokers and not state.controllers:
+            wanted = r.ConfigRecord(resource_type=configs.BROKER, resource_name="", name=configs.MIN_ISR, value=self._min_isr)
+            return not (has_elr(state) and record == wanted)
         return isinstance(record, _OF_ADMINISTRATORS)
 
     def _take(self, entry: Batch, offset: int, records: Sequence[Any], state: MetadataState) -> int:

@@ -29,7 +29,8 @@ class CoordinatorMemory(TransactionChecker):
     """In one leader epoch of a partition of `__transaction_state` one node coordinates. Whenever such a node leads by the
     controller's last word, has loaded, and has nothing under way, it has of each id of the partition every field that the
     committed log has, and no other id. Only an id whose first record was never written is in memory alone (TX-11), and only a
-    fence that could not be written has used an epoch up that the log does not know (TX-19)."""
+    fence that could not be written has used an epoch up that the log does not know (TX-19). It owes nobody an answer then but
+    those who wait for a step of their id that is under way: its markers, which others write (TX-30)."""
 
     numbers: ClassVar[tuple[int, ...]] = (68,)
 
@@ -103,6 +104,19 @@ class CoordinatorMemory(TransactionChecker):
                     self.fail(f"{where}: {name} is {None if entry is None else entry.current}, committed is {stored}")
             elif self._logged(entry.current, entry, stored) != self._logged(stored, entry, stored):
                 self.fail(f"{where}: {name} is {entry.current}, committed is {stored}")
+
+        self._check_debts(where, driver)
+
+    def _check_debts(self, where: str, driver: Driver) -> None:
+        shard = driver.shard
+        held = {it.request_id: name for name, waiting in shard._held._held.items() for it in waiting}
+        for name in held.values():
+            entry = shard.by_id.get(name)
+            if entry is None or entry.pending is None:
+                self.fail(f"{where}: a request of {name} is held, and nothing is under way for it")
+        for request_id, answer in driver._waiting.items():
+            if not answer.done() and request_id not in held:
+                self.fail(f"{where}: request {request_id} has no answer, and nothing is under way")
 
     def _logged(self, it: Transaction, entry: Entry, stored: Transaction) -> Transaction:
         """The fields that a record has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, ClassVar
 
 from kraftlite.coordinator.coordinator import GroupDriver
@@ -74,10 +74,9 @@ class PendingOffsetsKept(GroupChecker):
     def on_step(self, node: SimHost) -> None:
         if not self._changed:
             return
-        for driver, log in self._idle(node):
-            if log.tp in self._changed:
-                del self._changed[log.tp]
-                self._compare(node, driver, log)
+        for driver, log in self._idle(node, self._changed):
+            del self._changed[log.tp]
+            self._compare(node, driver, log)
 
     def at_end(self) -> None:
         for node in self.world.cluster.brokers:
@@ -87,9 +86,12 @@ class PendingOffsetsKept(GroupChecker):
                 if left:
                     self.fail(f"{log.tp} on node {node.node_id}: {left[0]} is pending, and its transaction is over in the log")
 
-    def _idle(self, node: SimHost) -> Iterator[tuple[GroupDriver, GroupLog]]:
+    def _idle(self, node: SimHost, among: Container[TopicPartition] | None = None) -> Iterator[tuple[GroupDriver, GroupLog]]:
+        """`among`: only these partitions; None: all."""
         broker = None if node.node is None else node.node.broker
         for driver in () if broker is None else broker.groups.led.drivers():
+            if among is not None and driver.tp not in among:
+                continue
             log = self.groups.logs.get(driver.tp)
             if log is not None and not self.groups.is_lost(log) and self._is_idle(node, driver, log):
                 yield driver, log

@@ -24,7 +24,7 @@ from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.log import LogRestarted, LogTruncated
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import MetadataState, completes_a_move
+from kraftlite.sim.checkers.model import MetadataState, completes_a_move, has_elr
 from kraftlite.sim.checkers.replica_facts import PartitionChange, ReplicaFacts, replica_facts
 from kraftlite.sim.checkers.views import Entry
 from kraftlite.simhost.host import SimHost
@@ -38,7 +38,8 @@ class LossesKeeper(MetadataChecker):
     A replica is tainted when a power cut took bytes of its log that were not synced, or its disk was wiped; it is no longer when
     its broker has registered anew and it is out of the ISR. One that is still the last of the ISR then and leads takes the
     partition with it: `excused`, as is one that was led by an unclean election. Without ELR that is all that may be lost
-    (CM-28, CM-29, RP-45).
+    (CM-28, CM-29, RP-45). With ELR (EL-05 to EL-10) a replica that lost bytes is in no ISR and no ELR once it is registered anew,
+    and nothing is excused but an unclean election: of a replica that lost nothing, not even that of the last known leader.
     """
 
     numbers: ClassVar[tuple[int, ...]] = (24,)
@@ -51,6 +52,10 @@ class LossesKeeper(MetadataChecker):
         self._lost_by: dict[tuple[TopicPartition, NodeId], UUID | None] = {}
         """The incarnation that the cluster knew when a replica lost bytes."""
         self._touched: dict[TopicIdPartition, PartitionChange] = {}
+        self._kept: set[tuple[TopicPartition, NodeId]] = set()
+        """Replicas that lost bytes and stayed candidates, because their broker was registered anew without ELR."""
+        self._short: set[tuple[TopicPartition, NodeId]] = set()
+        """Replicas that lost bytes and have not joined the ISR since: also the last known leader may be one."""
 
     # --- passing on
 
@@ -96,6 +101,7 @@ class LossesKeeper(MetadataChecker):
 
     def _taint(self, tp: TopicPartition, node_id: NodeId) -> None:
         self.world.losses.tainted.setdefault(tp, set()).add(node_id)
+        self._short.add((tp, node_id))
         known = self.facts.history.latest.brokers.get(node_id)
         self._lost_by[(tp, node_id)] = None if known is None else known.incarnation_id
 
@@ -116,13 +122,22 @@ class LossesKeeper(MetadataChecker):
                 tp = TopicPartition(topic.name, index)
                 self._note(TopicIdPartition(record.topic_id, index), tp, registration, None)
                 self.world.losses.tainted.pop(tp, None)
+                self._short = {it for it in self._short if it[0] != tp}
                 self.world.losses.excused.pop(tp, None)
         elif isinstance(record, RegisterBrokerRecord):
             for tp in [tp for tp, nodes in self.world.losses.tainted.items() if record.broker_id in nodes]:
                 found = after.topic_named(tp.topic)
                 known = None if found is None else found[1].partitions.get(tp.partition)
-                if known is None or record.broker_id not in known.isr:
+                if known is None or record.broker_id not in (*known.isr, *known.elr):
                     self._cleanse(tp, record.broker_id, after)
+                elif not self._is_reborn(tp, record.broker_id, after):
+                    continue
+                elif has_elr(after):
+                    self.fail(
+                        f"{tp}: node {record.broker_id} lost bytes of it and is registered anew at offset {offset}: {known}"
+                    )
+                else:
+                    self._kept.add((tp, record.broker_id))
 
     def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
         touched, self._touched = self._touched, {}
@@ -147,12 +162,21 @@ class LossesKeeper(MetadataChecker):
         leader = new.leader
         tainted = self.world.losses.tainted.get(tp, set())
         if leader is not None and new.leader_epoch > old.leader_epoch:
-            if not (leader in old.isr or completes_a_move(old, new)) or (new.recovering and not old.recovering):
-                self._check_allowed(tp, old, new, state, offset)
-                self._excuse(key, tp, new, f"unclean election of node {leader} at metadata offset {offset}")
+            clean = leader in (*old.isr, *old.elr) or completes_a_move(old, new)
+            if not clean or (new.recovering and not old.recovering):
+                last = has_elr(state) and old.last_known_elr == (leader,)
+                if not last:
+                    self._check_allowed(tp, old, new, state, offset)
+                if not last or (tp, leader) in self._short:
+                    self._excuse(key, tp, new, f"unclean election of node {leader} at metadata offset {offset}")
             elif leader in tainted and self._is_reborn(tp, leader, state):
+                if (tp, leader) not in self._kept:
+                    self.fail(f"{tp}: node {leader} lost bytes of it and is elected at offset {offset}: {old} becomes {new}")
                 self._excuse(key, tp, new, f"node {leader} lost bytes of it and leads from metadata offset {offset} on")
-        for node_id in [it for it in sorted(tainted) if it not in new.isr]:
+        for member in new.isr:
+            if member not in old.isr and member != leader:  # it has followed; who is elected has what it has
+                self._short.discard((tp, member))
+        for node_id in [it for it in sorted(tainted) if it not in (*new.isr, *new.elr)]:
             self._cleanse(tp, node_id, state)
 
     def _check_allowed(
@@ -177,12 +201,14 @@ class LossesKeeper(MetadataChecker):
         if self._is_reborn(tp, node_id, state):
             self.world.losses.tainted.get(tp, set()).discard(node_id)
             self._lost_by.pop((tp, node_id), None)
+            self._kept.discard((tp, node_id))
 
     def _excuse(self, key: TopicIdPartition, tp: TopicPartition, new: PartitionRegistration, why: str) -> None:
         assert new.leader is not None
         self.world.losses.excused[tp] = self.replicas.excuses[key] = why
         self.world.losses.tainted.get(tp, set()).discard(new.leader)
         self._lost_by.pop((tp, new.leader), None)
+        self._kept.discard((tp, new.leader))
         self.replicas.forget_committed(key, new.leader_epoch)
 
     def at_end(self) -> None:

@@ -51,6 +51,8 @@ class MetadataState:
     credentials: Mapping[tuple[str, int], r.UserScramCredentialRecord] = field(default_factory=dict)
     """The credentials by user and mechanism."""
     next_producer_id: int = 0
+    acls: Mapping[UUID, r.AccessControlEntryRecord] = field(default_factory=dict)
+    tokens: Mapping[str, r.DelegationTokenRecord] = field(default_factory=dict)
 
     def partition(self, topic_id: UUID, index: int) -> PartitionRegistration | None:
         topic = self.topics.get(topic_id)
@@ -70,6 +72,11 @@ class MetadataState:
         return own if own is not None else self.configs.get((BROKER, ""), {}).get(key)
 
 
+def has_elr(state: MetadataState) -> bool:
+    """Return whether eligible leader replicas are kept (KIP-966)."""
+    return state.features.get("eligible.leader.replicas.version", 0) > 0
+
+
 def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> bool:
     """Return whether the change ends a reassignment whose last replica its leader has found in sync: the leader is chosen
     among those that are in sync then, and the former leader may be none of them any more (CM-42, CM-43)."""
@@ -78,7 +85,7 @@ def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> 
 
 
 def changed_partition(before: PartitionRegistration, change: r.PartitionChangeRecord) -> PartitionRegistration:
-    """CM-26: the partition epoch always grows by one; the leader epoch when a leader is named or a replica is lost."""
+    """CM-26: the partition epoch always grows by one; the leader epoch when a leader is named, were it the present one."""
     values: dict[str, Any] = {}
     for name in (
         "isr", "leader", "recovering", "replicas", "removing_replicas", "adding_replicas", "directories", "elr", "last_known_elr",
@@ -86,9 +93,7 @@ def changed_partition(before: PartitionRegistration, change: r.PartitionChangeRe
         value = getattr(change, name)
         if value is not UNCHANGED:
             values[name] = value
-    kept = values.get("replicas", before.replicas)
-    moved = "leader" in values or any(replica not in kept for replica in before.replicas)
-    values["leader_epoch"] = before.leader_epoch + int(moved)
+    values["leader_epoch"] = before.leader_epoch + int("leader" in values)
     values["partition_epoch"] = before.partition_epoch + 1
     return replace(before, **values)
 
@@ -128,6 +133,8 @@ def _register_broker(state: MetadataState, record: r.RegisterBrokerRecord, offse
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=tuple(sorted(record.log_dirs)),
+        cordoned_log_dirs=record.cordoned_log_dirs,
+        is_migrating_zk_broker=record.is_migrating_zk_broker,
     )
     return replace(
         state,
@@ -155,12 +162,18 @@ def _unregister_broker(state: MetadataState, record: r.UnregisterBrokerRecord, o
 
 def _change_broker(state: MetadataState, record: r.BrokerRegistrationChangeRecord, offset: int) -> MetadataState:
     values: dict[str, Any] = {}
-    for name in ("fenced", "in_controlled_shutdown", "log_dirs"):
+    for name in ("fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs"):
         value = getattr(record, name)
         if value is not UNCHANGED:
             values[name] = tuple(sorted(value)) if name == "log_dirs" else value
     before = _registered(state, record.broker_id, record.broker_epoch)
     return replace(state, brokers=_with(state.brokers, record.broker_id, replace(before, **values)))
+
+
+def _fence(state: MetadataState, record: r.FenceBrokerRecord | r.UnfenceBrokerRecord, offset: int) -> MetadataState:
+    before = _registered(state, record.broker_id, record.broker_epoch)
+    after = replace(before, fenced=isinstance(record, r.FenceBrokerRecord))
+    return replace(state, brokers=_with(state.brokers, record.broker_id, after))
 
 
 def _register_controller(state: MetadataState, record: r.RegisterControllerRecord, offset: int) -> MetadataState:
@@ -169,6 +182,7 @@ def _register_controller(state: MetadataState, record: r.RegisterControllerRecor
         incarnation_id=record.incarnation_id,
         listeners=record.listeners,
         features=record.features,
+        zk_migration_ready=record.zk_migration_ready,
     )
     return replace(state, controllers=_with(state.controllers, record.controller_id, registration))
 
@@ -224,6 +238,18 @@ def _change_partition(state: MetadataState, record: r.PartitionChangeRecord, off
     return _set_partition(state, record.topic_id, record.partition, changed_partition(before, record))
 
 
+def _clear_elr(state: MetadataState, record: r.ClearElrRecord, offset: int) -> MetadataState:
+    """KIP-966. Each partition that had something to forget changes, and so its epoch rises."""
+    if record.topic_name and state.topic_named(record.topic_name) is None:
+        raise Misfit(f"there is no topic {record.topic_name}")
+    for topic_id, topic in state.topics.items():
+        for index, before in topic.partitions.items() if record.topic_name in ("", topic.name) else ():
+            if before.elr or before.last_known_elr:
+                epoch = before.partition_epoch + 1
+                state = _set_partition(state, topic_id, index, replace(before, elr=(), last_known_elr=(), partition_epoch=epoch))
+    return state
+
+
 def _config(state: MetadataState, record: r.ConfigRecord, offset: int) -> MetadataState:
     resource = (record.resource_type, record.resource_name)
     values = _with(state.configs.get(resource, {}), record.name, record.value)
@@ -252,7 +278,25 @@ def _producer_ids(state: MetadataState, record: r.ProducerIdsRecord, offset: int
     return replace(state, next_producer_id=record.next_producer_id)
 
 
-def _nothing(state: MetadataState, record: r.NoOpRecord, offset: int) -> MetadataState:
+def _acl(state: MetadataState, record: r.AccessControlEntryRecord, offset: int) -> MetadataState:
+    return replace(state, acls=_with(state.acls, record.id, record))
+
+
+def _remove_acl(state: MetadataState, record: r.RemoveAccessControlEntryRecord, offset: int) -> MetadataState:
+    if record.id not in state.acls:
+        raise Misfit(f"there is no access control entry {record.id}")
+    return replace(state, acls=_with(state.acls, record.id, None))
+
+
+def _token(state: MetadataState, record: r.DelegationTokenRecord, offset: int) -> MetadataState:
+    return replace(state, tokens=_with(state.tokens, record.token_id, record))
+
+
+def _remove_token(state: MetadataState, record: r.RemoveDelegationTokenRecord, offset: int) -> MetadataState:
+    return replace(state, tokens=_with(state.tokens, record.token_id, None))
+
+
+def _nothing(state: MetadataState, record: r.NoOpRecord | r.ZkMigrationStateRecord, offset: int) -> MetadataState:
     return state
 
 
@@ -266,11 +310,19 @@ HANDLERS: Final[Mapping[type[Any], Callable[[MetadataState, Any, int], MetadataS
     r.RemoveTopicRecord: _remove_topic,
     r.PartitionRecord: _partition,
     r.PartitionChangeRecord: _change_partition,
+    r.ClearElrRecord: _clear_elr,
     r.ConfigRecord: _config,
     r.ClientQuotaRecord: _quota,
     r.UserScramCredentialRecord: _credential,
     r.RemoveUserScramCredentialRecord: _remove_credential,
     r.ProducerIdsRecord: _producer_ids,
+    r.FenceBrokerRecord: _fence,
+    r.UnfenceBrokerRecord: _fence,
+    r.AccessControlEntryRecord: _acl,
+    r.RemoveAccessControlEntryRecord: _remove_acl,
+    r.DelegationTokenRecord: _token,
+    r.RemoveDelegationTokenRecord: _remove_token,
+    r.ZkMigrationStateRecord: _nothing,
     r.NoOpRecord: _nothing,
 }
 

@@ -349,7 +349,7 @@ class ReplicaFacts:
         if view.leader is not None:
             return True
         registration = self.registration(view.key)
-        return registration is not None and view.node_id in registration.isr
+        return registration is not None and view.node_id in (*registration.isr, *registration.elr)
 
     def lacks(self, view: ReplicaView, truth: Truth) -> str | None:
         """Say in words which of the committed records a replica does not have; None when it has all."""

@@ -13,7 +13,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.methods import ENROLL, WRITE_MARKERS
 from kraftlite.model.method import AnyMethod
 from kraftlite.sim.fault_plan import AMBUSHES, FaultPlan
-from kraftlite.sim.injection import nodes
+from kraftlite.sim.injection import links, nodes
 from kraftlite.sim.injection.handler import Handler
 from kraftlite.sim.services.transactions import ADD, COMMIT, END, INIT, PRODUCE
 from kraftlite.simhost.host import SimHost
@@ -114,6 +114,14 @@ def _hold(injector: Injector, plan: FaultPlan, source: NodeId, target: NodeId, f
     network.at(for_us, free)
 
 
+def alone(injector: Injector, plan: FaultPlan) -> None:
+    """Cut a broker off from all other brokers; controllers and clients go on talking to it, so that it stays a leader."""
+    node = injector.one(plan)
+    if node is not None:
+        others = [it.node_id for it in injector.cluster.brokers if it is not node and not it.config.is_controller]
+        links.cut_all(injector, [(node.node_id, it) for it in others], plan)
+
+
 _OF_LINKS: Final[Mapping[str, Callable[[Injector, FaultPlan, NodeId, NodeId], None]]] = {
     "late": late,
     "hold": hold,
@@ -127,6 +135,7 @@ _OF_NODES: Final[Mapping[str, Handler]] = {
     "stop": nodes.stop,
     "kill-all": nodes.kill_all,
     "power-all": nodes.power_all,
+    "alone": alone,
 }
 
 KINDS: Final[Mapping[str, Handler]] = dict.fromkeys(AMBUSHES, ambush)

@@ -19,6 +19,10 @@ from kraftlite.sim.services.transactions import FIND, FindAsk
 
 ASK_MS: Final = 1_500
 PATIENCE_US: Final = 25_000_000
+FIRST_PAUSE_US: Final = 50_000
+LONGEST_PAUSE_US: Final = 500_000
+ANOTHER_US: Final = 50_000
+"""A failure so soon behind a pause is that of the same attempt once more."""
 
 
 class TransactionClient(SimClient):
@@ -28,6 +32,15 @@ class TransactionClient(SimClient):
     """The time after which the coordinator aborts a transaction of this client."""
     _coordinator: NodeId | None = None
     _until_us = 0
+    _pause_us = FIRST_PAUSE_US
+    _tried_again_us = -ANOTHER_US
+
+    async def backoff(self) -> None:
+        """A pause that grows while one failure follows another, as Kafka's clients make it (KIP-580)."""
+        follows = self.now_us() - self._tried_again_us < ANOTHER_US
+        self._pause_us = min(2 * self._pause_us, LONGEST_PAUSE_US) if follows else FIRST_PAUSE_US
+        await self.pause(self.rng.randint(self._pause_us // 2, self._pause_us * 3 // 2))
+        self._tried_again_us = self.now_us()
 
     def gives_up(self) -> bool:
         """Return whether the run is over for so long that nothing will come of what still waits. Where the log of transactions

@@ -7,6 +7,7 @@ KIP-890, KIP-1050).
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 from typing import Final
 
@@ -88,6 +89,9 @@ class Instance:
         """Set for the time in which an end of it is under way."""
         self._unsure = False
         """A batch of this epoch has no verdict: the next transaction needs another epoch."""
+        self._more = random.Random(f"transactions/ends/{client.cluster.seed}/{client.name}/{number}")
+        self._ends_as = version
+        """The version of its next EndTxn."""
 
     @property
     def name(self) -> str:
@@ -167,7 +171,7 @@ class Instance:
         while True:
             if commit:
                 tried.outcome = Outcome.UNKNOWN
-            told = await self.client.ask_coordinator(self.name, END, EndAsk(self.name, self.producer, commit, self.version))
+            told = await self.client.ask_coordinator(self.name, END, EndAsk(self.name, self.producer, commit, self._ends_as))
             if told is not None:
                 tried.error = told.error.name
                 if told.error is ErrorCode.NONE:
@@ -195,6 +199,7 @@ class Instance:
             self._added.clear()
             await self.add(self.targets[:1])
             await self.send(tried, self.targets[0], [self._value()])
+            self._ends_as = self.version
             await self.end(tried, True)
         except (Ended, Aborting):
             return False
@@ -228,8 +233,13 @@ class Instance:
             commit = False
         if self.version < 2 and not self._added:
             return
+        if any(sent.tp == PASSING for sent in tried.sends) and self._more.randrange(3) == 0:
+            await self.client.pause(self._more.randint(50_000, 400_000))  # the topic may be gone by then
+        self._ends_as = self.version
+        if any(sent.offset >= 0 for sent in tried.sends) and self._more.randrange(20) == 0:
+            self._ends_as = 0  # the cluster's transaction.version, as it was told last, has gone down meanwhile
         await self.end(tried, commit)
-        if self._unsure and self.version < 2:
+        if self._unsure and self._ends_as < 2:
             await self.init(self.producer)
 
     def begin(self, tried: Tried) -> None:

@@ -89,6 +89,7 @@ class TopicMaker(SimAdmin):
     creates it again, or changes `transaction.version`."""
 
     async def run(self, topics: Sequence[TopicPlan]) -> None:
+        self.more = random.Random(f"transactions/passing/{self.cluster.seed}")
         await self._create(topics)
         moves, comes_and_goes, changes = (self.rng.randrange(among) == 0 for among in (3, 4, 6))
         brokers = [node.node_id for node in self.cluster.brokers]
@@ -119,13 +120,30 @@ class TopicMaker(SimAdmin):
         await self.do("alter_reassignments", request, {"partition": str(tp)})
 
     async def _come_and_go(self, brokers: Sequence[NodeId]) -> None:
+        """Delete the topic, mostly while a transaction has written there; it may be gone for seconds, and when the run ends."""
+        passing = self.history.transactions
+        if passing.passing and self.more.randrange(4):
+            await self._wait_for_use()
+        passing.passing = False
         gone = DeleteTopicsRequest(topics=(TopicSelector(name=PASSING.topic, topic_id=None),), timeout_ms=4_000)
         await self.do("delete_topics", gone, {"topic": PASSING.topic})
         await self.pause(self.rng.choice((1, 200_000)))
+        if self.more.randrange(3) == 0:
+            await self.pause(self.more.choice((1_000_000, 4_000_000, 20_000_000)))
+        if self.stopping:
+            return
         plan = TopicPlan(name=PASSING.topic, partitions=1, replication=min(2, len(brokers)), config={})
         op = await self.do("create_topics", create(plan), {"topic": PASSING.topic, "partitions": 1})
         if op.verdict is Verdict.OK:
-            self.history.transactions.passing = True
+            passing.passing = True
+
+    async def _wait_for_use(self) -> None:
+        """Until a transaction that has not ended has written to the topic, or for a second."""
+        for _ in range(100):
+            last = self.history.transactions.tried[-6:]
+            if self.stopping or any(it.ended_us is None and any(sent.tp == PASSING for sent in it.sends) for it in last):
+                return
+            await self.pause(10_000)
 
     async def _create(self, topics: Sequence[TopicPlan]) -> None:
         for topic in topics:

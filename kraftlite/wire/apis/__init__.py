@@ -1,10 +1,11 @@
-"""The APIs that a broker offers to clients: one table, from which ApiVersions is answered (CP-04, CP-07)."""
+"""The APIs that a node offers to clients: one table, from which ApiVersions is answered (CP-04, CP-07)."""
 
 from __future__ import annotations
 
 import re
 import struct
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
@@ -97,7 +98,8 @@ class KafkaApis:
     which closes its connection (CP-02); a bug costs its request (`Call.failed`). `requests` counts by API name.
     """
 
-    def __init__(self, context: BrokerContext, listener_name: str) -> None:
+    def __init__(self, context: BrokerContext, listener_name: str, *, only: Iterable[Api] | None = None) -> None:
+        """`only`: what is offered beside ApiVersions, instead of everything that a broker with this context offers."""
         self._ctx = context
         self._listener = listener_name
         self.requests: Counter[str] = Counter()
@@ -159,6 +161,8 @@ class KafkaApis:
             self._table.update((api.key, api) for api in TRANSACTION_OFFSET_APIS)
         if context.markers is not None:
             self._table[WRITE_TXN_MARKERS.key] = WRITE_TXN_MARKERS
+        if only is not None:
+            self._table = {api.key: api for api in (*only, api_versions)}
         self._ranges = tuple(
             ApiRange(key, self._table[key].min_version, self._table[key].max_version) for key in sorted(self._table)
         )

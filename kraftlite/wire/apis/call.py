@@ -5,13 +5,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.errors import Fault
 from kraftlite.model.limits import KIB
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import response_head
+from kraftlite.runtime.begun import begin
 from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.wire.frames import Connection, Part, ResponseSlot
 
@@ -90,8 +91,11 @@ class Call:
         self.slot.send((response_head(self.correlation_id, len(body), self.version >= self.api.flexible_from), body))
 
     def spawn(self, answering: Callable[[], Awaitable[None]], name: str, *, will_use_ns: int = 0) -> None:
-        """Answer from a task of the connection. What goes wrong in it costs this request, unless it is a fault."""
-        self.connection.own(self.ctx.ports.tasks.spawn(self._answer_guarded(answering), name=name), will_use_ns=will_use_ns)
+        """Answer here and now, or, if that has to wait for something, from a task of the connection. What goes wrong in it costs
+        this request, unless it is a fault."""
+        rest = begin(self.ctx.ports.tasks, self._answer_guarded(answering), name=name)
+        if rest is not None:
+            self.connection.own(rest, will_use_ns=will_use_ns)
 
     async def _answer_guarded(self, answering: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -182,8 +186,26 @@ class Adapter(Protocol):
     def __call__(self, call: Call, request: Any) -> Awaitable[Mapping[str, object]]: ...
 
 
-def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, adapt: Adapter, waits: bool = False) -> Api:
-    """An API whose messages go through kio, answered from a task of its connection.
+class HandCodec(NamedTuple):
+    """Small messages that are read and written by hand up to a version; larger ones go through kio, which can do it elsewhere.
+    What `parse` gives has kio's fields, and `encode` takes the values that kio takes."""
+
+    up_to: int
+    parse: Callable[[memoryview, int, int], Any]
+    encode: Callable[[int, Mapping[str, Any]], bytes]
+
+
+def cold(
+    key: int,
+    name: str,
+    *,
+    versions: tuple[int, int],
+    flexible_from: int,
+    adapt: Adapter,
+    waits: bool = False,
+    by_hand: HandCodec | None = None,
+) -> Api:
+    """An API whose messages go through kio, or `by_hand`; answered at once, or from a task of its connection.
 
     `waits`: for other clients, as long as they please (`Call.leased`).
     """
@@ -198,21 +220,26 @@ def cold(key: int, name: str, *, versions: tuple[int, int], flexible_from: int, 
             call.connection.lease_frame()
             call.spawn(
                 lambda: call.leased(parse, waits=waits, then=lambda it: _answer(call, it, adapt)),
-                f"kafka-{name}",
+                task_name,
                 will_use_ns=COLD_ANSWER_NS,
             )
             return
-        request = parse(call.frame, call.pos, call.version)
+        codec = by_hand if by_hand is not None and call.version <= by_hand.up_to else None
+        request = (codec.parse if codec is not None else parse)(call.frame, call.pos, call.version)
         call.frame = memoryview(b"")
-        call.spawn(lambda: _answer(call, request, adapt), f"kafka-{name}", will_use_ns=COLD_ANSWER_NS)
+        call.spawn(lambda: _answer(call, request, adapt, codec), task_name, will_use_ns=COLD_ANSWER_NS)
 
+    task_name = f"kafka-{name}"
     return Api(key=key, name=name, min_version=versions[0], max_version=versions[1], flexible_from=flexible_from, handle=handle)
 
 
-async def _answer(call: Call, request: Any, adapt: Adapter) -> None:
+async def _answer(call: Call, request: Any, adapt: Adapter, codec: HandCodec | None = None) -> None:
+    values = await adapt(call, request)
+    if codec is not None:
+        call.send_body(codec.encode(call.version, values))
+        return
     from kraftlite.protocol.kio_codec import encode_response, entries_in
 
-    values = await adapt(call, request)
     entries = entries_in(values, OFF_LOOP_ITEMS)
     if entries < OFF_LOOP_ITEMS:
         call.send_body(encode_response(call.api.key, call.version, values))

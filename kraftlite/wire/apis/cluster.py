@@ -132,6 +132,8 @@ async def _describe_quorum(call: Call, request: Any) -> Mapping[str, object]:
     try:
         found = await describe_quorum(call.ctx)
     except ApiError as error:
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return _quorum_refused(asked, ErrorCode.NONE, error.code, error.message)
         return _quorum_refused([], error.code, error.code, error.message)
     return {
         "error_code": ErrorCode.NONE,

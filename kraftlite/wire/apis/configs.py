@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from kraftlite.broker.handlers.admin import alter_configs
 from kraftlite.broker.handlers.config_resources import list_config_resources
 from kraftlite.broker.handlers.configs import ConfigEntry, ConfigQuery, describe_configs
+from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages.controller import (
@@ -21,6 +22,11 @@ from kraftlite.model.messages.controller import (
     LegacyConfigResource,
 )
 from kraftlite.wire.apis.call import Call, cold
+
+Decides: TypeAlias = Callable[
+    [BrokerContext, IncrementalAlterConfigsRequest | AlterConfigsRequest], Awaitable[AlterConfigsResponse]
+]
+"""A handler that carries out both calls."""
 
 
 async def _describe(call: Call, request: Any) -> Mapping[str, object]:
@@ -57,10 +63,10 @@ def _entry(entry: ConfigEntry) -> dict[str, object]:
     }
 
 
-async def _alter(call: Call, request: Any) -> Mapping[str, object]:
+async def legacy_alter(call: Call, request: Any, decide: Decides = alter_configs) -> Mapping[str, object]:
     return await _altered(
         call,
-        await alter_configs(
+        await decide(
             call.ctx,
             AlterConfigsRequest(
                 resources=tuple(
@@ -82,10 +88,10 @@ async def _alter(call: Call, request: Any) -> Mapping[str, object]:
     )
 
 
-async def _incremental_alter(call: Call, request: Any) -> Mapping[str, object]:
+async def incremental_alter(call: Call, request: Any, decide: Decides = alter_configs) -> Mapping[str, object]:
     return await _altered(
         call,
-        await alter_configs(
+        await decide(
             call.ctx,
             IncrementalAlterConfigsRequest(
                 resources=tuple(
@@ -139,5 +145,5 @@ async def _list(call: Call, request: Any) -> Mapping[str, object]:
 
 LIST_CONFIG_RESOURCES = cold(74, "ListConfigResources", versions=(0, 1), flexible_from=0, adapt=_list)
 DESCRIBE_CONFIGS = cold(32, "DescribeConfigs", versions=(1, 4), flexible_from=4, adapt=_describe)
-ALTER_CONFIGS = cold(33, "AlterConfigs", versions=(0, 2), flexible_from=2, adapt=_alter)
-INCREMENTAL_ALTER_CONFIGS = cold(44, "IncrementalAlterConfigs", versions=(0, 1), flexible_from=1, adapt=_incremental_alter)
+ALTER_CONFIGS = cold(33, "AlterConfigs", versions=(0, 2), flexible_from=2, adapt=legacy_alter)
+INCREMENTAL_ALTER_CONFIGS = cold(44, "IncrementalAlterConfigs", versions=(0, 1), flexible_from=1, adapt=incremental_alter)

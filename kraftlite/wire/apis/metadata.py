@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.metadata import (
     BROKERS,
+    ClusterDescription,
     Cursor,
     TopicQuery,
     auto_create,
@@ -37,6 +38,14 @@ from kraftlite.wire.operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, 
 IDS_FROM: Final = 12
 OFF_LOOP_FROM: Final = 500
 """Topics or partitions to look up or to encode; so many take some 5 ms."""
+
+
+class DescribesCluster(Protocol):
+    """A handler that lists what a listener lists: brokers, or controllers. Raises ApiError."""
+
+    def __call__(
+        self, ctx: BrokerContext, listener: str, /, *, endpoint_type: int, include_fenced: bool
+    ) -> ClusterDescription: ...
 
 
 class EncodedTopics:
@@ -214,6 +223,10 @@ def _refused(call: Call, request: MetadataRequest, error: ErrorCode) -> bytes:
 
 
 async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
+    return describe_cluster_as(call, request, describe_cluster)
+
+
+def describe_cluster_as(call: Call, request: Any, describe: DescribesCluster) -> Mapping[str, object]:
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     include_fenced = getattr(request, "include_fenced_brokers", False)
     answer: dict[str, object] = {
@@ -229,7 +242,7 @@ async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
     if request.include_cluster_authorized_operations:
         answer["cluster_authorized_operations"] = CLUSTER_OPERATIONS
     try:
-        found = describe_cluster(call.ctx, call.listener, endpoint_type=endpoint_type, include_fenced=include_fenced)
+        found = describe(call.ctx, call.listener, endpoint_type=endpoint_type, include_fenced=include_fenced)
     except ApiError as error:
         answer.update(error_code=error.code, error_message=error.message, cluster_id="")
         if call.version == 0:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
+from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.broker.handlers.reassignments import alter_reassignments, list_reassignments
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -12,6 +13,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
     PartitionName,
     ReassignablePartition,
 )
@@ -61,7 +63,10 @@ def _refused(request: Any, error: ApiError) -> list[dict[str, object]]:
     ]
 
 
-async def _list(call: Call, request: Any) -> Mapping[str, object]:
+Lists: TypeAlias = Callable[[BrokerContext, ListPartitionReassignmentsRequest], Awaitable[ListPartitionReassignmentsResponse]]
+
+
+async def list_as(call: Call, request: Any, decide: Lists = list_reassignments) -> Mapping[str, object]:
     partitions = None
     if request.topics is not None:
         partitions = tuple(
@@ -70,9 +75,7 @@ async def _list(call: Call, request: Any) -> Mapping[str, object]:
     # The request's own timeout is not looked at, as in Kafka: there are clients that send 0.
     timeout_ms = call.ctx.settings.request_timeout_ms
     try:
-        response = await list_reassignments(
-            call.ctx, ListPartitionReassignmentsRequest(partitions=partitions, timeout_ms=timeout_ms)
-        )
+        response = await decide(call.ctx, ListPartitionReassignmentsRequest(partitions=partitions, timeout_ms=timeout_ms))
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "topics": []}
     topics: dict[str, list[dict[str, object]]] = {}
@@ -94,4 +97,4 @@ async def _list(call: Call, request: Any) -> Mapping[str, object]:
 
 
 ALTER_PARTITION_REASSIGNMENTS = cold(45, "AlterPartitionReassignments", versions=(0, 1), flexible_from=0, adapt=_alter)
-LIST_PARTITION_REASSIGNMENTS = cold(46, "ListPartitionReassignments", versions=(0, 0), flexible_from=0, adapt=_list)
+LIST_PARTITION_REASSIGNMENTS = cold(46, "ListPartitionReassignments", versions=(0, 0), flexible_from=0, adapt=list_as)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from kraftlite.broker.handlers.admin import create_partitions, create_topics, delete_topics
+from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.forwarding import bounded
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import ZERO_UUID, NodeId
@@ -16,6 +17,7 @@ from kraftlite.model.messages.controller import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
+    CreateTopicsResponse,
     DeleteTopicsRequest,
     ReplicaAssignment,
     TopicSelector,
@@ -28,8 +30,11 @@ def _nodes(ids: Any) -> tuple[NodeId, ...]:
     return tuple(NodeId(broker_id) for broker_id in bounded(ids))
 
 
-async def _create_topics(call: Call, request: Any) -> Mapping[str, object]:
-    response = await create_topics(
+CreatesTopics: TypeAlias = Callable[[BrokerContext, CreateTopicsRequest], Awaitable[CreateTopicsResponse]]
+
+
+async def create_topics_as(call: Call, request: Any, decide: CreatesTopics = create_topics) -> Mapping[str, object]:
+    response = await decide(
         call.ctx,
         CreateTopicsRequest(
             topics=tuple([_creatable(topic) async for topic in call.ctx.turns.each(request.topics)]),
@@ -132,6 +137,6 @@ def _grown(topic: Any) -> CreatePartitionsTopic:
     )
 
 
-CREATE_TOPICS = cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=_create_topics)
+CREATE_TOPICS = cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=create_topics_as)
 DELETE_TOPICS = cold(20, "DeleteTopics", versions=(1, 6), flexible_from=4, adapt=_delete_topics)
 CREATE_PARTITIONS = cold(37, "CreatePartitions", versions=(0, 3), flexible_from=2, adapt=_create_partitions)

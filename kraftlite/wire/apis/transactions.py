@@ -18,7 +18,15 @@ from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.primitives import milliseconds
 from kraftlite.replication.enrol_driver import Identity
-from kraftlite.wire.apis.call import Call, cold
+from kraftlite.wire.apis.call import Call, HandCodec, cold
+from kraftlite.wire.transactions_codec import (
+    ADD_PARTITIONS_UP_TO,
+    END_TXN_UP_TO,
+    encode_add_partitions,
+    encode_end_txn,
+    parse_add_partitions,
+    parse_end_txn,
+)
 
 INIT_KNOWS_FENCED_FROM: Final = 4
 KNOWS_FENCED_FROM: Final = 2
@@ -32,6 +40,8 @@ OFFSETS_ADD_FROM: Final = 5
 """TxnOffsetCommit adds the partition of the group by itself from this version on: transaction.version 2."""
 OFFSETS_KNOW_ABORTABLE_FROM: Final = 4
 OFFSETS_KNOW_LOADING_FROM: Final = 2
+FEW: Final = 50
+"""The partitions that are worked on before others are let in: some 50 microseconds."""
 
 
 def _told(error: ErrorCode, version: int, knows_from: int) -> ErrorCode:
@@ -90,6 +100,8 @@ async def _add_partitions(call: Call, request: Any) -> Mapping[str, object]:
 
 
 async def _partitions(call: Call, topics: Sequence[Any]) -> list[TopicPartition]:
+    if len(topics) == 1 and len(topics[0].partitions) <= FEW:
+        return [TopicPartition(topics[0].name, index) for index in topics[0].partitions]
     found: list[TopicPartition] = []
     async for topic in call.ctx.turns.each(topics):
         found += [TopicPartition(topic.name, index) async for index in call.ctx.turns.each(topic.partitions)]
@@ -101,7 +113,9 @@ async def _results(
 ) -> list[dict[str, object]]:
     """By topic, and as often as a partition is asked for."""
     topics: dict[str, list[dict[str, object]]] = {}
-    async for tp in call.ctx.turns.each(asked):
+    for place, tp in enumerate(asked):
+        if place % FEW == FEW - 1:
+            await call.ctx.turns.next()
         told = _told(found[tp], call.version, KNOWS_FENCED_FROM)
         topics.setdefault(tp.topic, []).append({"partition_index": tp.partition, "partition_error_code": told})
     return [{"name": name, "results_by_partition": partitions} for name, partitions in topics.items()]
@@ -181,8 +195,13 @@ def _known(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
+_ADD_BY_HAND: Final = HandCodec(ADD_PARTITIONS_UP_TO, parse_add_partitions, encode_add_partitions)
+_END_BY_HAND: Final = HandCodec(END_TXN_UP_TO, parse_end_txn, encode_end_txn)
+
 INIT_PRODUCER_ID = cold(22, "InitProducerId", versions=(0, 5), flexible_from=2, adapt=_init_producer_id)
-ADD_PARTITIONS_TO_TXN = cold(24, "AddPartitionsToTxn", versions=(0, 5), flexible_from=3, adapt=_add_partitions, waits=True)
+ADD_PARTITIONS_TO_TXN = cold(
+    24, "AddPartitionsToTxn", versions=(0, 5), flexible_from=3, adapt=_add_partitions, waits=True, by_hand=_ADD_BY_HAND
+)
 ADD_OFFSETS_TO_TXN = cold(25, "AddOffsetsToTxn", versions=(0, 4), flexible_from=3, adapt=_add_offsets)
-END_TXN = cold(26, "EndTxn", versions=(0, 5), flexible_from=3, adapt=_end_txn)
+END_TXN = cold(26, "EndTxn", versions=(0, 5), flexible_from=3, adapt=_end_txn, by_hand=_END_BY_HAND)
 TXN_OFFSET_COMMIT = cold(28, "TxnOffsetCommit", versions=(0, 5), flexible_from=3, adapt=_txn_offset_commit)

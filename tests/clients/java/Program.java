@@ -66,7 +66,10 @@ public class Program {
 
     static Map<String, Object> config(JsonNode job, Object... namesAndValues) {
         Map<String, Object> found = new TreeMap<>();
-        found.put("bootstrap.servers", job.get("bootstrap").asText());
+        // "controllers:" in front of addresses says that they are those of controllers (KIP-919).
+        String bootstrap = job.get("bootstrap").asText();
+        boolean direct = bootstrap.startsWith("controllers:");
+        found.put(direct ? "bootstrap.controllers" : "bootstrap.servers", bootstrap.replaceFirst("^controllers:", ""));
         found.put("reconnect.backoff.ms", 10);
         found.put("reconnect.backoff.max.ms", 200);
         found.put("retry.backoff.ms", 20);

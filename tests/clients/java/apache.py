@@ -73,6 +73,11 @@ class ApacheKafka:
         self.nodes[node_id].send_signal(signal.SIGKILL)
         self.nodes[node_id].wait()
 
+    def stop(self, node_id: int) -> None:
+        """SIGTERM; returns when the process is gone."""
+        self.nodes[node_id].terminate()
+        self.nodes[node_id].wait()
+
     def start(self, node_id: int) -> None:
         """Returns at once; `wait` until it serves."""
         config = self.folder / f"node-{node_id}.properties"

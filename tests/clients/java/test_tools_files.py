@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from kraftlite.cli.dump import dump as log_dump
 from tests.clients.java import tools
+from tests.clients.java.test_metadata_records import shell
 from tests.harness.local import Cluster, running, wait_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.jvm, pytest.mark.slow, pytest.mark.xdist_group("clients")]
@@ -29,7 +34,8 @@ def dump(*files: Path, flags: tuple[str, ...] = ()) -> list[str]:
 @pytest.fixture(scope="module")
 def data(java: None) -> Iterator[Path]:
     """The directory of a cluster that was used and shut down: `filled`, with indexes; `mixed`, with every codec; a group `g`."""
-    with running(controllers=1, brokers=1, config={"log.index.interval.bytes": "4096"}) as cluster:
+    config = {"log.index.interval.bytes": "4096", "metadata.log.max.record.bytes.between.snapshots": "2000"}
+    with running(controllers=1, brokers=1, config=config) as cluster:
         cluster.create_topic("filled", replication=1, config={"segment.bytes": str(1 << 20)})
         assert (
             cluster.produce("filled", [f"{n}-" + "y" * 300 for n in range(RECORDS)], **{"linger.ms": 0, "batch.size": 4000}) == []
@@ -98,14 +104,28 @@ def test_offsets_of_a_group(data: Path) -> None:
 
 
 @capability("kafka-dump-log")
-def test_the_metadata_log(data: Path) -> None:
-    """Batches and control records are Kafka's; the records in them are protobuf (docs/adr/0002-metadata-records.md)."""
-    (log, *_others) = of(data, "__cluster_metadata-0/*.log")
-    lines = dump(log, flags=("--cluster-metadata-decoder",))
+def test_the_metadata_log(data: Path, tmp_path: Path) -> None:
+    """Batches, control records and metadata records are Kafka's: the same payloads as `log dump` prints."""
+    (folder,) = {it.parent for it in of(data, "__cluster_metadata-0/*.log") if "node-1" in str(it)}
+    copied = Path(shutil.copytree(folder, tmp_path / folder.name))  # the controller runs, and goes on writing
+    logs, checkpoints = sorted(copied.glob("*.log")), sorted(copied.glob("*.checkpoint"))
+    snapshots = [it for it in checkpoints if not it.name.startswith("0" * 20)]
+    assert snapshots, "a snapshot was written"
+    for file in (*logs, *checkpoints):
+        lines = dump(file, flags=("--cluster-metadata-decoder",))
+        assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset: "))
+        payloads = [json.loads(line.split("payload: ")[1]) for line in lines if "payload: " in line]
+        done = CliRunner().invoke(log_dump, ["-o", "json", str(file)])
+        assert done.exit_code == 0
+        found = [json.loads(line) for line in done.output.splitlines()]
+        assert [line["payload"] for line in found if "payload" in line] == payloads != []
+        if file in snapshots:
+            assert any("SnapshotHeader" in line for line in lines) and any("SnapshotFooter" in line for line in lines)
+    lines = dump(logs[0], flags=("--cluster-metadata-decoder",))
     assert any('LeaderChange: {"version":0,"leaderId":1,"voters":[{"voterId":1}]' in line for line in lines)
-    batches = [line for line in lines if line.startswith("baseOffset: ")]
-    assert all("isvalid: true" in line for line in batches)
-    undecoded = [line for line in lines if line.startswith("|") and "payload: Error at" in line]
-    assert any("Failed to deserialize record with type 2" in line for line in undecoded), "types carry Kafka's numbers: a topic"
-    lines = dump(*of(data, "__cluster_metadata-0/*.checkpoint"), flags=("--cluster-metadata-decoder",))
-    assert any("SnapshotHeader" in line for line in lines) and any("SnapshotFooter" in line for line in lines)
+
+
+@capability("kafka-metadata-shell")
+def test_the_metadata_as_a_tree(data: Path) -> None:
+    (log, *_others) = of(data, "__cluster_metadata-0/*.log")
+    assert {f"/image/topics/byName/{it}/0" for it in ("filled", "mixed")} <= shell(log)

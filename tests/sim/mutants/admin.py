@@ -188,10 +188,12 @@ def preferred_not_in_sync(patch: Patch) -> None:
     )
 
 
-@mutant("unregistered-stays-in-isr", "a broker that is unregistered stays in its ISRs", expects=("52", "20", "19", "SelfCheck"))
+@mutant(
+    "unregistered-stays-in-isr", "a broker that is unregistered stays in its ISRs", expects=("52", "20", "19", "72", "SelfCheck")
+)
 def unregistered_stays_in_isr(patch: Patch) -> None:
     """KAFKA-13488's class: what the registration takes with it is forgotten in one of several places."""
-    patch.edit(ElectionControl, "unregister", ("yield from self.broker_leaves(broker_id, records)", "yield"))
+    patch.edit(ElectionControl, "unregister", ("yield from self.broker_lost(broker_id, records)", "yield"))
 
 
 # --- configs and features

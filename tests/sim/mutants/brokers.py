@@ -23,11 +23,11 @@ def one_a_turn(patch: Patch) -> None:
 @mutant(
     "new-incarnation-keeps-isr",
     "a broker that restarted is still in the ISRs of the one before it",
-    expects=("19", "27", "24", "SelfCheck"),
+    expects=("19", "27", "24", "72", "SelfCheck"),
 )
 def new_incarnation_keeps_isr(patch: Patch) -> None:
     """KIP-966: an unclean restart may have lost the log's tail, and who is in the ISR may lead."""
-    rule = "yield from self._elections.broker_leaves(existing.broker_id, records)"
+    rule = "yield from self._elections.broker_restarted(request.broker_id, records, clean=clean)"
     patch.edit(BrokerControl, "register", (rule, "pass"))
 
 

@@ -30,6 +30,9 @@ MODULES: Final = (
     "admin",
     "periods",
     "transactions",
+    "elr",
+    "transactions_at_once",
+    "transaction_races",
 )
 
 Change = Callable[[Patch], None]
@@ -43,6 +46,8 @@ AREA_THEMES: Final = {
     "disks": TROUBLES,
     "stalls": TROUBLES,
     "transactions": TRANSACTIONS,
+    "transactions_at_once": TRANSACTIONS,
+    "transaction_races": TRANSACTIONS,
 }
 """The themes in which the mutants of an area are hunted; all others in plain runs."""
 

@@ -183,4 +183,5 @@ def later_than_the_time(patch: Patch) -> None:
 )
 def config_not_applied(patch: Patch) -> None:
     """CM-52. KAFKA-9057's class: a change that waits for the next restart."""
-    patch.edit(BrokerMetadataPublisher, "_apply_configs", ("for topic in sorted(topics):", "for topic in sorted(topics)[1:]:"))
+    loop = "for topic in self._topics_of(changed):"
+    patch.edit(BrokerMetadataPublisher, "_apply_configs", (loop, f"{loop[:-1]}[1:]:"))

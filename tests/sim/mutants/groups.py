@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kraftlite.coordinator import offsets
 from kraftlite.coordinator.classic.group import Group
 from kraftlite.coordinator.classic.groups import Groups
 from kraftlite.coordinator.classic.rebalance import Rebalances
@@ -29,7 +28,7 @@ def old_generation_commits(patch: Patch) -> None:
 @mutant("stale-epoch-commits", "a member of the consumer protocol commits in an epoch that is over", expects=("43",))
 def stale_epoch_commits(patch: Patch) -> None:
     """KIP-848: who has not heard of its new epoch may not own any more what it commits."""
-    patch.edit(offsets, "_check_epoch", ("if epoch != member.epoch:", "if False:"))
+    patch.edit(Offsets, "_check_consumer_commit", ("if epoch == member.epoch:", "if True:"))
 
 
 @mutant("heartbeat-of-any-generation", "a heartbeat is fine in any generation", expects=("43", "liveness"))
@@ -108,7 +107,7 @@ def group_tombstones_not_replayed(patch: Patch) -> None:
 )
 def sessions_not_started_on_load(patch: Patch) -> None:
     """CP-32: a member that died with its coordinator stays for ever, and its partitions with it."""
-    patch.edit(Groups, "loaded", ("self.rebalances.expect_heartbeat(group, member)", "pass"))
+    patch.edit(Groups, "settle", ("self.rebalances.expect_heartbeat(group, member)", "pass"))
 
 
 @mutant(
@@ -118,7 +117,7 @@ def sessions_not_started_on_load(patch: Patch) -> None:
 )
 def member_sessions_not_started_on_load(patch: Patch) -> None:
     """CG-03: the same in the consumer protocol."""
-    patch.edit(ConsumerGroups, "loaded", ("self.schedule(group, member)", "pass"))
+    patch.edit(ConsumerGroups, "settle", ("self.schedule(group, member)", "pass"))
 
 
 @mutant(

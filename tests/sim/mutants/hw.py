@@ -25,8 +25,8 @@ def acks_all_at_append(patch: Patch) -> None:
 @mutant("min-isr-only-before-append", "min.insync.replicas is asked for before the append and not again", expects=("26",))
 def min_isr_only_before_append(patch: Patch) -> None:
     """RP-03, RP-06; KAFKA-1555: the ISR shrinks while the produce waits, and one replica acknowledges alone."""
-    rule = " or len(leader.isr.committed) < self.min_isr:"
-    patch.edit(Partition, "maybe_advance_hw", (rule, ":"))
+    rule = " or len(leader.isr.committed) < self.min_isr or"
+    patch.edit(Partition, "maybe_advance_hw", (rule, " or"))
     patch.edit(Partition, "_after_isr_change", ("if self.under_min_isr:", "if False:"))
 
 

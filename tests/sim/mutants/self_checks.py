@@ -47,4 +47,4 @@ def settled_isr_change_stays_pending(patch: Patch) -> None:
 )
 def isr_index_keeps_who_left(patch: Patch) -> None:
     """An index beside the data, and one of the ways in which it changes forgets it: fencing touches the wrong partitions."""
-    patch.edit(TopicsState, "_index", ("self._isr_of[broker_id].pop(key)", "pass"))
+    patch.edit(TopicsState, "_move", ("members[broker_id].pop(key)", "pass"))

@@ -255,6 +255,18 @@ async def test_lg_55_what_can_be_made_again_is_made_again_and_nothing_is_lost(na
         await logs.dirs.close(broker_epoch=2)
 
 
+async def test_lg_55_epochs_are_written_where_a_directory_was_in_the_way() -> None:
+    """The first election after the start failed the whole log directory."""
+    logs = await filled(clean=True)
+    HARMLESS["epochs a directory"](logs.bed.disk)
+    logs = again(logs)
+    assert await logs.load_assigned(A0, A1, sole=True, leader_epoch=2) == 2
+    opened(logs, A0).assign_epoch_start(3, 2 * COUNT)
+    data = logs.bed.disk.read_file(f"{HERE}/leader-epoch-checkpoint")
+    assert checkpoints.parse_epochs("", data) == [(0, 0), (1, 16), (2, 32), (3, 2 * COUNT)]
+    assert not logs.failed
+
+
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ELOOP, errno.ENOENT])
 @pytest.mark.parametrize("op", ["open", "listdir", "read_file"])
 async def test_lg_55_one_file_that_cannot_be_opened_refuses_one_partition(op: str, code: int) -> None:

@@ -84,6 +84,9 @@ class Replicas:
     def handle_image(self, image: MetadataImage) -> None:
         self.said.append(f"image {image.offset}")
 
+    def announce_log_config(self, topic: str, config: LogConfig) -> None:
+        self.said.append(f"announce {topic}")
+
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         self.said.append(f"configure {topic}")
         self.configs.append((topic, config))
@@ -177,6 +180,7 @@ async def test_ml_21_first_image_in_order() -> None:
     await scene.publisher.wait_first_publish()
     assert scene.said == [
         "start with 1 logs",
+        "announce orders",
         "apply leaders=['orders-0'] at 3",
         "configure orders",
         "image 3",

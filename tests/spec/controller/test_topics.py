@@ -224,6 +224,14 @@ def test_cm_24_create_partitions(world: World) -> None:
     assert all(len(world.partition("t", index).replicas) == 2 for index in range(5))
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_cm_24_the_topics_of_coordinators_grow_as_others(world: World, name: str) -> None:
+    """As in Kafka, which warns nobody: what becomes of the ids is the coordinators' concern (TX-64)."""
+    world.create(name, 2, 2)
+    assert grow(world, 3, name=name) is ErrorCode.NONE
+    assert len(world.partition(name, 2).replicas) == 2
+
+
 def test_cm_25_duplicates_fail_alone(world: World) -> None:
     topic_id = world.create("a").topic_id
     world.create("b")

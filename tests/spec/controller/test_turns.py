@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kraftlite.controller.turns import ELEMENTS_PER_TURN
+from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.records import MetadataRecord, PartitionChangeRecord, TopicRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId, random_uuid
@@ -36,22 +37,22 @@ class Turn:
 def turns_of(node: Node) -> list[Turn]:
     """Run the controller until it has nothing to do."""
     core, turns = node.core, list[Turn]()
-    replay, encode = core.state.replay, node.raft.encode
+    replay, encode = core.state.replay, MetadataSerde.encode
 
     def replaying(record: MetadataRecord, offset: int) -> None:
         turns[-1].replayed += 1
         replay(record, offset)
 
-    def encoding(record: Any) -> bytes:
+    def encoding(serde: MetadataSerde, record: Any) -> bytes:
         turns[-1].encoded += 1
-        return encode(record)
+        return encode(serde, record)
 
     def note(_frame: FrameType, event: str, _arg: object) -> None:
         if event == "call":
             turns[-1].calls += 1
 
     core.state.replay = replaying  # type: ignore[method-assign]
-    node.raft.encode = encoding  # type: ignore[method-assign]
+    MetadataSerde.encode = encoding  # type: ignore[method-assign]
     try:
         more = True
         while more:
@@ -63,7 +64,7 @@ def turns_of(node: Node) -> list[Turn]:
                 sys.setprofile(None)
     finally:
         core.state.replay = replay  # type: ignore[method-assign]
-        node.raft.encode = encode  # type: ignore[method-assign]
+        MetadataSerde.encode = encode  # type: ignore[method-assign]
     return turns
 
 

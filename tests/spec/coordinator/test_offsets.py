@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -265,7 +267,7 @@ def test_cp_40_describe_and_list() -> None:
     preparing = w.shard.describe("g")
     assert preparing is not None and preparing.protocol_name == "" and preparing.members[0].assignment == b""
     assert w.shard.describe("nobody") is None
-    assert sorted(w.shard.overviews()) == [
+    assert sorted(chain.from_iterable(w.shard.overviews())) == [
         ("g", "consumer", "PreparingRebalance", "classic"),
         ("simple", "", "Empty", "classic"),
     ]

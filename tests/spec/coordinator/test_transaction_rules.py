@@ -212,6 +212,16 @@ def test_tx_17_the_last_epoch_is_followed_by_another_id() -> None:
     assert waiting == Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
+def test_tx_17_who_is_timed_out_in_the_last_epoch_is_not_given_the_one_of_the_fence() -> None:
+    """In any other epoch an abort that comes behind the coordinator's own is taken for a repeated one, and given its epoch."""
+    for epoch, told in ((4, Answered(Producer(ID, 5))), (LAST_EPOCH, Refused(ErrorCode.PRODUCER_FENCED))):
+        entry = entry_in("O")
+        entry.current = replace(entry.current, producer_epoch=epoch)
+        aborting = rules.abort_fenced(rules.fence(entry), version=2, now_ms=5)
+        entry.current = rules.complete(aborting, now_ms=6)
+        assert rules.end(entry, Producer(ID, epoch), commit=False, version=2, now_ms=7, new_id=lambda: None) == told
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_tx_40_the_version_of_the_end_is_that_of_the_markers(commit: bool) -> None:
     """A transaction that was begun by the rules of 2 keeps its epoch when it is ended by older ones. A marker of 2 in that epoch

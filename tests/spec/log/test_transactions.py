@@ -332,6 +332,18 @@ def test_tp_38_a_truncation_above_the_hw_leaves_undecided_what_it_leaves() -> No
     assert log.last_stable_offset == 2
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_tp_38_a_truncation_reopens_the_transaction_of_a_producer_that_was_forgotten(commit: bool) -> None:
+    log = open_log()
+    append(log, "a", pid=1, txn=True)
+    end_txn(log, 1, commit=commit)
+    assert log.remove_expired_producers(NOW + 2 * DAY_MS) == 1
+    log.truncate_to(1)
+    assert {it.producer_id: it.txn_start_offset for it in log.active_producers()} == {1: 0}
+    end_txn(log, 1, commit=False)
+    assert log.aborted_transactions(0, 2) == ((1, 0),)
+
+
 def test_tp_41_a_late_transaction_is_the_earliest_whose_producer_is_silent() -> None:
     log = open_log()
     limit = 1_200_000

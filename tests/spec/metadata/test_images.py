@@ -14,11 +14,16 @@ from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.records import (
+    AccessControlEntryRecord,
+    ClearElrRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -99,6 +104,35 @@ def test_ml_12_loading_a_snapshot_of_any_image_onto_any_earlier_one_gives_it(see
         delta.replay(record)
     delta.finish_snapshot()
     assert delta.apply(wanted.provenance) == wanted
+
+
+def test_ml_13_a_snapshot_keeps_what_nothing_here_acts_on() -> None:
+    entry = AccessControlEntryRecord(
+        id=T1, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3, permission_type=3
+    )
+    token = DelegationTokenRecord(
+        owner="User:a", requester="User:b", renewers=(), issue_timestamp_ms=1, max_timestamp_ms=3, expiration_timestamp_ms=2,
+        token_id="x",
+    )  # fmt: skip
+    before = image_of([entry, token, replace(token, expiration_timestamp_ms=3)])
+    assert list(before.write()) == [entry, replace(token, expiration_timestamp_ms=3)]
+    after = image_of([RemoveAccessControlEntryRecord(id=T1), RemoveDelegationTokenRecord(token_id="x")], before)
+    assert list(after.write()) == []
+    with pytest.raises(Fault, match="removes access control entry"):
+        image_of([RemoveAccessControlEntryRecord(id=T1)], after)
+
+
+def test_clearing_eligible_replicas_changes_the_partitions_that_had_any() -> None:
+    before = image_of([*topic("a", 1, 2), *topic("b", 2), change(1, elr=nodes(3))])
+    records = [PartitionChangeRecord(topic_id=UUID(int=2), partition=0, last_known_elr=nodes(2)), ClearElrRecord(topic_name="")]
+    after = image_of(records, before)
+    epochs = [after.topics.by_id[it].partitions[index].partition_epoch for it, index in ((T1, 0), (T1, 1), (UUID(int=2), 0))]
+    assert epochs == [0, 2, 2]
+    assert not any(it.elr or it.last_known_elr for one in after.topics for it in one.partitions.values())
+    one = image_of([ClearElrRecord(topic_name="b")], before)
+    assert one.topics is before.topics
+    with pytest.raises(Fault, match="topic c, which does not exist"):
+        image_of([ClearElrRecord(topic_name="c")], before)
 
 
 @settings(max_examples=60, deadline=None)

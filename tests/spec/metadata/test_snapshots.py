@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.publisher import Manifest
+from kraftlite.metadata.records import FeatureLevelRecord, PartitionChangeRecord
 from kraftlite.metadata.snapshotter import SnapshotGenerator
-from tests.harness.metadata_support import FakeRaft, MetadataWorld, image_of, provenance, topic
+from tests.harness.metadata_support import FakeRaft, MetadataWorld, image_of, nodes, provenance, topic
 
 
 class Generating:
@@ -120,3 +122,14 @@ async def test_ml_20_a_failed_write_is_reported_abandoned_and_tried_again_later(
     it.update(1)
     await it.settle()
     assert it.written() == [it.image.offset + 1]
+
+
+async def test_ml_13_what_the_level_of_the_image_cannot_hold_fails_the_snapshot_by_name() -> None:
+    it = Generating(max_bytes_between=100, max_interval_ms=0)
+    level = FeatureLevelRecord(name="metadata.version", level=22)
+    it.image = image_of([level, *topic("t", 1, 1), PartitionChangeRecord(topic_id=UUID(int=1), partition=0, elr=nodes(3))])
+    it.update(100)
+    await it.settle()
+    assert [writer.state for writer in it.raft.writers] == ["abandoned"]
+    (failed,) = it.world.events("metadata.snapshot_failed")
+    assert "the elr of a PartitionRecord needs metadata.version 4.0-IV1 (23), but the level is 4.0-IV0 (22)" in failed.error

@@ -12,7 +12,13 @@ import pytest
 
 from kraftlite.config.server import ServerConfig, load
 from kraftlite.metadata.codec import MetadataSerde
-from kraftlite.metadata.features import GROUP_VERSION, LATEST_METADATA_VERSION, METADATA_VERSION, TRANSACTION_VERSION
+from kraftlite.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    GROUP_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+)
 from kraftlite.metadata.records import FeatureLevelRecord
 from kraftlite.model.ids import random_uuid, uuid_from_str, uuid_to_str
 from kraftlite.node import storage
@@ -100,6 +106,7 @@ def test_to_02_formatting_survives_a_crash_right_after_it(tmp_path: Path) -> Non
     disk.crash()
     assert storage.verify(disk, server).bootstrap == (
         FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),
+        FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1),
         FeatureLevelRecord(name=GROUP_VERSION, level=1),
         FeatureLevelRecord(name=TRANSACTION_VERSION, level=2),
     )
@@ -279,8 +286,25 @@ def test_kip_848_groups_of_the_new_protocol_since_4_0(tmp_path: Path) -> None:
     formatted(disk, server, release_version="3.9")
     assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=21),)
     disk, server = MemDisk(), config(tmp_path)
-    formatted(disk, server, features={"group.version": 0, "transaction.version": 0})
+    off = {"eligible.leader.replicas.version": 0, "group.version": 0, "transaction.version": 0}
+    formatted(disk, server, features=off)
     assert storage.verify(disk, server).bootstrap == (FeatureLevelRecord(name=METADATA_VERSION, level=LATEST_METADATA_VERSION),)
+
+
+@pytest.mark.parametrize(("release", "level"), [("4.0-IV3", None), ("4.1-IV0", 1), ("4.3", 1)])
+def test_el_01_eligible_leader_replicas_since_4_1(tmp_path: Path, release: str, level: int | None) -> None:
+    """KIP-966: on where a cluster begins with 4.1-IV0 or later; `--feature` may turn it on since 4.0-IV1."""
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server, release_version=release)
+    found = {it.name: it.level for it in storage.verify(disk, server).bootstrap or () if isinstance(it, FeatureLevelRecord)}
+    assert found.get(ELIGIBLE_LEADER_REPLICAS_VERSION) == level
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server, release_version="4.0-IV1", features={ELIGIBLE_LEADER_REPLICAS_VERSION: 1})
+    found = {it.name: it.level for it in storage.verify(disk, server).bootstrap or () if isinstance(it, FeatureLevelRecord)}
+    assert found[ELIGIBLE_LEADER_REPLICAS_VERSION] == 1
+    words = r"eligible\.leader\.replicas\.version could not be set to 1 because it depends on metadata\.version level 23"
+    with pytest.raises(StorageError, match=words):
+        formatted(MemDisk(), server, release_version="4.0-IV0", features={ELIGIBLE_LEADER_REPLICAS_VERSION: 1})
 
 
 @pytest.mark.parametrize(("release", "level"), [("4.0-IV1", None), ("4.0-IV2", 2), ("4.3", 2)])

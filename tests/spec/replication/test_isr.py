@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kraftlite.log.config import LogConfig
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
 from kraftlite.replication.follower_progress import FollowerProgress
-from tests.harness.replication_cluster import TOPIC_ID, StepCluster
+from tests.harness.replication_cluster import TOPIC, TOPIC_ID, StepCluster
 
 
 def answer(error: ErrorCode, **fields: object) -> AlterPartitionResponse:
@@ -282,3 +283,61 @@ def test_rp_26_recovered_goes_out_with_the_first_expansion() -> None:
     assert request is not None and not request.partitions[0].recovering and len(request.partitions[0].new_isr) == 2
     c[2].take_alter(c.controller.alter_partition(request))
     assert not c[2].partition().leader.isr.recovering
+
+
+def test_el_13_a_smaller_isr_counts_when_the_metadata_says_so() -> None:
+    """What the controller answers may come after a larger min.insync.replicas that the leader has not heard of."""
+    c = StepCluster(2)
+    c.create((1, 2))
+    c.replicate()
+    c[1].produce(["a"], acks=1)
+    c.tick(10_001)
+    request = c[1].alter_request()
+    assert request is not None
+    c[1].take_alter(c.controller.alter_partition(request))
+    partition = c[1].partition()
+    assert partition.committed_isr == (1,) and c[1].log().hw == 0
+    c.tick(1)
+    assert c[1].log().hw == 0
+    c.publish()
+    assert partition.committed_isr == (1,) and c[1].log().hw == 1
+
+
+def test_el_13_a_larger_minimum_counts_before_the_changes_that_came_with_it() -> None:
+    c = StepCluster(2)
+    c.create((1, 2))
+    c.replicate()
+    c[1].produce(["a"], acks=1)
+    partition = c[1].partition()
+    strict, loose = LogConfig(min_insync_replicas=2), LogConfig(min_insync_replicas=1)
+    c[1].manager.announce_log_config(TOPIC, strict)
+    assert partition.min_isr == 2
+    c.controller.set_fenced(NodeId(2), True)
+    c[1].catch_up()
+    assert partition.committed_isr == (1,) and c[1].log().hw == 0
+    c[1].manager.announce_log_config(TOPIC, loose)
+    c.tick(1)
+    assert (partition.min_isr, c[1].log().hw) == (2, 0), "the smaller one only when everything is applied"
+    c[1].manager.update_log_config(TOPIC, loose)
+    assert (partition.min_isr, c[1].log().hw) == (1, 1)
+
+
+def test_el_13_a_later_answer_does_not_hide_that_the_metadata_has_come() -> None:
+    """The ISR shrinks and grows again before the leader hears of either: it hears of both at once."""
+    c = StepCluster(2)
+    c.create((1, 2))
+    c.replicate()
+    c[1].produce(["a"], acks=1)
+    c.tick(10_001)
+    request = c[1].alter_request()
+    assert request is not None
+    c[1].take_alter(c.controller.alter_partition(request))
+    c.fetch(2)
+    c.fetch(2)
+    request = c[1].alter_request()
+    assert request is not None
+    c[1].take_alter(c.controller.alter_partition(request))
+    assert c[1].partition().committed_isr == (1, 2)
+    assert c[1].log().hw == 0
+    c.publish()
+    assert c[1].log().hw == 1

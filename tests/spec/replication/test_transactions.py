@@ -9,7 +9,7 @@ import pytest
 from kraftlite.log.log import AppendOrigin
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.replication.api import ProduceEntry, ProduceResult
-from kraftlite.replication.enrol_driver import Identity
+from kraftlite.replication.enrol_driver import TURN_WAIT_MS, Identity
 from tests.harness.replication_cluster import TP, make_batch
 from tests.harness.transactions import OTHER, GatedCluster, Lease, errors, mark, marker, txn_batch
 
@@ -227,6 +227,28 @@ async def test_tp_09_who_goes_away_while_it_waits_leaves_the_turn_to_others() ->
         await c.settle()
         c.gate.code = E.NONE
         assert await asyncio.wait_for(enroller.ask(Identity("a", 1, 0), (TP,), adds=False), 5) == {TP: E.NONE}
+
+
+async def test_tp_09_a_turn_is_not_waited_for_as_long_as_an_answer_that_is_lost() -> None:
+    """Who waits holds its connection up: it tries again, and is let in when the question that was lost is given up."""
+    async with GatedCluster(code=None) as c:
+        lease = Lease()
+        lost = c.send(txn_batch(pid=1), transactional_id="a")
+        await c.settle()
+        waits = c.send(txn_batch(pid=1, seq=1), transactional_id="a", lease=lease)
+        await c.clock.run_for(TURN_WAIT_MS - 1)
+        assert (waits, lease.held, lease.released) == ([], 1, 0)
+        await c.clock.run_for(1)
+        assert errors(waits) == [E.NOT_ENOUGH_REPLICAS] and lease.released == 1
+        assert lost == [] and len(c.gate.questions) == 1
+        again = c.send(txn_batch(pid=1), transactional_id="a")
+        await c.settle()
+        assert len(c.gate.questions) == 1, "one at a time"
+        c.gate.questions[0].answer(E.NETWORK_EXCEPTION)
+        await c.settle()
+        c.gate.questions[1].answer()
+        await c.settle()
+        assert errors(lost) == [E.NOT_ENOUGH_REPLICAS] and errors(again) == [E.NONE]
 
 
 async def test_tp_10_a_higher_sequence_is_not_taken_while_the_lower_one_must_come_again() -> None:

@@ -20,8 +20,10 @@ from kraftlite.model.errors import ErrorCode
 from kraftlite.model.limits import MAX_REQUEST_ITEMS
 from kraftlite.model.messages.controller import DeleteTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kraftlite.model.messages.methods import DELETE_TOPICS
+from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import uvarint
 from kraftlite.runtime.turns import OffLoop, Turns
+from kraftlite.wire.hot_codec import parse_produce
 from tests.harness.extreme import KNOWN, NONE, Extreme, arrays, extreme_request
 from tests.harness.offsets_log import GroupHarness
 from tests.harness.turns import LongestTurn
@@ -222,3 +224,13 @@ async def test_what_goes_to_the_controller_goes_in_parts() -> None:
         assert [it.name for it in answer.responses] == asked
         assert sizes == [500, 500, 500, 200]
         assert {timeout_ms for _method, _request, timeout_ms in h.controller.calls} == {60_000}, "as long as Kafka tries"
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_partitions_to_produce_to_are_counted_before_the_first_is_read(version: int) -> None:
+    """CP-67. A hundred thousand held the loop for 200 ms before they were refused."""
+    count = uvarint(99_991) if version == 9 else struct.pack(">i", 99_990)
+    topic = (b"\x02\x02t" if version == 9 else b"\x00\x00\x00\x01\x00\x01t") + count + b"\xff" * 1_000_000
+    body = (b"\x00" if version == 9 else b"\xff\xff") + struct.pack(">hi", -1, 1000) + topic
+    with pytest.raises(ProtocolViolation, match="more than 10000 partitions"):
+        parse_produce(memoryview(body), 0, version)

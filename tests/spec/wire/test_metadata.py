@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import CreatableTopicResult, CreateTopicsResponse
 from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.runtime.trace.wire import AutoTopicCreationFailed, AutoTopicCreationRequested
@@ -294,6 +296,15 @@ async def test_cp_12_describe_topic_partitions_by_name() -> None:
         values["cursor"] = {"topic_name": "missing", "partition_index": 0}
         refused = await client.call(75, 0, values)
         assert {topic.error_code.value for topic in refused.topics} == {E.INVALID_REQUEST}
+
+
+async def test_el_15_who_is_eligible_and_who_led_last() -> None:
+    down = replace(partition([1, 2, 3]), isr=(), leader=None, elr=(NodeId(2), NodeId(3)), last_known_elr=(NodeId(1),))
+    async with Harness({"a": [down, partition([1])]}) as h:
+        client = await h.client()
+        answer = await client.call(75, 0, {"topics": [], "response_partition_limit": 10, "cursor": None})
+        found = [(it.isr_nodes, it.eligible_leader_replicas, it.last_known_elr) for it in answer.topics[0].partitions]
+        assert found == [((), (2, 3), (1,)), ((1,), (), ())]
 
 
 @pytest.mark.parametrize("version", [8, 9, 10, 12, 13])

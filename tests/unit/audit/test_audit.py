@@ -545,7 +545,7 @@ def test_a_checkpoint_beyond_every_log(cluster: Cluster, checkpoint: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1\n1\norders 0 5\n", "0\n2\norders 0 5\n", "0\n1\norders 0 x\n", "0\n2\norders 0 5\norders 0 6\n"]
+    "text", ["1\n", "1\n1\norders 0 5\n", "0\n2\norders 0 5\n", "0\n1\norders 0 x\n", "0\n2\norders 0 5\norders 0 6\n"]
 )
 def test_a_malformed_checkpoint(cluster: Cluster, text: str) -> None:
     path = cluster["b2"].path / checkpoints.LOG_START_CHECKPOINT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlite.cli.common import java_double
+from kraftlite.model.java_text import java_double
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlite.columns.decoding import ARROW_TYPES
@@ -19,7 +19,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 
 NOW_MS = 1_700_000_000_000
 HEADERS = ARROW_TYPES["headers"]
-FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(max_examples=60)
 
 contents = st.none() | st.binary(max_size=90) | st.integers(60, 9000).map(lambda size: bytes([size % 251]) * size)
 lists = st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)

@@ -55,7 +55,7 @@ def canonical(rows: list[Row]) -> list[Any]:
     return sorted(repr((key, value, headers or [], partition, topic)) for key, value, headers, partition, topic in rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows_, rows_, st.randoms(use_true_random=False))
 def test_sx_01_the_fingerprint_is_of_the_rows_and_not_of_their_order(one: list[Row], two: list[Row], random_: Any) -> None:
     shuffled = random_.sample(one, len(one))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kraftlite.columns.decoding import ARROW_TYPES, LIKE_JAVA
@@ -35,7 +35,7 @@ from kraftlite.model.errors import ApiError, ErrorCode
 
 NOW_MS = 1_700_000_000_000
 EVERYTHING = 2**62
-FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(max_examples=60)
 
 
 class TP(NamedTuple):
@@ -494,7 +494,6 @@ def test_nothing_refers_to_the_data() -> None:
 @example(2**53, 2**53)
 @example(0, -(2**63))
 @given(st.integers(0, 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
-@settings(deadline=None)
 def test_a_timestamp_that_spark_cannot_hold_is_an_error(base: int, delta: int) -> None:
     """Unless it is not asked for."""
     batch = bytearray(build_batch([Record(b"k", b"v", timestamp_delta=delta)], timestamp_ms=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlite.columns.scan import HEADERS, scan_batches
@@ -28,7 +28,6 @@ batches = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(batches, max_size=5), st.integers(0, 2**40))
 def test_every_field(found: list[bytes], base_position: int) -> None:
     data = b"".join(found)
@@ -42,7 +41,6 @@ def test_every_field(found: list[bytes], base_position: int) -> None:
     assert scan.headers.tolist() == wanted
 
 
-@settings(deadline=None)
 @given(batches, batches, st.data())
 def test_a_bad_crc_does_not_stop_it(first: bytes, second: bytes, choice: st.DataObject) -> None:
     data = bytearray(first + second)
@@ -54,7 +52,6 @@ def test_a_bad_crc_does_not_stop_it(first: bytes, second: bytes, choice: st.Data
     assert scan_batches(data, check_crc=False).headers["crc_ok"].tolist() == [True, True]
 
 
-@settings(deadline=None)
 @given(batches, batches, st.data())
 def test_a_torn_tail(first: bytes, second: bytes, choice: st.DataObject) -> None:
     scan = scan_batches(first + second[: choice.draw(st.integers(1, len(second) - 1))], base_position=7)

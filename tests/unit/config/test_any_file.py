@@ -75,7 +75,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("config") / "server.properties"
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.dictionaries(KEYS, VALUES, max_size=5))
 def test_any_values(path: Path, changes: dict[str, str]) -> None:
     lines = "".join(f"{key}={value}\n" for key, value in {**NODE, **changes}.items())
@@ -83,13 +83,13 @@ def test_any_values(path: Path, changes: dict[str, str]) -> None:
         assert line and len(line) < 20_000
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.one_of(st.binary(max_size=300), st.text(alphabet="a=: \\u0d8f#!\n\r\t\f.", max_size=200).map(str.encode)))
 def test_any_bytes(path: Path, content: bytes) -> None:
     assert told(path, content), "neither roles nor a node id"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=st.text(alphabet="a=:\\ \n#u0123d8f\t", max_size=100))
 def test_any_text_is_properties_or_a_line_that_is_named(text: str) -> None:
     try:

@@ -522,7 +522,7 @@ def test_views() -> None:
     assert member.assignment == member.target
     assert [(one.topic, one.partitions) for one in member.assignment] == [("t", (0, 1, 2, 3))]
     assert w.shard.describe("g") is None, "it is no classic group"
-    assert [tuple(one) for one in w.shard.overviews()] == [("g", "consumer", "Stable", "consumer")]
+    assert [[tuple(one) for one in some] for some in w.shard.overviews()] == [[("g", "consumer", "Stable", "consumer")]]
     with pytest.raises(ApiError, match="GROUP_ID_NOT_FOUND"):
         w.shard.describe_consumers("other")
 

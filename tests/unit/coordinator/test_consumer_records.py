@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlite.coordinator.api import Protocol
-from kraftlite.coordinator.modern.member import ClassicMetadata, MemberState
+from kraftlite.coordinator.modern.member import ClassicMetadata, MemberState, Parts, epochs_of
 from kraftlite.coordinator.modern.records import (
     ConsumerKey,
     ConsumerValue,
@@ -36,6 +36,7 @@ from kraftlite.coordinator.modern.records import (
 from kraftlite.model.errors import ApiError
 
 ID = UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")
+OTHER = UUID(int=ID.int + 1)
 PARTS = {ID: frozenset({2, 1})}
 PARTS_BYTES = "02" + ID.hex + "03" + "00000001" + "00000002" + "00"
 MEMBER = MemberValue("i", None, "c", "/h", ("t",), "", 300_000, "range", None)
@@ -58,8 +59,9 @@ CASES: list[tuple[ConsumerKey, str, ConsumerValue, str]] = [
     (
         CurrentKey("g", "m"),
         "000800016700016d",
-        CurrentValue(4, 3, MemberState.UNREVOKED_PARTITIONS, PARTS, {}),
-        "0000" "00000004" "00000003" "01" + PARTS_BYTES + "01" "00",
+        CurrentValue(4, 3, MemberState.UNREVOKED_PARTITIONS, PARTS, {OTHER: frozenset({0})}, {ID: {1: 4, 2: 3}, OTHER: {0: 2}}),
+        "0000" "00000004" "00000003" "01" + PARTS_BYTES[:-2] + "01" "00" "09" "03" "00000004" "00000003"
+        "02" + OTHER.hex + "02" "00000000" "01" "00" "05" "02" "00000002" "00",
     ),
     (
         RegexKey("g", "t.*"),
@@ -86,14 +88,31 @@ def test_tombstones_and_other_kinds() -> None:
 
 
 def test_fields_of_newer_software_are_passed_over() -> None:
-    """`CreationTimeMs` of the group (tag 1), assignment epochs."""
+    """`CreationTimeMs` of the group (tag 1)."""
     epoch = bytes.fromhex("0000000000050200080000000000000102010800000000000003e8")
     assert decode_value(EpochKey("g"), epoch) == EpochValue(5, 258)
-    with_epochs = "02" + ID.hex + "02" + "00000001" + "01" + "00" + "05" + "02" + "00000003"
-    current = bytes.fromhex("0000000000040000000300" + with_epochs + "0100")
-    assert decode_value(CurrentKey("g", "m"), current) == CurrentValue(4, 3, MemberState.STABLE, {ID: frozenset({1})}, {})
     unknown = bytes.fromhex("0000000000040000000309010100")
     assert decode_value(CurrentKey("g", "m"), unknown) == CurrentValue(4, 3, MemberState.UNKNOWN, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("tags", "epoch", "since"),
+    [
+        ("00", 4, 4),
+        ("00", -2, 0),
+        ("01" "00" "05" "02" "00000003", 4, 3),
+        ("01" "00" "01" "00", 4, 4),
+        ("01" "00" "01" "01", 4, 4),
+        ("01" "00" "09" "03" "00000003" "00000002", 4, 4),
+    ],
+    ids=["older software", "away, of older software", "told", "null", "none", "more than partitions"],
+)  # fmt: skip
+def test_assignment_epochs_that_are_not_told_are_those_of_the_member(tags: str, epoch: int, since: int) -> None:
+    """KIP-1251."""
+    head = epoch.to_bytes(4, "big", signed=True).hex() + "00000003" + "00"
+    current = bytes.fromhex("0000" + head + "02" + ID.hex + "02" + "00000001" + tags + "0100")
+    value = CurrentValue(epoch, 3, MemberState.STABLE, {ID: frozenset({1})}, {}, {ID: {1: since}})
+    assert decode_value(CurrentKey("g", "m"), current) == value
 
 
 @pytest.mark.parametrize("data", ["", "00", "00010000000500", "00000000", "00000000000501"])
@@ -125,13 +144,19 @@ members = st.builds(
 epochs = st.integers(-2, 2**31 - 1)
 
 
+def current(epoch: int, previous: int, state: MemberState, assigned: Parts, revoking: Parts, since: int) -> CurrentValue:
+    return CurrentValue(epoch, previous, state, assigned, revoking, epochs_of((assigned, revoking), since))
+
+
 @given(
     st.one_of(
         st.tuples(st.builds(EpochKey, texts), st.builds(EpochValue, epochs, st.integers(-(2**63), 2**63 - 1))),
         st.tuples(st.builds(MemberKey, texts, texts), members),
         st.tuples(st.builds(TargetEpochKey, texts), st.builds(TargetEpochValue, epochs, st.integers(0, 2**62))),
         st.tuples(st.builds(TargetKey, texts, texts), st.builds(TargetValue, some_parts)),
-        st.tuples(st.builds(CurrentKey, texts, texts), st.builds(CurrentValue, epochs, epochs, states, some_parts, some_parts)),
+        st.tuples(
+            st.builds(CurrentKey, texts, texts), st.builds(current, epochs, epochs, states, some_parts, some_parts, epochs)
+        ),
         st.tuples(
             st.builds(RegexKey, texts, texts),
             st.builds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -45,7 +46,10 @@ CLASSIC: dict[str, tuple[Callable[[GroupWorld, Group], object], str]] = {
     "a member is expected": (lambda w, g: g.pending.update({_first(g).member_id: None}), r"members among those who are to join"),
     "a stranger is to sync": (put("unsynced", {"x": None}), r"no members are \['x'\], who are to ask"),
     "waits for a stored assignment": (lambda w, g: setattr(_first(g), "waiting_sync", 9), r"wait for an assignment"),
-    "another name": (lambda w, g: w.shard.groups.by_id.update(other=w.shard.groups.by_id.pop("g")), r"group g is known as other"),
+    "another name": (
+        lambda w, g: operator.setitem(w.shard.groups.by_id, "other", w.shard.groups.by_id.pop("g")),
+        r"group g is known as other",
+    ),
     "prepares for ever": (put("state", GroupState.PREPARING_REBALANCE), r"prepares a rebalance without a deadline"),
     "waits for ever": (lambda w, g: put("unsynced", {_first(g).member_id: None})(w, g), r"waits for .* for ever"),
     "lives for ever": (
@@ -53,8 +57,8 @@ CLASSIC: dict[str, tuple[Callable[[GroupWorld, Group], object], str]] = {
         r"has no session that could expire",
     ),
     "both protocols": (
-        lambda w, g: w.shard.consumers.by_id.update(g=ConsumerGroup.new("g")),
-        r"groups \['g'\] are of both protocols",
+        lambda w, g: operator.setitem(w.shard.consumers.by_id, "g", ConsumerGroup.new("g")),
+        "group g is of both protocols",
     ),
 }
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from kraftlite.coordinator.transactions.events import Fenced, Marked
@@ -273,8 +273,6 @@ def test_tx_47_whatever_happens_an_outcome_never_changes() -> None:
     enough = settings(
         max_examples=120,
         stateful_step_count=50,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
         derandomize=True,
         database=None,
         phases=(Phase.explicit, Phase.generate),

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,3 +117,52 @@ def test_bl_15_a_lock_is_held_once_and_ends_with_its_release(disk: HostDisk, tmp
     again = disk.lock(path)
     assert again is not None
     again.release()
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/null")
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+ODD: dict[str, tuple[Callable[[Path], None], str]] = {
+    "fifo": (fifo, "not a regular file, but a FIFO, a socket or a device"),
+    "device": (device, "not a regular file, but a FIFO, a socket or a device"),
+    "directory": (Path.mkdir, "Is a directory"),
+    "a link to itself": (loop, "symbolic links"),
+}
+DOES: dict[str, Callable[[HostDisk, str], object]] = {
+    "read": lambda disk, path: disk.read_file(path),
+    "open": lambda disk, path: disk.open(path),
+    "create": lambda disk, path: disk.open(path, create=True),
+    "write": lambda disk, path: disk.write_file_atomically(path.removesuffix(".tmp"), b"x"),
+}
+
+
+@pytest.mark.parametrize("does", DOES)
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_no_file_is_refused_at_once(disk: HostDisk, tmp_path: Path, odd: str, does: str) -> None:
+    """A node that waits for somebody to write into a FIFO serves nobody, and does not even stop when it is asked to."""
+    make, told = ODD[odd]
+    path = tmp_path / "quorum-state.tmp"
+    make(path)
+    found: list[OSError] = []
+
+    def attempt() -> None:
+        try:
+            DOES[does](disk, str(path))
+        except OSError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(20)
+    (error,) = found
+    assert told in str(error)
+    assert str(path) in str(error)

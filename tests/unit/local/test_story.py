@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
 from kraftlite.local.chaos import Times
 from kraftlite.local.report import tell
-from kraftlite.local.story import History, read_metadata_log
+from kraftlite.local.story import History
 from kraftlite.local.stream import Gap, Ledger
-from kraftlite.log.batch import Record, build_batch
-from kraftlite.log.control import LeaderChange, control_batch
-from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -22,34 +18,17 @@ from kraftlite.metadata.records import (
     TopicRecord,
 )
 from kraftlite.model.ids import NodeId
+from kraftlite.postmortem.reading import read_metadata_log
+from tests.harness.metadata_log import MetadataLog
 
 TOPIC_ID = UUID(int=500)
-SERDE = MetadataSerde()
 N4, N5, N6 = NodeId(4), NodeId(5), NodeId(6)
-
-
-class Writer:
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self.path = directory / "00000000000000000000.log"
-        self.data = b""
-        self.offset = 0
-
-    def add(self, time_ms: int, *records: Any, epoch: int = 1) -> None:
-        encoded = [Record(None, SERDE.encode(record)) for record in records]
-        self.data += build_batch(encoded, base_offset=self.offset, leader_epoch=epoch, timestamp_ms=time_ms)
-        self.offset += len(records)
-
-    def leader(self, time_ms: int, node: NodeId, epoch: int) -> None:
-        change = LeaderChange(leader_id=node, voters=(NodeId(1), NodeId(2)), granting_voters=(node,))
-        self.data += control_batch([change], timestamp_ms=time_ms, leader_epoch=epoch, base_offset=self.offset)
-        self.offset += 1
 
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    log = Writer(tmp_path / "__cluster_metadata-0")
-    log.leader(900, NodeId(1), 1)
+    log = MetadataLog(tmp_path / "__cluster_metadata-0")
+    log.leader(900, 1, 1)
     log.add(
         1000,
         TopicRecord(name="t", topic_id=TOPIC_ID),
@@ -68,11 +47,11 @@ def history(tmp_path: Path) -> History:
         BrokerRegistrationChangeRecord(broker_id=N4, broker_epoch=3, fenced=True),
         PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, isr=(N5, N6), leader=N5),
     )
-    log.leader(21_500, NodeId(2), 2)
-    log.add(25_000, BrokerRegistrationChangeRecord(broker_id=N4, broker_epoch=9, fenced=False), epoch=2)
-    log.add(26_000, PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, isr=(N4, N5, N6)), epoch=2)
-    log.path.write_bytes(log.data + b"torn")
-    return History(read_metadata_log(log.path.parent), "t")
+    log.leader(21_500, 2, 2)
+    log.add(25_000, BrokerRegistrationChangeRecord(broker_id=N4, broker_epoch=9, fenced=False))
+    log.add(26_000, PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, isr=(N4, N5, N6)))
+    log.raw(b"torn")
+    return History(read_metadata_log(log.directory), "t")
 
 
 def test_changes_have_offsets_and_times(history: History) -> None:

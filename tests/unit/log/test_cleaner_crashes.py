@@ -217,7 +217,7 @@ def latest(rows: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | N
     return {key: value for key, value in found.items() if value is not None}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @example(seed=1, length=120)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120))
 def test_random_histories_with_compaction(seed: int, length: int) -> None:

@@ -145,7 +145,7 @@ class World:
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @example(seed=645, length=60)  # a torn epoch file that parsed
 @example(seed=1495, length=60)  # a cut that was undone beneath a newer segment
 @example(seed=2_147_483_645, length=20)  # indexes of a segment that was active at the last flush

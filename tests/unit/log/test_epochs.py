@@ -82,7 +82,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(steps)
 def test_rp_28_entries_always_increase(commands: list[tuple[str, int, int]]) -> None:
     cache = LeaderEpochCache()

@@ -112,7 +112,7 @@ class World:
         self.log.drop_guards()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
 def test_tp_04_a_batch_gets_in_only_behind_a_question_that_nothing_overtook(seed: int, length: int) -> None:
     rng = random.Random(seed)

@@ -143,7 +143,7 @@ def test_decompression_is_bounded() -> None:
         assert codecs.decompress(codec, codecs.compress(codec, bytes(10_000)), 10_000) == bytes(10_000)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varints_round_trip(value: int) -> None:
     out = bytearray()
@@ -151,7 +151,7 @@ def test_varints_round_trip(value: int) -> None:
     assert read_varint(bytes(out), 0) == (value, len(out))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_garbage_never_parses_into_anything_but_errors(data: bytes) -> None:
     whole = bytearray(build_batch([Record(b"a", b"b")], timestamp_ms=0))[:HEADER_BYTES] + data

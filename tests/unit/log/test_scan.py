@@ -113,7 +113,7 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, int]:
     return bytes(body), count + draw(st.sampled_from((0, 0, 0, 1, -1)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(bodies(), st.lists(st.integers(0, 400), max_size=6), LIMITS, LIMITS, LIMITS, st.integers(0, 7))
 def test_both_agree(made: tuple[bytes, int], cuts: list[int], base: int, low: int, high: int, flags: int) -> None:
     agreed(*made, cuts, base, low, high, flags)

@@ -234,7 +234,7 @@ def next_offset(batch: bytes) -> int:
     return next(header.next_offset for header, _ in iter_batches(batch))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 80))
 def test_tp_25_tp_30_tp_38_transactions_are_what_the_batches_say(seed: int, length: int) -> None:
     rng = random.Random(seed)

@@ -11,7 +11,7 @@ from tests.harness.controller_world import World
 
 TRANSACTIONS = (r.BeginTransactionRecord, r.EndTransactionRecord, r.AbortTransactionRecord)
 """The loader takes them: what is between them reaches the image, or does not."""
-PARTITIONS = (r.PartitionRecord, r.PartitionChangeRecord)
+PARTITIONS = (r.PartitionRecord, r.PartitionChangeRecord, r.ClearElrRecord)
 """The delta takes them itself, with the offset that is told as their cause."""
 
 

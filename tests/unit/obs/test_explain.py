@@ -621,10 +621,10 @@ def test_text_and_json() -> None:
 def test_subjects() -> None:
     assert str(Subject.parse("record", "@1841")) == "record 1841" and str(Subject.parse("controller")) == "controller"
     for kind, name, problem in (
-        ("broker", "2", "broker: allowed are partition, topic, node, controller, transaction, record"),
+        ("broker", "2", "broker: allowed are partition, topic, node, controller, cluster, transaction, record"),
         ("node", "two", "node two: allowed is a number"),
         ("partition", None, "partition needs a name: partition orders-0"),
-        ("controller", "1", "controller takes no name"),
+        ("cluster", "c", "cluster takes no name, not c: there is only one"),
     ):
         with pytest.raises(ValueError, match=problem):
             Subject.parse(kind, name)

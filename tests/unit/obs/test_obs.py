@@ -238,6 +238,7 @@ class Numbers:
     offline_partitions_count = 0
     preferred_replica_imbalance_count = 4
     unclean_elections_count = 7
+    elections_from_elr_count = 3
 
 
 def test_ce_30_the_controllers_numbers_have_kafkas_names() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlite.metadata.pbmap import MalformedMessage
 from kraftlite.model.errors import ApiError, ErrorCode, error_code
 from kraftlite.model.messages import methods
 from kraftlite.model.messages.methods import ALL_METHODS, FETCH_SNAPSHOT, RAFT_FETCH, REPLICA_FETCH, VOTE
 from kraftlite.model.messages.replica import ReplicaFetchResponse
 from kraftlite.model.method import Method
 from kraftlite.rpc import codec
+from kraftlite.rpc.pbmap import MalformedMessage, mapper
 from tests.harness.message_strategies import instances
 
 BOTH = [(method, cls) for method in ALL_METHODS for cls in (method.request, method.response)]
@@ -46,7 +47,7 @@ def test_every_method_is_declared_in_its_service() -> None:
         assert rpc.output_type.name == method.response.__name__ + suffix
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.sampled_from([both for both in BOTH if not both[0].hot]).flatmap(lambda both: st.tuples(st.just(both), instances(both[1])))
 )
@@ -56,7 +57,7 @@ def test_every_unary_message_reads_back_as_it_was_written(case: tuple[tuple[Meth
     assert found.decode(found.encode(message)) == message
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from([both for both in BOTH if both[0].hot]).flatmap(lambda both: st.tuples(st.just(both), instances(both[1]))),
     st.integers(0, 2**64 - 1),
@@ -130,3 +131,29 @@ def test_the_committed_protobuf_code_is_up_to_date() -> None:
     finally:
         sys.path.remove(str(root / "scripts"))
     assert gen_proto.stale() == []
+
+
+def test_a_dataclass_that_is_not_like_its_message_does_not_compile() -> None:
+    from kraftlite._pb import common_pb2
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Forgotten:
+        host: str
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class WrongType:
+        host: str
+        port: bytes
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class WrongPresence:
+        host: str | None
+        port: int
+
+    for cls, message in (
+        (Forgotten, r"has fields \['host'\], but kraftlite.v1.Endpoint has \['host', 'port'\]"),
+        (WrongType, r"WrongType\.port: must be bytes in protobuf"),
+        (WrongPresence, r"WrongPresence\.host: must be optional in protobuf"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            mapper(cls, common_pb2.Endpoint)

@@ -23,9 +23,11 @@ from kraftlite.rpc import codec
 from kraftlite.rpc import server as rpc_server
 from kraftlite.rpc.options import CHANNEL_OPTIONS
 from kraftlite.rpc.transport import GrpcTransport
+from kraftlite.runtime.begun import begin
 from kraftlite.runtime.ports import TransportError
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
+from tests.harness.wire_fakes import LoopTasks
 
 ANY = Endpoint("127.0.0.1", 0)
 
@@ -160,6 +162,20 @@ async def test_port_0_binds_a_port_and_calls_are_answered() -> None:
             max_bytes=1000,
         )
         assert (await client.call(endpoint, FETCH_SNAPSHOT, snapshot, 5000)).payload == b"s" * 1000
+
+
+async def test_a_call_that_begins_outside_of_a_task_is_answered() -> None:
+    async with pair() as (client, endpoint, *_):
+        answers: list[int] = []
+
+        async def ask() -> None:
+            answers.append((await client.call(endpoint, RAFT_FETCH, fetch_request(4), 5000)).high_watermark)
+            answers.append((await client.call(endpoint, VOTE, vote_request(7), 5000)).leader_epoch)
+
+        task = begin(LoopTasks(), ask(), name="ask")
+        assert task is not None
+        await task
+        assert answers == [4, 7]
 
 
 async def test_a_refusal_arrives_as_the_same_api_error() -> None:

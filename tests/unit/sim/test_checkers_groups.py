@@ -52,6 +52,7 @@ from kraftlite.coordinator.shard_core import GroupShard
 from kraftlite.metadata.records import PartitionRecord, TopicRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.group import GroupMemberRemoved, StaticMemberReplaced
@@ -77,6 +78,8 @@ from kraftlite.sim.services.groups import (
     OffsetFetchAsk,
     Told,
 )
+from kraftlite.sim.services.transactions import COMMIT as COMMIT_IN_TRANSACTION
+from kraftlite.sim.services.transactions import TransactionalCommitAsk
 from kraftlite.sim.shape import NAMED
 from kraftlite.simhost.network import Exchange
 
@@ -381,6 +384,24 @@ def a_replaced_instance_that_commits(topic: Topic) -> None:
     topic.checker.on_event(0, node, StaticMemberReplaced(group="g", instance="i", old="a", new="b"))
     topic.loop._now_us = 5_000
     topic.serve(COMMIT, committing(9), Told(ErrorCode.NONE, [ErrorCode.NONE]))
+
+
+def commits_in_a_transaction(topic: Topic, generation: int) -> None:
+    topic.driver.shard.groups.obtain("g").generation = 3
+    who: dict[str, Any] = {"transactional_id": "x", "producer": Producer(7, 0), "group_id": "g", "member_id": "a"}
+    ask = TransactionalCommitAsk(version=2, offsets=((TP, 9),), generation=generation, **who)
+    topic.serve(COMMIT_IN_TRANSACTION, ask, Told(ErrorCode.NONE, (ErrorCode.NONE,)))
+
+
+@breaks(FencedMembers, "takes a commit in a transaction of a in generation 2; when it came, it was no member")
+def a_stranger_that_commits_in_a_transaction(topic: Topic) -> None:
+    commits_in_a_transaction(topic, 2)
+
+
+@breaks(FencedMembers, "takes a commit in a transaction of a in generation 2; when it came, it was in 3 already")
+def a_commit_in_a_transaction_of_an_older_generation(topic: Topic) -> None:
+    topic.driver.shard.groups.obtain("g").members["a"] = object()  # type: ignore[assignment]
+    commits_in_a_transaction(topic, 2)
 
 
 @breaks(FencedMembers, "the group was in 0 when it came, and is in 0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +15,20 @@ from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kraftlite.coordinator.records import CommittedOffset, CoordinatorRecord, offset_record, offset_tombstone
 from kraftlite.coordinator.shard_core import GroupShard
+from kraftlite.coordinator.transactions.events import Add
+from kraftlite.coordinator.transactions.held import Held
 from kraftlite.coordinator.transactions.records import record_of
 from kraftlite.coordinator.transactions.shard_core import TransactionShard
 from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.log.batch import Record, build_batch
 from kraftlite.metadata.records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
+from kraftlite.model.messages.methods import ENROLL
+from kraftlite.model.messages.transactions import EnrolledPartition, EnrollRequest, EnrollResponse
 from kraftlite.model.producer import Producer
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
+from kraftlite.replication.api import ProduceResult
 from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.group import GroupsLoaded
 from kraftlite.runtime.trace.transaction import TransactionsLoaded
@@ -33,6 +40,7 @@ from kraftlite.sim.checkers.i68_transaction_memory import CoordinatorMemory
 from kraftlite.sim.checkers.i69_fenced_producers import FencedProducers
 from kraftlite.sim.checkers.i70_stable_fetches import StableFetches
 from kraftlite.sim.checkers.i71_pending_offsets import PendingOffsetsKept
+from kraftlite.sim.checkers.i72_transaction_refusals import TransactionRefusals, _Asked
 from kraftlite.sim.checkers.replica_views import Batch
 from kraftlite.sim.checkers.transaction_log import InLog, transaction_facts
 from kraftlite.sim.cluster import SimCluster
@@ -44,10 +52,13 @@ from kraftlite.sim.services.transactions import (
     COMMIT,
     END,
     INIT,
+    PRODUCE,
     AddAsk,
     EndAsk,
     InitAsk,
+    TransactionalBatch,
     TransactionalCommitAsk,
+    TransactionalProduceAsk,
 )
 from kraftlite.sim.shape import NAMED
 from kraftlite.simhost.network import Exchange
@@ -68,6 +79,7 @@ class Driver:
     def __init__(self, tp: TopicPartition, shard: GroupShard | TransactionShard) -> None:
         self.tp, self.shard = tp, shard
         self._events: list[object] = []
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
 
 
 class Place:
@@ -225,6 +237,22 @@ def two_coordinate_at_once(place: Place) -> None:
     place.checker.on_event(0, other, loaded)
 
 
+@breaks(CoordinatorMemory, "a request of x is held, and nothing is under way for it")
+def a_held_request_is_forgotten(place: Place) -> None:
+    place.state(place.value(S.ONGOING, 0))
+    place.remembers(place.value(S.ONGOING, 0))
+    assert isinstance(place.ids.shard, TransactionShard)
+    add = Add(transactional_id="x", producer=FIRST, partitions=frozenset({A}), version=2, wait_ms=9)
+    place.ids.shard._held.hold(Held(1, add, 9), 0)
+    place.compare_ids()
+
+
+@breaks(CoordinatorMemory, "request 1 has no answer, and nothing is under way")
+def a_request_is_never_answered(place: Place) -> None:
+    place.ids._waiting[1] = place.loop.create_future()
+    place.compare_ids()
+
+
 # --- 69
 
 
@@ -266,6 +294,77 @@ def a_fetch_does_not_wait_for_the_marker(place: Place) -> None:
     place.commit_in_transaction(7)
     place.end()
     place.fetch(4)
+
+
+# --- 72
+
+
+def refuse(place: Place, epoch: int, *, version: int = 2, between: Callable[[], Any] = lambda: None) -> None:
+    batch = build_batch(
+        [Record(key=None, value=b"x")],
+        timestamp_ms=1,
+        transactional=True,
+        producer_id=1001,
+        producer_epoch=epoch,
+        base_sequence=0,
+    )
+    ask = TransactionalProduceAsk("x", version, (TransactionalBatch(A, bytes(batch)),), 1_000)
+    place.serve(PRODUCE, ask, (ProduceResult(tp=A, error=ErrorCode.INVALID_TXN_STATE),), between)
+
+
+@breaks(TransactionRefusals, "as in no transaction; nobody has ended it")
+def a_batch_of_an_open_transaction_is_refused(place: Place) -> None:
+    place.state(place.value(S.ONGOING, 3))
+    refuse(place, 3)
+
+
+@breaks(TransactionRefusals, "as in no transaction; nobody has ended it")
+def the_first_batch_of_a_transaction_is_refused(place: Place) -> None:
+    place.state(place.value(S.ONGOING, 2))
+    place.state(place.value(S.PREPARE_COMMIT, 3))
+    refuse(place, 3, between=lambda: place.state(place.value(S.COMPLETE_COMMIT, 3)))
+
+
+@breaks(TransactionRefusals, "its log has epoch 4, and the producer could go on")
+def an_old_batch_is_told_the_wrong_reason(place: Place) -> None:
+    place.checker._newest_epoch = lambda exchange, tp, producer_id: 4
+    refuse(place, 3, version=0)
+
+
+@breaks(TransactionRefusals, "is the first of its producer there, which begins with sequence 0")
+def the_second_batch_comes_first(place: Place) -> None:
+    place.state(place.value(S.ONGOING, 0))
+    batch = Batch(5, 6, 0, 5, 1, 1001, 0, 3, 3, False)
+    place.facts.appended(InLog(TopicIdPartition(UUID(int=3), 0), A, batch, None, None))
+
+
+def test_what_is_over_may_be_refused() -> None:
+    place = Place(TransactionRefusals)
+    place.state(place.value(S.ONGOING, 3))
+    refuse(place, 2)
+    refuse(place, 3, between=lambda: place.state(place.value(S.PREPARE_ABORT, 4)))
+    assert place.checker.judged == 2
+
+
+def test_an_end_of_version_0_leaves_the_epoch() -> None:
+    place = Place(TransactionRefusals)
+    place.state(place.value(S.ONGOING, 3))
+    refuse(place, 3, between=lambda: place.state(place.value(S.PREPARE_ABORT, 3, version=0)))
+    place.state(place.value(S.COMPLETE_ABORT, 3))
+    refuse(place, 3, between=lambda: place.state(place.value(S.ONGOING, 3)))
+
+
+@breaks(TransactionRefusals, "answers that t-0 is not in the transaction of x .CONCURRENT_TRANSACTIONS.")
+def a_partition_of_an_open_transaction_is_not_verified(place: Place) -> None:
+    here = _Asked(place.ids, place.value(S.ONGOING, 3))
+    place.checker._in_memory = lambda exchange: here
+    ask = EnrollRequest(
+        cluster_id="", transactional_id="x", producer_id=1001, producer_epoch=3, add=False,
+        partitions=(EnrolledPartition(topic="t", partition=0),),
+    )  # fmt: skip
+    exchange = Exchange(NodeId(3), BROKER, ENROLL, ask, place.loop.create_future())
+    place.checker.on_arrival(exchange)
+    place.checker.on_served(exchange, EnrollResponse(errors=(ErrorCode.CONCURRENT_TRANSACTIONS,)))
 
 
 # --- 71

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kraftlite.sim import schedule, themes, troubles
+from kraftlite.sim import elr_scenes, schedule, themes, troubles
 from kraftlite.sim.fault_plan import ALL_FAULTS, AMBUSHES, SCENE_FAULTS, TROUBLES, FaultPlan, parse
 from kraftlite.sim.injection.catalog import HANDLERS
 from kraftlite.sim.run import Outcome, RunPlan, run
@@ -33,6 +33,9 @@ def test_every_kind_is_drawn_and_reads_as_it_is_printed() -> None:
 def test_they_come_on_top_of_what_a_seed_has_and_with_their_theme_only() -> None:
     for seed in range(40):
         plain = schedule.draw(random.Random(f"faults/{seed}"), SHAPE, 15_000)
+        assert [it for it in schedule.draw_all(seed, SHAPE, 15_000) if it in plain] == plain
+        plain += elr_scenes.draw(seed, SHAPE, 15_000)
+        plain.sort(key=lambda it: it.at_ms)
         assert list(schedule.draw_all(seed, SHAPE, 15_000)) == plain
         every = schedule.draw_all(seed, SHAPE, 15_000, themes.TROUBLES)
         assert [it for it in every if it in plain] == plain

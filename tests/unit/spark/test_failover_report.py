@@ -22,7 +22,7 @@ from kraftlite.cli.pipeline_failover import failover_report_command
 from kraftlite.failover.analysis import Failure, RunReport, percentile
 from kraftlite.failover.page import page
 from kraftlite.log.batch import Record, build_batch
-from kraftlite.log.control import LeaderChange, control_batch
+from kraftlite.log.control import LeaderChange, SnapshotFooter, SnapshotHeader, control_batch
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -291,7 +291,9 @@ def test_a_log_that_begins_with_a_snapshot(tmp_path: Path) -> None:
     for node in ALL:
         registered(run, 1000, node)
     run.add(1000, TopicRecord(name="orders", topic_id=TOPIC_ID), made(0, N4), made(1, N5))
-    (run.directory / f"{100:020d}-{1:010d}.checkpoint").write_bytes(run._data)
+    header = control_batch([SnapshotHeader(last_contained_log_timestamp_ms=1000)], timestamp_ms=1000)
+    footer = control_batch([SnapshotFooter()], timestamp_ms=1000, base_offset=1_000)
+    (run.directory / f"{100:020d}-{1:010d}.checkpoint").write_bytes(header + run._data + footer)
     run._data, run._offset = b"", 100
     run.leads(1500, 1, 1)
     fence(run)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kraftlite.spark.sink.partitioner import murmur2_partition
@@ -52,7 +52,6 @@ def test_known_hashes(key: bytes) -> None:
 keys = st.lists(st.none() | st.binary(max_size=40) | st.binary(max_size=3), max_size=60)
 
 
-@settings(deadline=None)
 @example([None], 3, 0)
 @example([b"", None, b""], 3, 1)
 @given(keys, st.integers(1, 2**31 - 1), st.integers(0, 5))

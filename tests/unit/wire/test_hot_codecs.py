@@ -511,7 +511,7 @@ PARSERS = [
 
 
 @given(st.sampled_from(PARSERS), st.binary(max_size=200))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_garbage_is_a_violation_or_a_request(parser: Any, body: bytes) -> None:
     parse, _key, version = parser
     with contextlib.suppress(ProtocolViolation):

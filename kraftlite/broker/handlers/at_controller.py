@@ -1,0 +1,202 @@
+"""The answers of a controller to clients that come to it directly, where they differ from those of a broker.
+
+Source: KIP-919; Kafka's ControllerApis and ControllerRegistrationsPublisher; CB-01 to CB-03.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kraftlite.broker.handlers.admin import alter_configs, alter_logger, create_topics
+from kraftlite.broker.handlers.context import ApiSettings, BrokerContext, StaticConfig
+from kraftlite.broker.handlers.metadata import CONTROLLERS, ClusterDescription, check_endpoint_type
+from kraftlite.broker.handlers.reassignments import list_reassignments
+from kraftlite.broker.metadata_cache import BrokerEndpoint, MetadataCache
+from kraftlite.metadata.features import supports_controller_registration
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import METADATA_TOPIC, NodeId
+from kraftlite.model.limits import MAX_LARGE_REQUESTS_BYTES
+from kraftlite.model.messages.bounds import checker
+from kraftlite.model.messages.controller import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResult,
+    ConfigResourceChange,
+    ConfigResourceType,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    IncrementalAlterConfigsRequest,
+    LegacyConfigResource,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingReassignment,
+)
+from kraftlite.model.method import Method, Req, Res
+from kraftlite.raft.client import RaftClient
+from kraftlite.runtime.ports import Clock, Handlers, Ports
+from kraftlite.runtime.turns import Admission, OffLoop, Turns
+
+_CONFIGURABLE: Final = frozenset(int(kind) for kind in ConfigResourceType)
+
+
+class OwnController:
+    """A `ControllerChannel` that ends at this node's own controller, active or not: the client looks for the active one.
+
+    A request is checked as one that comes over the network between nodes. Raises ApiError: NOT_CONTROLLER on a standby,
+    NOT_LEADER_OR_FOLLOWER for the quorum's state.
+    """
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    async def call(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
+        check = checker(method.request)
+        if check is not None:
+            check(request)
+        mine: Any = request
+        if hasattr(request, "timeout_ms"):
+            mine = replace(mine, timeout_ms=timeout_ms)
+        answer: Res = await self._handlers[method](mine)
+        return answer
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerContext:
+    """Everything that the handlers of a controller's listener may use: those fields of a `BrokerContext` that a node without
+    partitions has. `raft`, `config` and `config_sources` are those of the node."""
+
+    node_id: NodeId
+    cluster_id: str
+    config: StaticConfig
+    metadata: MetadataCache
+    controller: OwnController
+    raft: RaftClient
+    ports: Ports
+    config_sources: Mapping[str, str] = field(default_factory=dict)
+    log_dirs: None = None
+    groups: None = None
+    transactions: None = None
+    markers: None = None
+    settings: ApiSettings = field(init=False)
+    turns: Turns = field(init=False)
+    off_loop: OffLoop = field(init=False)
+    large_requests: Admission = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(self.ports.clock)
+        self.off_loop = OffLoop(self.ports.tasks)
+        self.large_requests = Admission(MAX_LARGE_REQUESTS_BYTES)
+        self.settings = ApiSettings.from_values(self.config.values)
+
+    @property
+    def clock(self) -> Clock:
+        return self.ports.clock
+
+
+def describe_controllers(ctx: BrokerContext, listener: str, *, endpoint_type: int, include_fenced: bool) -> ClusterDescription:
+    """The registered controllers that have this listener, and the one that leads the quorum (CB-02). Raises ApiError.
+
+    A controller is never fenced, so `include_fenced` changes nothing.
+    """
+    image = ctx.metadata.image
+    level = image.features.metadata_version
+    if level is None or not supports_controller_registration(level):
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"metadata.version {level} has no registered controllers: clients must ask brokers"
+        )
+    check_endpoint_type(endpoint_type, CONTROLLERS)
+    controllers = image.cluster.controllers
+    found = tuple(
+        BrokerEndpoint(broker_id=controller_id, host=one.host, port=one.port, rack=None, fenced=False)
+        for controller_id in sorted(controllers)
+        for one in controllers[controller_id].listeners
+        if one.name == listener
+    )
+    return ClusterDescription(controller_id=ctx.raft.leader_and_epoch().leader_id, brokers=found)
+
+
+async def create_topics_here(ctx: BrokerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """A name that is given twice and the name of the metadata log are refused by any controller, once each."""
+    times = Counter([topic.name async for topic in ctx.turns.each(request.topics)])
+    refused = [
+        CreatableTopicResult(name=name, error=ErrorCode.INVALID_REQUEST, message=message)
+        async for name in ctx.turns.each(times)
+        if (message := _refused_name(name, times[name])) is not None
+    ]
+    if not refused:
+        return await create_topics(ctx, request)
+    names = {result.name for result in refused}
+    left = tuple([topic async for topic in ctx.turns.each(request.topics) if topic.name not in names])
+    answer = await create_topics(ctx, replace(request, topics=left))
+    return CreateTopicsResponse(topics=(*answer.topics, *refused))
+
+
+def _refused_name(name: str, times: int) -> str | None:
+    if times > 1:
+        return "Duplicate topic name."
+    return f"Creation of internal topic {METADATA_TOPIC} is prohibited." if name == METADATA_TOPIC else None
+
+
+async def list_reassignments_here(
+    ctx: BrokerContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Every controller knows the moves under way: the active one tells what is committed, a standby what it has loaded."""
+    try:
+        return await list_reassignments(ctx, request)
+    except ApiError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+    topics = ctx.metadata.image.topics
+    if request.partitions is None:
+        wanted = [(topic.name, index) async for topic in ctx.turns.each(list(topics)) for index in sorted(topic.partitions)]
+    else:
+        wanted = [(one.topic, one.partition) for one in request.partitions]
+    found = []
+    async for name, index in ctx.turns.each(list(dict.fromkeys(wanted))):
+        topic = topics.topic(name)
+        one = None if topic is None else topic.partitions.get(index)
+        if one is not None and (one.adding_replicas or one.removing_replicas):
+            adding, removing = one.adding_replicas, one.removing_replicas
+            move = OngoingReassignment(topic=name, partition=index, replicas=one.replicas, adding=adding, removing=removing)
+            found.append(move)
+    return ListPartitionReassignmentsResponse(reassignments=tuple(found))
+
+
+async def alter_configs_here(
+    ctx: BrokerContext, request: IncrementalAlterConfigsRequest | AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Both calls at a controller: the configs of any broker, of the default of all, and this node's loggers."""
+    resources: tuple[ConfigResourceChange | LegacyConfigResource, ...] = request.resources
+    count = Counter(
+        [
+            (one.resource_type, one.resource_name)
+            async for one in ctx.turns.each(resources)
+            if one.resource_type in _CONFIGURABLE - {ConfigResourceType.BROKER_LOGGER}
+        ]
+    )
+    twice = [
+        AlterConfigsResult(resource_type=kind, resource_name=name, error=ErrorCode.INVALID_REQUEST, message="Duplicate resource.")
+        for (kind, name), times in count.items()
+        if times > 1
+    ]
+    once: Any = tuple([one async for one in ctx.turns.each(resources) if count[one.resource_type, one.resource_name] <= 1])
+    answer = await alter_configs(ctx, replace(request, resources=once), _answered_here)
+    return AlterConfigsResponse(resources=(*answer.resources, *twice))
+
+
+def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult | None:
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+        return alter_logger(ctx, resource)
+    if resource.resource_type in _CONFIGURABLE:
+        return None
+    message = f"Unknown resource type {resource.resource_type}."
+    return AlterConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error=ErrorCode.UNSUPPORTED_VERSION,
+        message=message,
+    )

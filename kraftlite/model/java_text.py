@@ -1,0 +1,18 @@
+"""Values as Java prints them, for output that is compared with that of Kafka's own tools."""
+
+from __future__ import annotations
+
+
+def java_double(value: float) -> str:
+    """A double as Java prints it: 1024.0, 1.048576E7."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    text = repr(float(value))
+    if text in ("inf", "-inf", "nan"):
+        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[text]
+    mantissa, exponent = f"{value:.17e}".split("e")
+    for digits in range(1, 18):
+        mantissa, exponent = f"{value:.{digits}e}".split("e")
+        if float(f"{mantissa}e{exponent}") == value:
+            break
+    return f"{mantissa}E{int(exponent)}"

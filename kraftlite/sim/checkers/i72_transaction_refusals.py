@@ -1,0 +1,163 @@
+"""Invariant 72: a producer is refused in its transaction only when that is over (TX-34, TP-04 to TP-06; KIP-890)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from kraftlite.coordinator.core.placement import TRANSACTION_TOPIC, partition_for
+from kraftlite.coordinator.transactions.states import Transaction, TransactionState
+from kraftlite.log.batch import BatchHeader, parse_header
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.messages.methods import ENROLL
+from kraftlite.model.messages.transactions import EnrollRequest, EnrollResponse
+from kraftlite.model.producer import Producer
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.api import ProduceResult
+from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.replica_facts import ReplicaChecker, may_forget_producers
+from kraftlite.sim.checkers.transaction_log import Deal, InLog, TransactionChecker
+from kraftlite.sim.services.groups import Told
+from kraftlite.sim.services.transactions import PRODUCE, TransactionalProduceAsk
+from kraftlite.simhost.network import AnyExchange
+
+ADDS_FROM: Final = 2
+"""The `transaction.version` from which each transaction has an epoch of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Id:
+    """A transactional id as its log has it: who has it, and the transaction that it is in, or was in last."""
+
+    producer: Producer
+    deal: Deal | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question that a coordinator has got: the state of the id in its memory at that moment."""
+
+    driver: object
+    state: Transaction
+
+
+class TransactionRefusals(ReplicaChecker, TransactionChecker):
+    """A batch of transaction.version 2 is told INVALID_TXN_STATE only when its id has ended that transaction, or has been taken
+    over: its epoch belongs to this one transaction. A batch that is older than what the partition knows of its producer is told
+    so, by INVALID_PRODUCER_EPOCH, and not that it is in no transaction: its producer can go on behind the former. A partition
+    that its coordinator has in the producer's open transaction is verified, whatever else is on its way there. The first batch of
+    a producer of version 2 in a partition is its first: behind another the first would be refused for ever."""
+
+    numbers: ClassVar[tuple[int, ...]] = (72,)
+    only_methods = (PRODUCE, ENROLL)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._produced: dict[AnyExchange, _Id | None] = {}
+        """Batches under way, with their transactional id when they came first."""
+        self._asked: dict[AnyExchange, _Asked] = {}
+        self.judged = 0
+
+    # --- batches
+
+    def on_arrival(self, exchange: AnyExchange) -> None:
+        request = exchange.request
+        if isinstance(request, TransactionalProduceAsk):
+            self._produced.setdefault(exchange, self._current(request.transactional_id))
+        elif isinstance(request, EnrollRequest) and not request.add and exchange not in self._asked:
+            found = self._in_memory(exchange)
+            if found is not None:
+                self._asked[exchange] = found
+
+    def on_served(self, exchange: AnyExchange, response: object) -> None:
+        request = exchange.request
+        if isinstance(request, TransactionalProduceAsk):
+            was = self._produced.pop(exchange, None)
+            results = response.result if isinstance(response, Told) else None
+            for it, result in zip(request.batches, results or (), strict=False):
+                self._check_batch(exchange, it.tp, parse_header(it.batch), was, result)
+        elif isinstance(request, EnrollRequest) and isinstance(response, EnrollResponse):
+            asked = self._asked.pop(exchange, None)
+            if asked is not None:
+                self._check_answer(exchange, asked, request, response)
+
+    def _current(self, transactional_id: str) -> _Id | None:
+        found = self.transactions.states.get(transactional_id)
+        if found is None:
+            return None
+        return _Id(Producer(found.producer_id, found.producer_epoch), self.transactions.current.get(transactional_id))
+
+    def _check_batch(
+        self, exchange: AnyExchange, tp: TopicPartition, header: BatchHeader, was: _Id | None, result: ProduceResult
+    ) -> None:
+        if ErrorCode(result.error) is not ErrorCode.INVALID_TXN_STATE or may_forget_producers(self.world):
+            return
+        ask: TransactionalProduceAsk = exchange.request
+        producer = Producer(header.producer_id, header.producer_epoch)
+        where = (
+            f"{tp}: node {exchange.target} refuses a batch of {tuple(producer)} of {ask.transactional_id} as in no transaction"
+        )
+        newest = self._newest_epoch(exchange, tp, producer.producer_id)
+        if newest > producer.producer_epoch:
+            self.fail(f"{where}; its log has epoch {newest}, and the producer could go on if it were told so")
+        if ask.version < ADDS_FROM or self.transactions.unjudged:
+            return
+        self.judged += 1
+        if _is_open(producer, was, self._current(ask.transactional_id)):
+            self.fail(f"{where}; nobody has ended it, or has taken the id over")
+
+    def _newest_epoch(self, exchange: AnyExchange, tp: TopicPartition, producer_id: int) -> int:
+        """The newest epoch of a producer in the log of the node that answers; -1 when it has none, or does not lead."""
+        view = self.facts.view(exchange.target, tp)
+        if view is None or view.leader is None or view.log is None:
+            return -1
+        return max((it.producer_epoch for it in view.batches if it.producer_id == producer_id), default=-1)
+
+    def on_appended(self, it: InLog) -> None:
+        deal, batch = it.deal, it.batch
+        if it.marker is not None or deal is None or batch.first_sequence <= 0 or may_forget_producers(self.world):
+            return
+        state = self.transactions.states.get(deal.transactional_id)
+        if state is None or state.version < ADDS_FROM or self.transactions.may_have_lost(it.key):
+            return
+        if all(other is batch or other.producer_id != batch.producer_id for other in self.transactions.in_log[it.key]):
+            self.fail(f"{it.tp}: {batch} is the first of its producer there, which begins with sequence 0 everywhere")
+
+    # --- questions
+
+    def _in_memory(self, exchange: AnyExchange) -> _Asked | None:
+        """The id of a question in the memory of the coordinator that is asked; None: it has none."""
+        request: EnrollRequest = exchange.request
+        node = self.world.nodes[exchange.target].node
+        broker = None if node is None else node.broker
+        topic = self.facts.metadata.history.latest.topic_named(TRANSACTION_TOPIC)
+        if broker is None or topic is None:
+            return None
+        driver = broker.transactions.led.get(partition_for(request.transactional_id, len(topic[1].partitions)))
+        entry = None if driver is None or not driver.loaded else driver.shard.by_id.get(request.transactional_id)
+        return None if entry is None else _Asked(driver, entry.current)
+
+    def _check_answer(self, exchange: AnyExchange, asked: _Asked, request: EnrollRequest, response: EnrollResponse) -> None:
+        now = self._in_memory(exchange)
+        state = asked.state
+        producer = (request.producer_id, request.producer_epoch)
+        if now != asked or state.state is not TransactionState.ONGOING or (state.producer_id, state.producer_epoch) != producer:
+            return
+        for it, error in zip(request.partitions, response.errors, strict=True):
+            tp = TopicPartition(it.topic, it.partition)
+            if tp in state.partitions and error is not ErrorCode.NONE:
+                self.fail(
+                    f"node {exchange.target} answers that {tp} is not in the transaction of {request.transactional_id} "
+                    f"({error.name}), which is {state}"
+                )
+
+
+def _is_open(producer: Producer, was: _Id | None, now: _Id | None) -> bool:
+    """Return whether a batch of this producer is of the transaction that its id is in, or is about to begin. An end of version 0
+    leaves the epoch as it is: then the same producer may be in the next one."""
+    if was is None or now is None or not was.producer == now.producer == producer:
+        return False
+    if now.deal is None or now.deal.epoch != producer.producer_epoch:
+        return True
+    another = was.deal is not now.deal and was.deal is not None and was.deal.epoch == producer.producer_epoch
+    return now.deal.commit is None and not another

@@ -1,0 +1,72 @@
+"""Invariant 73: a coordinator aborts what is open for longer than its producer allowed (TX-62)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from kraftlite.coordinator.core.shard_driver import ShardDriver
+from kraftlite.coordinator.transactions.rules import has_timed_out
+from kraftlite.coordinator.transactions.shard_core import TransactionShard
+from kraftlite.model.ids import NodeId
+from kraftlite.replication.partition import Partition
+from kraftlite.sim.checkers.base import Checker, World
+from kraftlite.simhost.host import SimHost
+
+Driver = ShardDriver[TransactionShard]
+_LOOK_US: Final = 200_000
+_GAP_US: Final = 600_000
+"""A node of which nothing ran for so long was paused, or had nothing to do but to wait for its next look at the times."""
+_SLACK_US: Final = 500_000
+
+
+class TransactionTimeouts(Checker):
+    """While a coordinator runs, and its log takes writes, no transaction of it is open and overdue, with nothing under way, for
+    longer than its looks at the times are apart."""
+
+    numbers: ClassVar[tuple[int, ...]] = (73,)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._looked_us: dict[NodeId, int] = {}
+        self._overdue_us: dict[tuple[Driver, str, int], int] = {}
+        """By coordination, id and start of the transaction, since when it is known to be overdue."""
+
+    def on_step(self, node: SimHost) -> None:
+        now_us = self.world.cluster.loop.now_us()
+        since_us = now_us - self._looked_us.get(node.node_id, 0)
+        if since_us < _LOOK_US:
+            return
+        self._looked_us[node.node_id] = now_us
+        broker = None if node.node is None else node.node.broker
+        if broker is None or node.now is None:
+            return
+        wall_ms = node.now.clock.wall_ms()
+        for driver in broker.transactions.led.drivers():
+            if driver.loaded:
+                partition = broker.replicas.partition(driver.tp)
+                afresh = since_us > _GAP_US or partition is None or not _takes_writes(partition, driver)
+                self.look(node, driver, now_us, wall_ms, afresh=afresh)
+
+    def look(self, node: SimHost, driver: Driver, now_us: int, wall_ms: int, *, afresh: bool) -> None:
+        """`afresh`: what was known of it counts no more."""
+        shard = driver.shard
+        limit_us = 1_100 * shard._config.timeouts_interval_ms + _SLACK_US
+        for name in list(shard._open):
+            entry = shard.by_id[name]
+            key = (driver, name, entry.current.start_ms)
+            if afresh or not has_timed_out(entry, wall_ms):
+                self._overdue_us.pop(key, None)
+                continue
+            late_us = now_us - self._overdue_us.setdefault(key, now_us)
+            if late_us > limit_us:
+                self.fail(
+                    f"{driver.tp}: node {node.node_id} leaves the transaction of {name} open, which was to end "
+                    f"{wall_ms - entry.current.start_ms - entry.current.timeout_ms} ms ago: {entry.current}"
+                )
+
+
+def _takes_writes(partition: Partition, driver: Driver) -> bool:
+    leader = partition.leader
+    if leader is None or partition.leader_epoch != driver.leader_epoch:
+        return False
+    return len(leader.isr.committed) >= partition.min_isr and leader.isr.pending is None
