@@ -298,9 +298,7 @@ def _check_quorum(
     warnings: list[str],
 ) -> None:
     if typed.get("controller.quorum.auto.join.enable") and "controller" not in roles:
-        problems.append(
-            "controller.quorum.auto.join.enable=true: this node is only a broker, which never votes; remove it"
-        )
+        problems.append("controller.quorum.auto.join.enable=true: this node is only a broker, which never votes; remove it")
     if not typed.get("controller.quorum.voters"):
         if voters:
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata import features
-from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord
+from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord, NoOpRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
@@ -32,6 +32,10 @@ class FeatureControl:
         self._supported = {feature.name: feature for feature in supported}
         self.voters: Callable[[], tuple[NodeId, ...]] = lambda: quorum_voters
         """The voters of the quorum as they are now: each must have registered before a level goes up (DQ-46)."""
+        self.kraft_version: Callable[[], int] = lambda: 0
+        """The level of kraft.version: a control record of the quorum says it, and none of the metadata (DQ-21)."""
+        self.upgrade_kraft_version: Callable[[int, bool], None] = _no_quorum
+        """Raises kraft.version to a level, or only checks whether it can. Raises ApiError."""
         self.brokers: Callable[[], NodeRanges] = tuple
         self.controllers: Callable[[], NodeRanges] = tuple
         self.before_elr: Callable[[], list[MetadataRecord]] = list
@@ -65,6 +69,10 @@ class FeatureControl:
             results.append(UpdateFeatureResult(name=update.name, error=ErrorCode.NONE, message=None))
         self._check_dependencies(request)
         records = self._with_elr(records)
+        for update in request.updates:
+            if update.name == features.KRAFT_VERSION and update.level > self.kraft_version():
+                self.upgrade_kraft_version(update.level, request.validate_only)
+                records.append(NoOpRecord())  # committed behind what the quorum has appended
         result = ControllerResult(records=records, response=UpdateFeaturesResponse(results=tuple(results)), atomic=True)
         return result.without_records() if request.validate_only else result
 
@@ -98,7 +106,7 @@ class FeatureControl:
                 f"The controller does not support the given upgrade type {update.upgrade_type}; allowed are 1, 2 and 3.",
             )
         kind = FeatureUpgradeType(update.upgrade_type)
-        current = self.finalized.get(name) or 0
+        current = self.kraft_version() if name == features.KRAFT_VERSION else self.finalized.get(name) or 0
         if level < 0:
             raise _invalid(ErrorCode.INVALID_UPDATE_VERSION, update, "A feature version cannot be less than 0.")
         if level == current and current != 0:
@@ -115,6 +123,10 @@ class FeatureControl:
             raise _invalid(ErrorCode.INVALID_UPDATE_VERSION, update, "Can't downgrade to a newer version.")
         if name == features.METADATA_VERSION:
             self._check_metadata_version(update, current, kind)
+        if name == features.KRAFT_VERSION:
+            if level < current:
+                raise _invalid(ErrorCode.INVALID_UPDATE_VERSION, update, "Can't downgrade the version of this feature.")
+            return None
         if level == 0 and name not in self.finalized:
             return None
         return FeatureLevelRecord(name=name, level=level)
@@ -177,6 +189,8 @@ class FeatureControl:
             )
 
     def replay(self, record: FeatureLevelRecord) -> None:
+        if record.name == features.KRAFT_VERSION:
+            return  # older software wrote it here; the quorum's control record counts
         own = self._supported.get(record.name)
         if record.level != 0 and (own is None or not own.min_level <= record.level <= own.max_level):
             allowed = "no level" if own is None else f"levels {own.min_level}-{own.max_level}"
@@ -185,6 +199,10 @@ class FeatureControl:
             self.finalized.pop(record.name)
         else:
             self.finalized[record.name] = record.level
+
+
+def _no_quorum(level: int, validate_only: bool) -> None:
+    raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"Nothing here can raise kraft.version to {level}.")
 
 
 def _invalid(code: ErrorCode, update: FeatureUpdate, reason: str) -> ApiError:

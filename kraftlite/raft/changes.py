@@ -29,7 +29,7 @@ from kraftlite.model.messages.raft import (
 )
 from kraftlite.raft.context import RaftContext
 from kraftlite.raft.leadership import Leadership
-from kraftlite.raft.membership import KRAFT_VERSION_DYNAMIC, KRAFT_VERSION_STATIC
+from kraftlite.raft.membership import KRAFT_VERSION_DYNAMIC, KRAFT_VERSION_STATIC, membership_records
 from kraftlite.raft.states import Leader
 from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet, listening_voter
 
@@ -62,6 +62,8 @@ class Changes:
         self._pending: PendingChange | None = None
         self._last_offset = -1
         """The offset of the last record of voters that this leader has prepared."""
+        self._upgraded_to = KRAFT_VERSION_STATIC
+        """The kraft.version that this leader has prepared a record of."""
 
     @property
     def is_pending(self) -> bool:
@@ -83,7 +85,7 @@ class Changes:
             self._check_leads(request.cluster_id)
             directory_id = _checked_key(request.voter_id, request.voter_directory_id)
             voter = self._described(request.voter_id, directory_id, request.listeners, (KRAFT_VERSION_STATIC,) * 2)
-            self._check_ready()
+            self._check_ready("adding voter")
             if request.voter_id in ctx.voters.ids:
                 raise ApiError(ErrorCode.DUPLICATE_VOTER, f"node {request.voter_id} is a voter already: {ctx.voters.ids}")
         except ApiError as refusal:
@@ -100,7 +102,7 @@ class Changes:
         try:
             leader = self._check_leads(request.cluster_id)
             directory_id = _checked_key(request.voter_id, request.voter_directory_id)
-            self._check_ready()
+            self._check_ready("removing voter")
             key = ReplicaKey(request.voter_id, directory_id)
             if key not in ctx.voters.keys:
                 raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"node {key.id} with this directory id is not a voter")
@@ -120,13 +122,17 @@ class Changes:
             directory_id = _checked_key(request.voter_id, request.voter_directory_id)
             versions = request.min_kraft_version, request.max_kraft_version
             voter = self._described(request.voter_id, directory_id, request.listeners, versions)
-            self._check_ready()
+            self._check_ready(None)
             self._check_range(versions)
-            if voter.key not in self._ctx.voters.keys:
+            if self._is_static:
+                self._check_is_configured(voter.id)
+            elif voter.key not in self._ctx.voters.keys:
                 raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"node {voter.id} with this directory id is not a voter")
         except ApiError as refusal:
             return self._updated(refusal.code)
-        if voter != self._ctx.voters.get(voter.id):
+        if self._is_static:
+            leader.described = leader.described.with_voter(voter) if leader.described is not None else None
+        elif voter != self._ctx.voters.get(voter.id):
             self._append(leader, self._ctx.voters.with_voter(voter))
         self._leadership.note_contact(leader, voter.key)
         return self._updated(ErrorCode.NONE)
@@ -143,6 +149,33 @@ class Changes:
             min_kraft_version=KRAFT_VERSION_STATIC,
             max_kraft_version=KRAFT_VERSION_DYNAMIC,
         )
+
+    def upgrade(self, epoch: int, level: int, validate_only: bool) -> None:
+        """Raise the kraft.version: one control batch says it, and who the configured voters are (DQ-40).
+
+        Raises ApiError: NOT_CONTROLLER unless this node leads `epoch`, INVALID_UPDATE_VERSION for a downgrade, and while a voter
+        has not said that it supports the level.
+        """
+        ctx, leader = self._ctx, self._ctx.state
+        if not isinstance(leader, Leader) or leader.epoch != epoch:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, f"node {ctx.node_id} does not lead epoch {epoch}")
+        current = max(ctx.membership.kraft_version, self._upgraded_to)
+        if level == current:
+            return
+        if level < current:
+            raise ApiError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Invalid upgrade of kraft.version from version {current} to {level} because the new version is a downgrade",
+            )
+        voters = leader.described
+        if voters is None or not all(voter.listeners and voter.supports(level) for voter in voters.voters):
+            raise ApiError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Invalid upgrade of kraft.version to {level} because not all of the voters support it",
+            )
+        if not validate_only:
+            self._last_offset = self._leadership.prepare_controls(membership_records(level, voters))
+            self._upgraded_to = level
 
     # the candidate's answer
 
@@ -190,7 +223,7 @@ class Changes:
 
     def left_office(self) -> None:
         """Answer who waits: whether the change stays, the next leader decides (DQ-32)."""
-        self._last_offset = -1
+        self._last_offset, self._upgraded_to = -1, KRAFT_VERSION_STATIC
         if self._pending is not None:
             self._finish(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node has ceased to lead before the change was committed")
 
@@ -229,18 +262,30 @@ class Changes:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"kraft.version from {low} to {high} is no range")
         return listening_voter(node_id, directory_id, listeners, versions, name)
 
-    def _check_ready(self) -> None:
-        """Raises ApiError unless a change may begin now: one at a time, and behind a commit of this epoch (DQ-35)."""
-        ctx, leader = self._ctx, self._ctx.state
+    @property
+    def _is_static(self) -> bool:
+        return self._ctx.membership.kraft_version < KRAFT_VERSION_DYNAMIC
+
+    def _check_ready(self, what: str | None) -> None:
+        """Raises ApiError unless a change may begin now: one at a time, and behind a commit of this epoch (DQ-35). `what`: the
+        change that needs voters in the log."""
+        leader = self._ctx.state
         assert isinstance(leader, Leader), "checked before"
+        waits = "Request timed out waiting for"
         if self._pending is not None:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way")
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{waits} leader to handle previous voter change request")
         if leader.hw is None:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "nothing of this leader's epoch is committed yet")
-        if ctx.membership.kraft_version < KRAFT_VERSION_DYNAMIC:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the voters of this quorum are static: its kraft.version is 0")
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{waits} leader to establish HWM and fence previous voter changes")
+        if what is not None and self._is_static:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, f"Cluster doesn't support {what} because the kraft.version feature is 0"
+            )
         if not self._is_settled(leader):
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the last change of the voters is not committed yet")
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{waits} voters to commit the latest voter change")
+
+    def _check_is_configured(self, node_id: NodeId) -> None:
+        if node_id not in self._ctx.voters.ids:
+            raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"node {node_id} is not a voter")
 
     def _is_settled(self, leader: Leader) -> bool:
         """Return whether the latest set is committed."""

@@ -145,6 +145,11 @@ class RaftCore:
         return self._ctx.voters
 
     @property
+    def kraft_version(self) -> int:
+        """The level that this node's log says last, committed or not."""
+        return self._ctx.membership.kraft_version
+
+    @property
     def leader(self) -> LeaderAndEpoch:
         return LeaderAndEpoch(leader_id=self._ctx.state.leader_id, epoch=self._ctx.epoch)
 
@@ -388,6 +393,11 @@ class RaftCore:
     def prepare_append(self, epoch: int, records: Sequence[Any], wall_ms: int, encoded: Sequence[bytes] | None = None) -> int:
         """See `RaftClient.prepare_append`."""
         return self._leadership.prepare_append(epoch, records, wall_ms, encoded)
+
+    def upgrade_kraft_version(self, epoch: int, level: int, *, validate_only: bool, now_ms: int, wall_ms: int) -> None:
+        """See `RaftClient.upgrade_kraft_version`. The records leave with the next step."""
+        self._ctx.now_ms, self._ctx.wall_ms = now_ms, wall_ms
+        self._changes.upgrade(epoch, level, validate_only)
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, last_contained_timestamp_ms: int) -> FileSnapshotWriter | None:
         """See `RaftClient.create_snapshot`."""

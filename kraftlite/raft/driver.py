@@ -315,6 +315,15 @@ class RaftDriver:
     def schedule_prepared_append(self) -> None:
         self._step(AppendScheduled())
 
+    def kraft_version(self) -> int:
+        return self._core.kraft_version if self._core is not None else 0
+
+    def upgrade_kraft_version(self, epoch: int, level: int, *, validate_only: bool) -> None:
+        self._refuse_when_stopped()
+        clock = self._ports.clock
+        self.core.upgrade_kraft_version(epoch, level, validate_only=validate_only, now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
+        self._step(Tick())
+
     def resign(self, epoch: int) -> None:
         self.core.check_resign(epoch)
         self._step(ResignRequested(epoch=epoch))

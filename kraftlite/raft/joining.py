@@ -1,6 +1,7 @@
 """The requests by which a controller keeps its own place among the voters: its entry right, and a place where it has none.
 
-A voter whose listeners, or whose range of kraft.version, are not those of its entry tells the leader so. A controller that joins
+A voter whose listeners, or whose range of kraft.version, are not those of its entry tells the leader so. While kraft.version is 0
+nobody has an entry, and each voter tells each leader once, so that the quorum can be upgraded. A controller that joins
 by itself asks to be added, and before that removes an entry of its own id with another directory: that of a disk that it lost.
 
 Source: KIP-853 (UpdateRaftVoter), KIP-1186 (auto-join); DQ-37, DQ-38.
@@ -49,15 +50,20 @@ class Joining:
 
     def _has_to_ask(self, state: Follower) -> bool:
         ctx = self._ctx
-        if ctx.shutting_down or ctx.membership.kraft_version < KRAFT_VERSION_DYNAMIC or not ctx.config.listeners:
+        if ctx.shutting_down or not ctx.config.listeners:
             return False
-        return self._update() is not None if ctx.is_voter else ctx.config.auto_join
+        if ctx.is_voter:
+            return self._update(state) is not None
+        return ctx.config.auto_join and ctx.membership.kraft_version >= KRAFT_VERSION_DYNAMIC
 
-    def _update(self) -> Voter | None:
-        """Return the entry that this voter should have, if it has another one."""
+    def _update(self, state: Follower) -> Voter | None:
+        """Return what this voter has to tell the leader of itself, if anything."""
         ctx = self._ctx
         own = ctx.voters.get(ctx.node_id)
         assert own is not None, "a voter has an entry"
+        if ctx.membership.kraft_version < KRAFT_VERSION_DYNAMIC:
+            unknown = not state.told_leader and ctx.key.directory_id is not None
+            return ctx.own_voter(ctx.key.directory_id) if unknown else None
         now = ctx.own_voter(own.directory_id)
         return now if now != own else None
 
@@ -66,7 +72,7 @@ class Joining:
         leader_id, endpoint = state.leader_id, state.leader_endpoint
         own, cluster_id = ctx.voters.get(ctx.node_id), ctx.config.cluster_id
         if ctx.is_voter:
-            voter = self._update()
+            voter = self._update(state)
             if voter is not None and ctx.requests.may_send(leader_id, UPDATE_VOTER, ctx.now_ms):
                 low, high = voter.versions
                 update = UpdateVoterRequest(
@@ -102,4 +108,5 @@ class Joining:
             return
         state = ctx.state
         if updated and response.error is ErrorCode.NONE and state is before and isinstance(state, Follower):
+            state.told_leader = True
             state.fetch_deadline_ms = ctx.now_ms + ctx.config.fetch_timeout_ms

@@ -27,7 +27,7 @@ from kraftlite.raft.client import CommittedBatch, RecordSerde
 from kraftlite.raft.context import RaftContext
 from kraftlite.raft.membership import BEFORE_THE_LOG, KRAFT_VERSION_DYNAMIC, membership_records
 from kraftlite.raft.states import Candidate, Leader, ReplicaProgress, Resigned
-from kraftlite.raft.voters import ReplicaKey
+from kraftlite.raft.voters import ReplicaKey, VoterSet
 from kraftlite.runtime.trace import raft as trace
 
 _MAX_OWN_BATCHES = 1_024
@@ -76,6 +76,7 @@ class Leadership:
             begin_epoch_deadline_ms=None if alone else ctx.now_ms + ctx.config.fetch_timeout_ms // 2,
             voters={voter_id: ReplicaProgress() for voter_id in ctx.voters.ids},
             begin_epoch_pending=set(others),
+            described=self._describing_itself(),
         )
         ctx.become(leader)
         ctx.tracer.emit(
@@ -115,11 +116,22 @@ class Leadership:
             return membership_records(membership.kraft_version, voters)
         return (voters.to_record(),) if voters is not ctx.voters else ()
 
+    def _describing_itself(self) -> VoterSet | None:
+        """Return the configured voters, of which this one is described; None where they are in the log."""
+        ctx = self._ctx
+        if ctx.membership.kraft_version >= KRAFT_VERSION_DYNAMIC or not ctx.config.listeners or ctx.key.directory_id is None:
+            return None
+        return ctx.voters.with_voter(ctx.own_voter(ctx.key.directory_id))
+
+    def prepare_controls(self, controls: Sequence[ControlRecord]) -> int:
+        """Let control records leave with the next step, and return the offset of the last one."""
+        assert self._accumulator is not None, "a leader has an accumulator"
+        return self._accumulator.prepare_control(controls, self._ctx.wall_ms, self._ctx.now_ms)
+
     def append_controls(self, leader: Leader, controls: Sequence[ControlRecord]) -> int:
         """Append one control batch behind everything that is prepared, and return the offset of its last record. It is in the log
         when this returns, unless records before it may not leave yet."""
-        assert self._accumulator is not None, "a leader has an accumulator"
-        last_offset = self._accumulator.prepare_control(controls, self._ctx.wall_ms, self._ctx.now_ms)
+        last_offset = self.prepare_controls(controls)
         self._drain(leader)
         return last_offset
 

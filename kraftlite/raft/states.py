@@ -95,6 +95,8 @@ class Follower:
     fetch_timed_out: bool = False
     """The fetch timeout of an observer has passed: it asks the other voters too, until one of them names another leader or this
     leader answers."""
+    told_leader: bool = False
+    """This voter has told the leader of this epoch where it listens and which kraft.version it supports (DQ-37)."""
 
     def election(self) -> ElectionState:
         return ElectionState(epoch=self.epoch, leader_id=self.leader_id, voted=self.voted)
@@ -143,6 +145,8 @@ class Leader:
     fetched_voters: set[NodeId] = field(default_factory=set)
     begin_epoch_pending: set[NodeId] = field(default_factory=set)
     """Voters that BeginQuorumEpoch is to be sent to now."""
+    described: VoterSet | None = None
+    """The configured voters as they have told this leader of themselves: what the log says once kraft.version is 1 (DQ-40)."""
 
     def check(self, node_id: NodeId, voters: VoterSet, leo: int) -> None:
         """Raise AssertionError when an invariant of a leader does not hold on this node, whose log ends at `leo`."""

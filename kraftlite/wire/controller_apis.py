@@ -35,7 +35,7 @@ from kraftlite.wire.apis.security import (
     RENEW_DELEGATION_TOKEN,
 )
 from kraftlite.wire.apis.topics import CREATE_PARTITIONS, DELETE_TOPICS, create_topics_as
-from kraftlite.wire.apis.voters import ADD_RAFT_VOTER, REMOVE_RAFT_VOTER
+from kraftlite.wire.apis.voters import VOTER_APIS
 
 
 async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
@@ -91,8 +91,7 @@ CONTROLLER_APIS: Final[tuple[Api, ...]] = (
     UPDATE_FEATURES,
     cold(60, "DescribeCluster", versions=(0, 2), flexible_from=0, adapt=_describe_cluster),
     UNREGISTER_BROKER,
-    ADD_RAFT_VOTER,
-    REMOVE_RAFT_VOTER,
+    *VOTER_APIS,
 )
 
 

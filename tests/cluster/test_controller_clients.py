@@ -260,9 +260,10 @@ def test_cb_03_what_is_to_be_listed_must_fit_the_listener(cluster: Cluster) -> N
 
 def test_cb_01_a_static_quorum_refuses_other_voters(cluster: Cluster) -> None:
     leader = active(cluster)
-    voter = {"cluster_id": None, "timeout": 1000, "voter_id": 9, "voter_directory_id": UUID(int=77), "listeners": []}
+    voter = {"cluster_id": None, "timeout": 1000, "voter_id": 9, "voter_directory_id": UUID(int=77)}
+    listens = {"listeners": [{"name": "CONTROLLER", "host": "c9", "port": 9093}], "ack_when_committed": True}
     (standby, *_) = (node_id for node_id in cluster.controllers if node_id != leader)
-    assert code(ask(cluster, leader, 80, {**voter, "ack_when_committed": True})) is ErrorCode.UNSUPPORTED_VERSION
+    assert code(ask(cluster, leader, 80, voter | listens)) is ErrorCode.UNSUPPORTED_VERSION
     assert code(ask(cluster, leader, 81, voter)) is ErrorCode.UNSUPPORTED_VERSION
     assert code(ask(cluster, standby, 81, voter)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -96,6 +96,17 @@ class VoterCluster(RaftCluster):
         return ReplicaKey(NodeId(node_id), directory_of(node_id, self.disks.get(node_id, 1)))
 
 
+class ConfiguredCluster(VoterCluster):
+    """Controllers whose voters are those of the configuration, with directory ids and listeners: a quorum of kraft.version 0."""
+
+    def config_of(self, node_id: NodeId, voters: tuple[Voter, ...], overrides: dict[str, Any]) -> QuorumConfig:
+        found = super().config_of(node_id, voters, overrides)
+        return replace(found, voters=voters, must_be_voter=node_id in {it.id for it in voters})
+
+    def format(self, node_id: int, voters: VoterSet) -> None:
+        """Nothing says who votes."""
+
+
 def controls(node: SimNode, start: int = 0) -> list[tuple[int, ControlRecord | None]]:
     """(offset, record) of every control record in the node's log."""
     found: list[tuple[int, ControlRecord | None]] = []

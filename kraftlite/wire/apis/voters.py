@@ -6,7 +6,7 @@ Source: KIP-853; DQ-30, DQ-33.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kraftlite.broker.handlers.quorum import add_voter, remove_voter
 from kraftlite.model.errors import ApiError, ErrorCode
@@ -54,5 +54,7 @@ def _answer(code: ErrorCode, message: str | None) -> Mapping[str, object]:
     return {"throttle_time": 0, "error_code": code, "error_message": message}
 
 
-ADD_RAFT_VOTER = cold(80, "AddRaftVoter", versions=(0, 1), flexible_from=0, adapt=_add_raft_voter)
-REMOVE_RAFT_VOTER = cold(81, "RemoveRaftVoter", versions=(0, 0), flexible_from=0, adapt=_remove_raft_voter)
+VOTER_APIS: Final = (
+    cold(80, "AddRaftVoter", versions=(0, 1), flexible_from=0, adapt=_add_raft_voter),
+    cold(81, "RemoveRaftVoter", versions=(0, 0), flexible_from=0, adapt=_remove_raft_voter),
+)

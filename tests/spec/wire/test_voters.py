@@ -51,6 +51,15 @@ async def test_dq_30_dq_33_changes_of_the_voters_are_forwarded_whole(version: in
         assert remove == RemoveVoterRequest(cluster_id=None, voter_id=NodeId(4), voter_directory_id=DIRECTORY)
 
 
+async def test_dq_21_clients_are_told_the_level_of_kraft_version_that_the_quorum_has() -> None:
+    """KAFKA-18979."""
+    async with Harness(offset=77, features={"metadata.version": 29}) as h:
+        h.kraft_version = 1
+        answer = await (await h.client()).call(18, 4, {"client_software_name": "x", "client_software_version": "1"})
+        told = [(it.name, it.max_version_level) for it in answer.finalized_features]
+        assert told == [("kraft.version", 1), ("metadata.version", 29)]
+
+
 @pytest.mark.parametrize(("key", "values"), [(80, ADD), (81, REMOVE)])
 async def test_cp_57_without_a_controller_a_change_of_the_voters_times_out(key: int, values: dict[str, Any]) -> None:
     async with Harness() as h:
