@@ -214,6 +214,8 @@ def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tu
             raise StorageError(f"Unsupported feature: {name}. Supported features are: {known}")
         if name != METADATA_VERSION and not supported.min_level <= wanted <= supported.max_level:
             raise StorageError(f"{name}={wanted}: allowed is a level from {supported.min_level} to {supported.max_level}")
+        if name == KRAFT_VERSION and wanted > 0:
+            raise StorageError(f"{name}={wanted}: the level is 1 where the voters are in the log, and else 0")
         if name not in (METADATA_VERSION, KRAFT_VERSION) and wanted > 0:
             records.append(FeatureLevelRecord(name=name, level=wanted))
     return tuple(records)

@@ -150,6 +150,22 @@ class RaftCore:
         return self._ctx.membership.kraft_version
 
     @property
+    def observer_count(self) -> int:
+        """The replicas that fetch from this node without being voters; 0 unless it leads."""
+        state = self._ctx.state
+        return len(state.observers) if isinstance(state, Leader) else 0
+
+    @property
+    def voters_are_changing(self) -> bool:
+        """Return whether this node leads and has a change of the voters that is not committed."""
+        return self._changes.is_pending
+
+    @property
+    def ignores_configured_voters(self) -> bool:
+        """Return whether controller.quorum.voters is set here and has no effect (DQ-09)."""
+        return self._ctx.membership.ignores_configured
+
+    @property
     def leader(self) -> LeaderAndEpoch:
         return LeaderAndEpoch(leader_id=self._ctx.state.leader_id, epoch=self._ctx.epoch)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kraftlite.log.batch import build_batch
 from kraftlite.log.control import ControlRecord, LeaderChange, control_batch
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import NodeId, VoterEndpoint
 from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_MAX_OBSERVERS
 from kraftlite.model.messages.methods import BEGIN_QUORUM_EPOCH
 from kraftlite.model.messages.raft import (
@@ -27,7 +27,7 @@ from kraftlite.raft.client import CommittedBatch, RecordSerde
 from kraftlite.raft.context import RaftContext
 from kraftlite.raft.membership import BEFORE_THE_LOG, KRAFT_VERSION_DYNAMIC, membership_records
 from kraftlite.raft.states import Candidate, Leader, ReplicaProgress, Resigned
-from kraftlite.raft.voters import ReplicaKey, VoterSet
+from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet
 from kraftlite.runtime.trace import raft as trace
 
 _MAX_OWN_BATCHES = 1_024
@@ -386,9 +386,7 @@ class Leadership:
         own = leader.voters[ctx.node_id] if ctx.is_voter else leader.observers.setdefault(ctx.key, ReplicaProgress())
         own.end_offset = ctx.metalog.leo
         own.last_fetch_ms = own.last_caught_up_ms = ctx.wall_ms
-        voters = tuple(
-            _line(ReplicaKey(voter.id, voter.directory_id), leader.voters[voter.id], ctx) for voter in ctx.voters.voters
-        )
+        voters = tuple(_voter_line(voter, leader.voters[voter.id], ctx) for voter in ctx.voters.voters)
         observers = tuple(_line(key, leader.observers[key], ctx) for key in sorted(leader.observers, key=_key_order))
         return DescribeQuorumResponse(
             leader_id=ctx.node_id, leader_epoch=leader.epoch, high_watermark=leader.hw, voters=voters, observers=observers
@@ -397,6 +395,13 @@ class Leadership:
 
 def clamp_wait_ms(max_wait_ms: int) -> int:
     return min(max_wait_ms, RAFT_FETCH_MAX_WAIT_MS)
+
+
+def _voter_line(voter: Voter, progress: ReplicaProgress, ctx: RaftContext) -> QuorumReplica:
+    """A configured voter has the one listener that the configuration says."""
+    name, at = ctx.config.listener_name or "CONTROLLER", voter.endpoint
+    listeners = voter.listeners or (VoterEndpoint(name=name, host=at.host, port=at.port),)
+    return replace(_line(voter.key, progress, ctx), listeners=listeners)
 
 
 def _line(key: ReplicaKey, progress: ReplicaProgress, ctx: RaftContext) -> QuorumReplica:

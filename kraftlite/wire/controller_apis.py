@@ -1,6 +1,6 @@
 """The APIs that a controller offers to clients: those of a broker that the active controller decides, and those of the quorum.
 
-Source: KIP-919, KIP-853; CB-01. Nothing else is advertised: the calls between nodes are not Kafka's here.
+Source: KIP-919, KIP-853; CB-01. Nothing else is advertised: the other calls between nodes are not Kafka's here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kraftlite.wire.apis.security import (
     RENEW_DELEGATION_TOKEN,
 )
 from kraftlite.wire.apis.topics import CREATE_PARTITIONS, DELETE_TOPICS, create_topics_as
-from kraftlite.wire.apis.voters import VOTER_APIS
+from kraftlite.wire.apis.voters import UPDATE_RAFT_VOTER, VOTER_APIS
 
 
 async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
@@ -92,6 +92,7 @@ CONTROLLER_APIS: Final[tuple[Api, ...]] = (
     cold(60, "DescribeCluster", versions=(0, 2), flexible_from=0, adapt=_describe_cluster),
     UNREGISTER_BROKER,
     *VOTER_APIS,
+    UPDATE_RAFT_VOTER,
 )
 
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: asked at any broker, answered by the leader of the metadata quorum.
+"""DescribeQuorum and changes of the voters: asked at any broker or controller, answered by the leader of the metadata quorum.
 
 Source: KIP-595, KIP-853.
 """
@@ -6,7 +6,7 @@ Source: KIP-595, KIP-853.
 from __future__ import annotations
 
 from kraftlite.broker.handlers.context import BrokerContext
-from kraftlite.model.messages.methods import ADD_VOTER, DESCRIBE_QUORUM, REMOVE_VOTER
+from kraftlite.model.messages.methods import ADD_VOTER, DESCRIBE_QUORUM, REMOVE_VOTER, UPDATE_VOTER
 from kraftlite.model.messages.raft import (
     AddVoterRequest,
     AddVoterResponse,
@@ -14,6 +14,8 @@ from kraftlite.model.messages.raft import (
     DescribeQuorumResponse,
     RemoveVoterRequest,
     RemoveVoterResponse,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
 )
 
 
@@ -30,3 +32,8 @@ async def add_voter(ctx: BrokerContext, request: AddVoterRequest) -> AddVoterRes
 async def remove_voter(ctx: BrokerContext, request: RemoveVoterRequest) -> RemoveVoterResponse:
     """Raises ApiError; REQUEST_TIMED_OUT when no leader answered."""
     return await ctx.controller.call(REMOVE_VOTER, request, ctx.settings.request_timeout_ms)
+
+
+async def update_voter(ctx: BrokerContext, request: UpdateVoterRequest) -> UpdateVoterResponse:
+    """Raises ApiError."""
+    return await ctx.controller.call(UPDATE_VOTER, request, ctx.settings.request_timeout_ms)

@@ -143,6 +143,8 @@ class QuorumReplica:
     last_fetch_timestamp_ms: int | None
     last_caught_up_timestamp_ms: int | None
     endpoint: Endpoint | None
+    listeners: tuple[VoterEndpoint, ...] = ()
+    """All controller listeners of a voter, as far as the leader knows them; none of an observer (DQ-42)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

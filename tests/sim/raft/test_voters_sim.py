@@ -17,6 +17,7 @@ import pytest
 
 from kraftlite.log.control import KRaftVoters
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.raft.states import Leader
 from kraftlite.raft.voters import voters_of_record
 from tests.harness.raft_changes import Call, add, remove
@@ -42,6 +43,10 @@ class VoterSimulation(Simulation):
         self.sets: list[tuple[int, KRaftVoters]] = []
         """Every committed set with its offset."""
         self.calls: list[Call] = []
+        self.out_of_office: dict[tuple[int, int, int], int] = {}
+        """The time at which a leader, in an incarnation and an epoch, was first seen without being a voter any more."""
+        self.looked_at: dict[tuple[int, int], OffsetAndEpoch] = {}
+        """The latest snapshot of each incarnation that was compared with its log."""
 
     def make_cluster(self, voters: Sequence[int], observers: Sequence[int], **options: Any) -> VoterCluster:
         rng = self.rng
@@ -98,6 +103,8 @@ class VoterSimulation(Simulation):
         for node in self.nodes:
             if node.alive:
                 self.check_sets_of(node)
+                self.check_snapshot_of(node)
+                self.check_office_of(node)
 
     def check_sets_of(self, node: SimNode) -> None:
         """The committed sets are one sequence."""
@@ -112,6 +119,29 @@ class VoterSimulation(Simulation):
             self.sets.sort(key=lambda it: it[0])
         else:
             assert known[offset] == said, f"12: node {node.id} has another set at offset {offset}"
+
+    def check_office_of(self, node: SimNode) -> None:
+        """A leader whose removal it knows to be committed leaves its office within a request timeout."""
+        core, state = node.core, node.core.state
+        removed_at = core.metalog.membership.voters_offset
+        stays = isinstance(state, Leader) and not core.voters.contains(node.config.key) and removed_at is not None
+        key = (node.id, node.incarnation, state.epoch)
+        if stays and isinstance(state, Leader) and state.hw is not None and state.hw > (removed_at or 0):
+            since = self.out_of_office.setdefault(key, node.now_ms)
+            late_ms = node.now_ms - since
+            assert late_ms <= node.config.request_timeout_ms, f"12: node {node.id} leads {late_ms} ms after its removal"
+
+    def check_snapshot_of(self, node: SimNode) -> None:
+        """A snapshot has the voters that the log says last before its end, where the log still says any there."""
+        snapshots, key = node.core.metalog.snapshots, (node.id, node.incarnation)
+        latest = snapshots.latest
+        if latest is None or self.looked_at.get(key) == latest:
+            return
+        self.looked_at[key] = latest
+        said = [it for at, it in controls(node) if isinstance(it, KRaftVoters) and at < latest.offset]
+        with node.core.metalog.open_reader(latest) as reader:
+            told = [it for it in reader.controls() if isinstance(it, KRaftVoters)]
+        assert not said or told == said[-1:], f"12: the snapshot {latest} of node {node.id} has {told}, the log {said[-1:]}"
 
     def converge(self) -> None:
         super().converge()

@@ -1,10 +1,12 @@
-"""DQ-40, DQ-44: the voters of running nodes, made changeable, and a voter whose disk is replaced."""
+"""DQ-40, DQ-44, DQ-47: the voters of running nodes, made changeable, and a voter whose disk is replaced."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
 from uuid import UUID
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from kraftlite.config.server import load
 from kraftlite.metadata.features import KRAFT_VERSION
@@ -20,7 +22,9 @@ from kraftlite.model.messages.raft import (
     RemoveVoterRequest,
 )
 from kraftlite.node.forming import formation
+from kraftlite.node.metrics import register_gauges
 from kraftlite.node.storage import format_directories
+from kraftlite.obs.metrics import Metrics
 from tests.harness.disk import MemDisk
 from tests.harness.node_cluster import CLUSTER, MemCluster, MemNode
 
@@ -68,6 +72,17 @@ def levels(cluster: MemCluster) -> set[int]:
     return {node.node.raft.kraft_version() for node in cluster.nodes.values() if node.node is not None}
 
 
+def numbers(node: MemNode) -> tuple[int, ...]:
+    """Voters, observers, changes that are not committed, and whether configured voters are ignored, as metrics tell them."""
+    assert node.node is not None
+    metrics = Metrics({})
+    register_gauges(metrics, node.node)
+    found = {it.name: it.samples[0].value for it in text_string_to_metric_families(metrics.render().decode()) if it.samples}
+    kept = ("number_of_voters", "number_of_observers", "uncommitted_voter_change")
+    ignored = int(found["kafka_controller_kafkacontroller_ignoredstaticvoters"])
+    return (*(int(found[f"kafka_server_raftmetrics_{name}"]) for name in kept), ignored)
+
+
 def without_configured_voters(node: MemNode, directory: Path) -> None:
     text = (directory / f"n{node.node_id}.properties").read_text()
     kept = [line for line in text.splitlines() if not line.startswith("controller.quorum.voters")]
@@ -76,7 +91,7 @@ def without_configured_voters(node: MemNode, directory: Path) -> None:
     node.config = load(path)
 
 
-async def test_dq_40_a_running_quorum_of_configured_voters_becomes_one_that_can_be_changed(tmp_path: Path) -> None:
+async def test_dq_40_dq_47_a_running_quorum_of_configured_voters_becomes_one_that_can_be_changed(tmp_path: Path) -> None:
     cluster = MemCluster(tmp_path, controllers=3, brokers=1)
     await cluster.up()
     await cluster.create_topic("orders")
@@ -88,6 +103,7 @@ async def test_dq_40_a_running_quorum_of_configured_voters_becomes_one_that_can_
             break
     await cluster.until(lambda: levels(cluster) == {1}, "everybody to read it")
     assert await upgraded(cluster) is ErrorCode.NONE, "as it is"
+    assert numbers(cluster.nodes[1]) == (3, numbers(cluster.nodes[1])[1], 0, 1), "DQ-47: what is configured has no effect"
     for node in cluster.nodes.values():
         await node.stop()
         without_configured_voters(node, tmp_path)
@@ -100,6 +116,8 @@ async def test_dq_40_a_running_quorum_of_configured_voters_becomes_one_that_can_
     other = next(it for it in found.voters if it.replica_id != found.leader_id)
     assert await changed(cluster, removal(other)) is ErrorCode.NONE
     assert other.replica_id not in [it.replica_id for it in (await described(cluster)).voters]
+    leader = cluster.nodes[found.leader_id]
+    assert numbers(leader) == (2, 2, 0, 0), "DQ-47: a removed voter and a broker observe"
 
 
 async def test_dq_44_a_voter_with_a_new_disk_votes_again_only_when_it_is_removed_and_added(tmp_path: Path) -> None:

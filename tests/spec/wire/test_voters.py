@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.ids import NodeId, VoterEndpoint
+from kraftlite.model.ids import Endpoint, NodeId, VoterEndpoint
 from kraftlite.model.messages import methods as m
-from kraftlite.model.messages.raft import AddVoterRequest, AddVoterResponse, RemoveVoterRequest, RemoveVoterResponse
+from kraftlite.model.messages.raft import (
+    AddVoterRequest,
+    AddVoterResponse,
+    DescribeQuorumResponse,
+    QuorumReplica,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
 from tests.harness.wire_fakes import Harness
 
 E = ErrorCode
@@ -49,6 +57,30 @@ async def test_dq_30_dq_33_changes_of_the_voters_are_forwarded_whole(version: in
             ack_when_committed=version == 0,
         )
         assert remove == RemoveVoterRequest(cluster_id=None, voter_id=NodeId(4), voter_directory_id=DIRECTORY)
+
+
+async def test_dq_42_all_listeners_of_the_voters_are_told() -> None:
+    async with Harness() as h:
+        listeners = tuple(
+            VoterEndpoint(name=name, host="c", port=port) for name, port in (("CONTROLLER", 9093), ("SECOND", 9094))
+        )
+        voter = QuorumReplica(
+            replica_id=NodeId(11),
+            directory_id=DIRECTORY,
+            log_end_offset=99,
+            last_fetch_timestamp_ms=None,
+            last_caught_up_timestamp_ms=None,
+            endpoint=Endpoint("c", 9093),
+            listeners=listeners,
+        )
+        observer = replace(voter, replica_id=NodeId(12), listeners=())
+        h.controller.answers[m.DESCRIBE_QUORUM] = lambda _request: DescribeQuorumResponse(
+            leader_id=NodeId(11), leader_epoch=4, high_watermark=None, voters=(voter,), observers=(observer,)
+        )
+        asked = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+        answer = await (await h.client()).call(55, 2, asked)
+        told = [(node.node_id, it.name, it.host, it.port) for node in answer.nodes for it in node.listeners]
+        assert told == [(11, "CONTROLLER", "c", 9093), (11, "SECOND", "c", 9094)]
 
 
 async def test_dq_21_clients_are_told_the_level_of_kraft_version_that_the_quorum_has() -> None:
