@@ -10,13 +10,12 @@ from functools import partial
 from typing import Any, Final, cast
 
 from kraftlite.broker.handlers.at_controller import (
-    ControllerContext,
     alter_configs_here,
     create_topics_here,
     describe_controllers,
     list_reassignments_here,
 )
-from kraftlite.broker.handlers.context import BrokerContext
+from kraftlite.broker.handlers.context import BrokerContext, NodeContext
 from kraftlite.model.errors import ErrorCode
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.apis.call import Api, Call, cold
@@ -96,7 +95,7 @@ CONTROLLER_APIS: Final[tuple[Api, ...]] = (
 )
 
 
-def controller_apis(context: ControllerContext, listener: str) -> KafkaApis:
+def controller_apis(context: NodeContext, listener: str) -> KafkaApis:
     """The APIs of one listener of a controller."""
-    # The rows use no field that a ControllerContext does not have; a test calls each of them with one.
+    # The rows use no field that a NodeContext does not have; a test calls each of them with one.
     return KafkaApis(cast(BrokerContext, context), listener, only=CONTROLLER_APIS)

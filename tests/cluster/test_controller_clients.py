@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftlite.cli.main import cli
+from kraftlite.client.controllers import CONTROLLER_REQUESTS
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.kio_codec import build_entity
 from tests.clients.raw import Closed, Connection
@@ -145,6 +146,7 @@ def test_cb_01_controllers_offer_what_an_administrator_needs_and_nothing_else(cl
         connection = Connection(cluster.node(node_id).grpc)
         assert connection.offered() == OFFERED
         connection.close()
+    assert set(OFFERED) == CONTROLLER_REQUESTS | {82}, "UpdateRaftVoter is for voters"
 
 
 def test_cb_01_the_active_controller_does_what_it_is_asked_for(cluster: Cluster) -> None:
@@ -169,8 +171,18 @@ def test_cb_01_security_is_answered_as_by_a_broker(cluster: Cluster) -> None:
         "permission_type": 3,
     }
     token = {"owner_principal_type": None, "owner_principal_name": None, "renewers": [], "max_lifetime": 1000}
+    binding = {
+        "resource_type": 2,
+        "resource_name": "t",
+        "resource_pattern_type": 3,
+        "principal": "User:ann",
+        "host": "*",
+        "operation": 2,
+        "permission_type": 3,
+    }
     found = {
         29: code(ask(cluster, leader, 29, acl)),
+        30: code(ask(cluster, leader, 30, {"creations": [binding]}).results[0]),
         31: code(ask(cluster, leader, 31, {"filters": [acl]}).filter_results[0]),
         38: code(ask(cluster, leader, 38, token)),
         39: code(ask(cluster, leader, 39, {"hmac": b"x", "renew_period": 1})),
@@ -180,6 +192,7 @@ def test_cb_01_security_is_answered_as_by_a_broker(cluster: Cluster) -> None:
     }
     assert found == {
         29: ErrorCode.SECURITY_DISABLED,
+        30: ErrorCode.SECURITY_DISABLED,
         31: ErrorCode.SECURITY_DISABLED,
         38: ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
         39: ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,

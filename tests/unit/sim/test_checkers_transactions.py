@@ -212,6 +212,16 @@ def a_reader_sees_what_was_aborted(log: Log) -> None:
     committed(log.checker, log)  # type: ignore[arg-type]
 
 
+def test_a_reader_of_a_partition_that_lost_a_marker_is_excused() -> None:
+    """The next marker of the producer then ends the transaction whose own marker a power cut took, the only copy of it."""
+    log = Log(TransactionsSeen)
+    log.tried(Outcome.NOT_COMMITTED, "v")
+    log.seen.readings.append(Reading(client="r", tp=A, end=2, records=[(0, "v")]))
+    log.world.losses.excused[A] = "its only copy lost what was not flushed"
+    log.seen.topics.append("t")
+    log.checker.at_end()
+
+
 @breaks(TransactionsSeen, r"was not given \[\(0, 'v'\)\]")
 def a_reader_misses_a_record(log: Log) -> None:
     log.tried(Outcome.COMMITTED, "v")
