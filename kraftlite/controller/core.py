@@ -73,6 +73,8 @@ class ControllerCore:
         self._bootstrap = bootstrap
         self._tracer = tracer
         self.state = ControllerState(config, rng, tracer)
+        self.state.features.kraft_version = raft.kraft_version
+        self.state.features.upgrade_kraft_version = self._upgrade_kraft_version
         self.offsets = self.state.offsets
         self.queue: EventQueue[Event] = EventQueue(self._run, self._failed)
         self.pace = Pace(config.tuning.elements_per_turn)
@@ -223,6 +225,10 @@ class ControllerCore:
             if event.requested:
                 raise NothingChanged from error
             raise
+
+    def _upgrade_kraft_version(self, level: int, validate_only: bool) -> None:
+        assert self.claim_epoch is not None, "checked before an operation runs"
+        self._raft.upgrade_kraft_version(self.claim_epoch, level, validate_only=validate_only)
 
     def _check_active(self) -> None:
         if self.claim_epoch is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from kraftlite.controller.results import ControllerResult
 from kraftlite.metadata import features
-from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord
+from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord, NoOpRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
@@ -36,8 +36,13 @@ class FeatureControl:
     ) -> None:
         self.finalized: TimelineMap[str, int] = TimelineMap(registry)
         self._supported = {feature.name: feature for feature in supported}
-        self._voters = quorum_voters
         self._node_id = node_id
+        self.voters: Callable[[], tuple[NodeId, ...]] = lambda: quorum_voters
+        """The voters of the quorum as they are now: each must have registered before a level goes up (DQ-46)."""
+        self.kraft_version: Callable[[], int] = lambda: 0
+        """The level of kraft.version: a control record of the quorum says it, and none of the metadata (DQ-21)."""
+        self.upgrade_kraft_version: Callable[[int, bool], None] = _no_quorum
+        """Raises kraft.version to a level, or only checks whether it can. Raises ApiError."""
         self.brokers: Callable[[], NodeRanges] = tuple
         self.controllers: Callable[[], NodeRanges] = tuple
         self.before_elr: Callable[[], list[MetadataRecord]] = list
@@ -65,9 +70,14 @@ class FeatureControl:
             if named[update.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Feature {update.name} appears more than once in the request.")
             self._check_update(update)
-            records.append(FeatureLevelRecord(name=update.name, level=update.level))
+            if update.name != features.KRAFT_VERSION:
+                records.append(FeatureLevelRecord(name=update.name, level=update.level))
         self._check_dependencies(request)
         records = self._with_elr(records)
+        for update in request.updates:
+            if update.name == features.KRAFT_VERSION and update.level > self.kraft_version():
+                self.upgrade_kraft_version(update.level, request.validate_only)
+                records.append(NoOpRecord())  # committed behind what the quorum has appended
         results = tuple(UpdateFeatureResult(name=it.name, error=ErrorCode.NONE, message=None) for it in request.updates)
         result = ControllerResult(records=records, response=UpdateFeaturesResponse(results=results), atomic=True)
         return result.without_records() if request.validate_only else result
@@ -99,7 +109,7 @@ class FeatureControl:
         if update.upgrade_type not in (1, 2, 3):
             raise _invalid(update, "The controller does not support the given upgrade type.")
         kind = FeatureUpgradeType(update.upgrade_type)
-        current = self.finalized.get(name) or 0
+        current = self.kraft_version() if name == features.KRAFT_VERSION else self.finalized.get(name) or 0
         if level < 0:
             raise _invalid(update, "A feature version cannot be less than 0.")
         self._check_supported(update)
@@ -113,6 +123,8 @@ class FeatureControl:
             raise _invalid(update, "Can't downgrade to a newer version.")
         if name == features.METADATA_VERSION:
             _check_metadata_downgrade(level, current, kind)
+        elif name == features.KRAFT_VERSION and level < current:
+            raise _invalid(update, "Can't downgrade the version of this feature.")
         elif name not in self._supported:
             raise _invalid(update, f"Feature {name} not found.")
 
@@ -130,11 +142,13 @@ class FeatureControl:
             if node_id not in found:
                 _check_range(update, f"Controller {node_id}", ranges)
                 found.add(node_id)
-        for node_id in self._voters:
+        for node_id in self.voters():
             if node_id not in found:
                 raise _invalid(update, f"controller {node_id} has not registered, and may not support this feature")
 
     def replay(self, record: FeatureLevelRecord) -> None:
+        if record.name == features.KRAFT_VERSION:
+            return  # older software wrote it here; the quorum's control record counts
         own = self._supported.get(record.name)
         if record.level != 0 and (own is None or not own.min_level <= record.level <= own.max_level):
             allowed = "no level" if own is None else f"levels {own.min_level}-{own.max_level}"
@@ -166,6 +180,10 @@ def _check_metadata_downgrade(level: int, current: int, kind: FeatureUpgradeType
     else:
         why = "Refusing to perform the requested downgrade because it might delete metadata information."
     raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"Unsupported metadata.version downgrade from {current} to {level}. {why}")
+
+
+def _no_quorum(level: int, validate_only: bool) -> None:
+    raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"Nothing here can raise kraft.version to {level}.")
 
 
 def _invalid(update: FeatureUpdate, reason: str) -> ApiError:

@@ -71,13 +71,13 @@ LATEST_METADATA_VERSION: Final = 30
 SUPPORTED_FEATURES: Final[tuple[FeatureRange, ...]] = (
     FeatureRange(name=ELIGIBLE_LEADER_REPLICAS_VERSION, min_level=0, max_level=1),
     FeatureRange(name=GROUP_VERSION, min_level=0, max_level=1),
-    FeatureRange(name=KRAFT_VERSION, min_level=0, max_level=0),
+    FeatureRange(name=KRAFT_VERSION, min_level=0, max_level=1),
     FeatureRange(name=METADATA_VERSION, min_level=MIN_METADATA_VERSION, max_level=LATEST_METADATA_VERSION),
     FeatureRange(name=TRANSACTION_VERSION, min_level=0, max_level=2),
 )
-"""The features that a node of this software registers. `eligible.leader.replicas.version` 1: KIP-966; `kraft.version` 0: the
-voters are static; `group.version` 1: KIP-848; `transaction.version` 1: flexible records of transactions, 2: an epoch for each
-transaction (KIP-890)."""
+"""The features that a node of this software registers. `eligible.leader.replicas.version` 1: KIP-966; `kraft.version` 1: the
+voters are in the log (KIP-853); `group.version` 1: KIP-848; `transaction.version` 1: flexible records of transactions, 2: an
+epoch for each transaction (KIP-890)."""
 
 DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},

@@ -89,7 +89,7 @@ _NODE: tuple[_Row, ...] = (
     ("security.inter.broker.protocol", _S, "PLAINTEXT", None, _RO, "Known; inter.broker.listener.name decides."),
     ("controller.quorum.voters", _LIST, None, None, _RO, "id@host:port of every controller of a static quorum."),
     ("controller.quorum.bootstrap.servers", _LIST, None, None, _RO, "host:port of controllers, for a dynamic quorum."),
-    ("controller.quorum.auto.join.enable", _B, "false", None, _RO, "Known; dynamic quorums are not supported."),
+    ("controller.quorum.auto.join.enable", _B, "false", None, _RO, "A controller adds itself to the voters."),
 )
 
 _QUORUM: tuple[_Row, ...] = (

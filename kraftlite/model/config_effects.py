@@ -158,11 +158,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         remote.fetch.max.wait.ms=500 remote.list.offsets.request.timeout.ms=30000 follower.fetch.last.tiered.offset.enable=false
         """,
     ),
-    (
-        "Dynamic quorum",
-        "the voters of a quorum are static; remove it, and list every controller in controller.quorum.voters",
-        "controller.quorum.auto.join.enable",
-    ),
     ("Cordoned directories", "directories cannot be cordoned; remove it", "cordoned.log.dirs"),
     (
         "References to secrets",

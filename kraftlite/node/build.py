@@ -78,6 +78,7 @@ class Node:
                 layout.bootstrap,
                 load_policies(config, ports),
             )
+            self.controller.core.state.features.voters = self.raft.voter_ids
         self.broker: BrokerServer | None = None
         if config.is_broker:
             from kraftlite.broker.server import BrokerServer  # a mere controller does without the data plane

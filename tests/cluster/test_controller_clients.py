@@ -50,6 +50,7 @@ OFFERED: Final = {
     64: (0, 0),  # UnregisterBroker
     80: (0, 1),  # AddRaftVoter
     81: (0, 0),  # RemoveRaftVoter
+    82: (0, 0),  # UpdateRaftVoter
 }
 """By API key: the first and the last version."""
 QUORUM: Final = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
@@ -145,7 +146,7 @@ def test_cb_01_controllers_offer_what_an_administrator_needs_and_nothing_else(cl
         connection = Connection(cluster.node(node_id).grpc)
         assert connection.offered() == OFFERED
         connection.close()
-    assert set(OFFERED) == CONTROLLER_REQUESTS
+    assert set(OFFERED) == CONTROLLER_REQUESTS | {82}, "UpdateRaftVoter is for voters"
 
 
 def test_cb_01_the_active_controller_does_what_it_is_asked_for(cluster: Cluster) -> None:
@@ -273,11 +274,37 @@ def test_cb_03_what_is_to_be_listed_must_fit_the_listener(cluster: Cluster) -> N
 
 def test_cb_01_a_static_quorum_refuses_other_voters(cluster: Cluster) -> None:
     leader = active(cluster)
-    voter = {"cluster_id": None, "timeout": 1000, "voter_id": 9, "voter_directory_id": UUID(int=77), "listeners": []}
+    voter = {"cluster_id": None, "timeout": 1000, "voter_id": 9, "voter_directory_id": UUID(int=77)}
+    listens = {"listeners": [{"name": "CONTROLLER", "host": "c9", "port": 9093}], "ack_when_committed": True}
     (standby, *_) = (node_id for node_id in cluster.controllers if node_id != leader)
-    assert code(ask(cluster, leader, 80, {**voter, "ack_when_committed": True})) is ErrorCode.UNSUPPORTED_VERSION
+    assert code(ask(cluster, leader, 80, voter | listens)) is ErrorCode.UNSUPPORTED_VERSION
     assert code(ask(cluster, leader, 81, voter)) is ErrorCode.UNSUPPORTED_VERSION
     assert code(ask(cluster, standby, 81, voter)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_dq_36_a_controller_takes_what_a_voter_says_of_itself(cluster: Cluster) -> None:
+    leader = active(cluster)
+    quorum = ask(cluster, leader, 55, QUORUM)
+    (standby, *_) = (node_id for node_id in cluster.controllers if node_id != leader)
+    assert {node.node_id: [it.name for it in node.listeners] for node in quorum.nodes} == {
+        node_id: ["CONTROLLER"] for node_id in cluster.controllers
+    }
+    epoch = quorum.topics[0].partitions[0].leader_epoch
+    voter = {
+        "cluster_id": None,
+        "current_leader_epoch": epoch,
+        "voter_id": standby,
+        "voter_directory_id": UUID(int=77),
+        "listeners": [{"name": "CONTROLLER", "host": "c9", "port": 9093}],
+        "k_raft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
+    }
+    taken = ask(cluster, leader, 82, voter)
+    assert code(taken) is ErrorCode.NONE and taken.current_leader.leader_id == leader
+    assert code(ask(cluster, leader, 82, voter | {"current_leader_epoch": epoch - 1})) is ErrorCode.FENCED_LEADER_EPOCH
+    assert code(ask(cluster, leader, 82, voter | {"voter_id": 99})) is ErrorCode.VOTER_NOT_FOUND
+    assert code(ask(cluster, leader, 82, voter | {"listeners": []})) is ErrorCode.INVALID_REQUEST
+    refused = ask(cluster, standby, 82, voter)
+    assert code(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER and refused.current_leader.leader_id == leader
 
 
 def test_cb_01_what_is_not_offered_closes_the_connection(cluster: Cluster) -> None:

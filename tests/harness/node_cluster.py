@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from kraftlite.config.server import ServerConfig, load
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import uuid_to_str
 from kraftlite.model.messages.controller import CreatableTopic, CreateTopicsRequest
 from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node, build_node
+from kraftlite.node.forming import formation
 from kraftlite.node.storage import format_directories
 from kraftlite.obs.explain_events import Recorded, from_trace
 from kraftlite.replication.manager import FetchEntry, FetchParams, ProduceEntry
@@ -97,7 +101,17 @@ class MemNode:
 class MemCluster:
     """Nodes with a common clock and network. All waiting is `until` a condition holds, in virtual time."""
 
-    def __init__(self, directory: Path, *, controllers: int = 0, brokers: int = 0, combined: int = 0, **config: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        controllers: int = 0,
+        brokers: int = 0,
+        combined: int = 0,
+        initial: Sequence[int] = (),
+        **config: str,
+    ) -> None:
+        """`initial`: the voters are in the log, and these controllers are formatted as the first ones; none: they are static."""
         self.clock = FakeClock()
         self.network = MemNetwork(self.clock)
         self.recorded: list[Recorded] = []
@@ -106,6 +120,9 @@ class MemCluster:
         plan = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
         ids = list(enumerate(plan, start=1))
         voters = ",".join(f"{node_id}@n{node_id}:9093" for node_id, roles in ids if "controller" in roles)
+        servers = ",".join(f"n{node_id}:9093" for node_id, roles in ids if "controller" in roles)
+        quorum = {"controller.quorum.bootstrap.servers": servers} if initial else {"controller.quorum.voters": voters}
+        listed = ",".join(f"{node_id}@n{node_id}:9093:{uuid_to_str(UUID(int=1_000 + node_id))}" for node_id in initial)
         self.nodes: dict[int, MemNode] = {}
         for node_id, roles in ids:
             listeners = []
@@ -116,7 +133,7 @@ class MemCluster:
             values = {
                 "process.roles": roles,
                 "node.id": str(node_id),
-                "controller.quorum.voters": voters,
+                **quorum,
                 "controller.listener.names": "CONTROLLER",
                 "listeners": ",".join(listeners),
                 "log.dirs": several[0],
@@ -128,7 +145,12 @@ class MemCluster:
             path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
             # More than one directory is refused where a node is configured; what is behind can do with several already.
             node = self.nodes[node_id] = MemNode(self, node_id, replace(load(path), log_dirs=several))
-            format_directories(node.disk, node.config, CLUSTER, wall_ms=0)
+            forming = None
+            if initial:
+                waits = node_id not in initial
+                options = {"no_initial_controllers": True} if waits else {"initial_controllers": listed}
+                forming = formation(node.config, **options, entropy=random.Random(node_id))  # type: ignore[arg-type]
+            format_directories(node.disk, node.config, CLUSTER, wall_ms=0, forming=forming)
 
     def boot(self) -> None:
         for node in self.nodes.values():

@@ -9,7 +9,8 @@ import random
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
@@ -43,6 +44,7 @@ from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.kio_codec import build_entity
+from kraftlite.raft.client import RaftClient
 from kraftlite.replication.api import (
     DeleteRecordsResult,
     FetchEntry,
@@ -440,6 +442,7 @@ class Harness:
             entropy=random.Random(1),
             fault=lambda error, where: self.faults.append((error, where)),
         )
+        self.kraft_version = 0
         self.context = BrokerContext(
             node_id=NodeId(1),
             cluster_id=CLUSTER_ID,
@@ -448,7 +451,7 @@ class Harness:
             replicas=self.replicas,
             controller=self.controller,
             producer_ids=self.producer_ids,
-            raft=None,  # type: ignore[arg-type]  # nothing here asks it
+            raft=cast(RaftClient, SimpleNamespace(kraft_version=lambda: self.kraft_version)),
             log_config_for=lambda topic: LogConfig(),
             ports=ports,
             log_dirs=self.log_dirs,

@@ -169,7 +169,7 @@ def _replaced(
 # --- features
 
 _SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    ELR: (0, 1), "metadata.version": (7, 30), "group.version": (0, 1), "kraft.version": (0, 0), "transaction.version": (0, 2),
+    ELR: (0, 1), "metadata.version": (7, 30), "group.version": (0, 1), "kraft.version": (0, 1), "transaction.version": (0, 2),
 }  # fmt: skip
 _CHANGES_METADATA: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of `metadata.version` below which records of that level are not understood: Kafka's `MetadataVersion`."""

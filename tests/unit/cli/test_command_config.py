@@ -117,6 +117,8 @@ COMMANDS: Final = {
     "config alter": ["--topic", "t", "--delete", "retention.ms"],
     "elect-leaders": ["--topic", "t"],
     "quorum describe": ["--status"],
+    "quorum add": ["--config", "server.properties"],
+    "quorum remove": ["-i", "3", "-d", "3Db5QLSqSZieL3rJBUUegA"],
     "cluster describe": [],
     "log-dirs describe": [],
     "feature describe": [],

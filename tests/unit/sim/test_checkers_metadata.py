@@ -264,7 +264,7 @@ def a_log_start_without_a_snapshot(cluster: WatchedCluster) -> None:
 def another_set_of_voters(cluster: WatchedCluster) -> None:
     node_id = cluster.follower_ids()[0]
     ctx = cluster.core(node_id)._ctx
-    ctx.voters = VoterSet(ctx.voters.voters[:2])
+    ctx.membership.voters = VoterSet(ctx.voters.voters[:2])
     take_role(cluster, node_id)
 
 
