@@ -49,7 +49,7 @@ def level_without_what_it_needs(patch: Patch) -> None:
 )
 def upgrade_past_silent_controllers(patch: Patch) -> None:
     """KIP-919: an old controller that comes back dies on the first record that it does not know."""
-    patch.edit(FeatureControl, "_check_supported", ("for node_id in self._voters:", "for node_id in ():"))
+    patch.edit(FeatureControl, "_check_supported", ("for node_id in self.voters():", "for node_id in ():"))
 
 
 @mutant(
