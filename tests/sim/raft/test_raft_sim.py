@@ -130,8 +130,8 @@ class Simulation:
         node = rng.choice(self.nodes)
         if kind <= 1 and node.alive:
             node.crash(rng if rng.random() < 0.5 else None)
-            if node.id not in cluster.voter_ids and rng.random() < 0.5:
-                node.wipe()  # a voter must not lose its disk: its vote is in it
+            if self.may_wipe(node) and rng.random() < 0.5:
+                node.wipe()
                 self.checker.forget(node)
         elif kind <= 3:
             dead = [one for one in self.nodes if not one.alive]
@@ -154,6 +154,10 @@ class Simulation:
                 node.shut_down()
         elif not node.alive:
             node.start()
+
+    def may_wipe(self, node: SimNode) -> bool:
+        """A voter must not lose its disk: its vote is in it."""
+        return node.id not in self.cluster.voter_ids
 
     def snapshot(self, node: SimNode) -> None:
         """At what the state machine has applied, as the snapshot generator does."""

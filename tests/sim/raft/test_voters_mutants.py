@@ -20,7 +20,7 @@ from kraftlite.raft.voters import VoterSet
 from tests.sim.mutants.patching import Patch
 from tests.sim.raft.test_voters_sim import run_seed
 
-SEEDS = int(os.environ.get("KRAFTLITE_VOTERS_MUTANT_SEEDS", "50"))
+SEEDS = int(os.environ.get("KRAFTLITE_VOTERS_MUTANT_SEEDS", "100"))
 
 
 def a_removed_leader_counts_itself(patch: Patch) -> None:

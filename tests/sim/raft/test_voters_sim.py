@@ -55,6 +55,10 @@ class VoterSimulation(Simulation):
         broker = len(initial) + len(spares) + 1
         return VoterCluster(initial, spares, (broker,), auto_join=rng.random() < 0.3, **options)
 
+    def may_wipe(self, node: SimNode) -> bool:
+        """Every controller may have become a voter. What happens to one that loses its disk, `replace_a_disk` shows."""
+        return node.id in self.cluster.brokers
+
     def step(self) -> None:
         if self.rng.random() < self.change_rate:
             self.change()
