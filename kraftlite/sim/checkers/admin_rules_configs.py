@@ -168,8 +168,9 @@ def _replaced(
 
 # --- features
 
+KRAFT_VERSION: Final = "kraft.version"
 _SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    ELR: (0, 1), "metadata.version": (7, 30), "group.version": (0, 1), "kraft.version": (0, 1), "transaction.version": (0, 2),
+    ELR: (0, 1), "metadata.version": (7, 30), "group.version": (0, 1), KRAFT_VERSION: (0, 1), "transaction.version": (0, 2),
 }  # fmt: skip
 _CHANGES_METADATA: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of `metadata.version` below which records of that level are not understood: Kafka's `MetadataVersion`."""
@@ -190,7 +191,8 @@ def update_features(
         if _bad_level(state, it, voters):
             whole.add(E.INVALID_UPDATE_VERSION)
         now = state.features.get(it.name, 0)
-        wants: tuple[Want, ...] = (_is(r.FeatureLevelRecord(name=it.name, level=it.level)),)
+        # A control record of the quorum says the kraft.version.
+        wants: tuple[Want, ...] = (_is(r.FeatureLevelRecord(name=it.name, level=it.level)),) if it.name != KRAFT_VERSION else ()
         if it.name == ELR and it.level != now:
             wants += _with_elr(state, it.level, min_isr)
         entries.append(Entry(wants=wants))

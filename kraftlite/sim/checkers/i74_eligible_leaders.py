@@ -121,8 +121,11 @@ class EligibleLeaders(MetadataChecker):
         for broker_id, how in gone.items():
             if how:
                 self._check_gone(after, broker_id, how, lost=broker_id in lost)
+        last = {change.name: change for change in changes}
         for change in changes:
-            wrong = _sets(change, lost, restored=bool(cleared)) or _election(change, gone, after)
+            # Who is live at the end of the batch may not have been so yet at an earlier change.
+            ends = change is last[change.name]
+            wrong = _sets(change, lost, restored=bool(cleared)) or _election(change, gone, after, ends=ends)
             if wrong is not None:
                 self.fail(f"offset {change.offset}: {change.name} {wrong}: {change.old} becomes {change.new}")
 
@@ -168,7 +171,7 @@ def _sets(change: _Change, lost: dict[NodeId, None], *, restored: bool) -> str |
     return None
 
 
-def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState) -> str | None:
+def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState, *, ends: bool) -> str | None:
     """EL-07, EL-09: the ISR, then the ELR, then who led last, then anybody."""
     old, new = change.old, change.new
 
@@ -177,7 +180,7 @@ def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState) ->
         return [it for it in found if it in state.brokers and state.brokers[it].active]
 
     if new.leader is None:
-        could = live(new.isr or new.elr)
+        could = live(new.isr or new.elr) if ends else []
         return f"could be led by {could}" if could and all(state.brokers[it].log_dirs for it in could) else None
     if new.leader == old.leader or completes_a_move(old, new) or new.leader in old.isr:
         return None
