@@ -165,7 +165,7 @@ class Leader:
 
     def follow(self, voters: VoterSet) -> None:
         """Count these voters from now on (DQ-13). A replica keeps its progress, on whichever side of the set it was and is; that
-        of a configured voter counts for the directory that it came from."""
+        of a configured voter counts for the directory that it came from, and for no observer."""
         known = {voter.key: self.voters[voter.id] for voter in self.voter_set.voters}
         progress: dict[NodeId, ReplicaProgress] = {}
         for voter in voters.voters:
@@ -174,7 +174,7 @@ class Leader:
             if found is None and nameless in known and known[nameless].directory_id == key.directory_id:
                 found = known.pop(nameless)
             progress[voter.id] = found if found is not None else ReplicaProgress()
-        self.observers.update(known)
+        self.observers.update((key, it) for key, it in known.items() if key.directory_id is not None)
         self.voters, self.voter_set = progress, voters
         others = set(voters.others(self.leader_id))
         self.fetched_voters &= others

@@ -103,6 +103,7 @@ async def test_dq_40_dq_47_a_running_quorum_of_configured_voters_becomes_one_tha
             break
     await cluster.until(lambda: levels(cluster) == {1}, "everybody to read it")
     assert await upgraded(cluster) is ErrorCode.NONE, "as it is"
+    assert {it.replica_id for it in (await described(cluster)).observers} == {4}, "no voter observes beside itself"
     assert numbers(cluster.nodes[1]) == (3, numbers(cluster.nodes[1])[1], 0, 1), "DQ-47: what is configured has no effect"
     for node in cluster.nodes.values():
         await node.stop()
