@@ -53,6 +53,8 @@ class EligibleLeaders(MetadataChecker):
         self._changes: list[_Change] = []
         self._gone: dict[NodeId, str] = {}
         """The brokers that the batch ends, and how."""
+        self._back: dict[NodeId, None] = {}
+        """Those that the same batch unfences again."""
         self._lost: dict[NodeId, None] = {}
         self._cleared: dict[str | None, None] = {}
         self._minimum: dict[str | None, None] = {}
@@ -71,6 +73,9 @@ class EligibleLeaders(MetadataChecker):
             case r.BrokerRegistrationChangeRecord():
                 if record.fenced is True:
                     self._gone[record.broker_id] = "fenced"
+                    self._back.pop(record.broker_id, None)
+                elif record.fenced is False:
+                    self._back[record.broker_id] = None
                 elif record.in_controlled_shutdown is True:
                     self._gone[record.broker_id] = "shutting down"
                 elif isinstance(record.log_dirs, tuple):
@@ -112,14 +117,14 @@ class EligibleLeaders(MetadataChecker):
     # --- the whole of it
 
     def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
-        changes, gone, lost = self._changes, self._gone, self._lost
+        changes, gone, lost, back = self._changes, self._gone, self._lost, self._back
         cleared, minimum = self._cleared, self._minimum
-        self._changes, self._gone, self._lost, self._cleared, self._minimum = [], {}, {}, {}, {}
+        self._changes, self._gone, self._lost, self._back, self._cleared, self._minimum = [], {}, {}, {}, {}, {}
         if not has_elr(before) or not has_elr(after):
             return
         self._check_minimum(after, cleared, minimum)
         for broker_id, how in gone.items():
-            if how:
+            if how and broker_id not in back:
                 self._check_gone(after, broker_id, how, lost=broker_id in lost)
         last = {change.name: change for change in changes}
         for change in changes:
