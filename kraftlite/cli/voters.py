@@ -10,6 +10,7 @@ import click
 
 from kraftlite.cli.target import Target, target_options
 from kraftlite.model.ids import node_id_of, uuid_from_str, uuid_to_str
+from kraftlite.protocol.api_keys import ADD_RAFT_VOTER, REMOVE_RAFT_VOTER
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient
     from kraftlite.model.ids import NodeId, VoterEndpoint
 
-ADD_RAFT_VOTER: Final = 80
-REMOVE_RAFT_VOTER: Final = 81
 _TIMEOUT_MS: Final = 30_000
 
 

@@ -74,11 +74,12 @@ class EventQueue(Generic[E]):
         self._begun: tuple[E, Iterator[None]] | None = None
         self.closed = False
         self.last_queue_time_ms: int | None = None
+        """The time that the event that ran last had waited; None: it was deferred, and waited on purpose, or did not run."""
         self.last_delay_ms: int | None = None
         """By how much the last event was late, if it was deferred."""
         self.last_name = ""
         self.last_expired = False
-        """The time that the event that ran last had waited; None: it was deferred, and waited on purpose, or did not run."""
+        """The last event did not run, because its time was over."""
 
     def __len__(self) -> int:
         """Events that wait to run as soon as possible; deferred ones are not counted."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kraftlite.node.build import Node
@@ -12,6 +11,7 @@ from kraftlite.obs.stock import register_controller
 
 if TYPE_CHECKING:
     from kraftlite.broker.server import BrokerServer
+    from kraftlite.raft.driver import RaftDriver
     from kraftlite.wire.share import NodeShare
 
 
@@ -33,7 +33,7 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
     gauge(
         "kafka_server_raftmetrics_log_end_offset", "Offset behind the last record of the metadata log here.", raft.log_end_offset
     )
-    _membership_gauges(metrics, node)
+    _membership_gauges(metrics, raft)
     gauge(
         "kafka_server_broker_metadata_metrics_last_applied_record_offset",
         "Offset of the last metadata record that this node has applied.",
@@ -49,24 +49,29 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
     _share_gauges(metrics, node)
 
 
-def _membership_gauges(metrics: Metrics, node: Node) -> None:
+def _membership_gauges(metrics: Metrics, raft: RaftDriver) -> None:
     """Source: KIP-853; DQ-47."""
-    for index, (name, doc) in enumerate(
-        (
-            ("kafka_server_raftmetrics_number_of_voters", "Voters of the metadata quorum, as the log here says last."),
-            ("kafka_server_raftmetrics_number_of_observers", "Replicas of the metadata log that do not vote; 0 unless leading."),
-            ("kafka_server_raftmetrics_uncommitted_voter_change", "1 while this leader has a change of the voters to commit."),
-            (
-                "kafka_controller_kafkacontroller_ignoredstaticvoters",
-                "1 where controller.quorum.voters is set and has no effect, as the log says who votes.",
-            ),
-        )
-    ):
-        metrics.gauge(name, doc, partial(_membership_number, node, index))
-
-
-def _membership_number(node: Node, index: int) -> int:
-    return node.raft.membership_numbers()[index]
+    gauge = metrics.gauge
+    gauge(
+        "kafka_server_raftmetrics_number_of_voters",
+        "Voters of the metadata quorum, as the log here says last.",
+        lambda: len(raft.voter_ids()),
+    )
+    gauge(
+        "kafka_server_raftmetrics_number_of_observers",
+        "Replicas of the metadata log that do not vote; 0 unless leading.",
+        raft.observer_count,
+    )
+    gauge(
+        "kafka_server_raftmetrics_uncommitted_voter_change",
+        "1 while this leader has a change of the voters to commit.",
+        lambda: int(raft.voters_are_changing()),
+    )
+    gauge(
+        "kafka_controller_kafkacontroller_ignoredstaticvoters",
+        "1 where controller.quorum.voters is set and has no effect, as the log says who votes.",
+        lambda: int(raft.ignores_configured_voters()),
+    )
 
 
 def _share_gauges(metrics: Metrics, node: Node) -> None:

@@ -12,7 +12,7 @@ from kraftlite.log.config import LogConfig
 from kraftlite.model.ids import Endpoint, NodeId, VoterEndpoint
 from kraftlite.model.limits import MIB, RAFT_MAX_BATCH_BYTES
 from kraftlite.model.tuning import Tuning
-from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet, parse_voters
+from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet, listener_of, parse_voters
 
 __all__ = ["QuorumConfig", "Voter", "metadata_log_config", "parse_voters"]
 
@@ -91,9 +91,10 @@ class QuorumConfig:
     @property
     def own_endpoint(self) -> Endpoint | None:
         """The address at which other nodes reach this controller; None when the configuration of the quorum says it."""
-        name = (self.listener_name or "").upper()
-        found = [it for it in self.listeners if it.name.upper() == name] or self.listeners
-        return Endpoint(found[0].host, found[0].port) if found else None
+        if not self.listeners:
+            return None
+        found = listener_of(self.listeners, self.listener_name)
+        return Endpoint(found.host, found.port)
 
     @property
     def is_voter(self) -> bool:

@@ -289,13 +289,17 @@ class RaftDriver:
         """The latest voters in this node's log, or those of the configuration."""
         return self._core.voters.ids if self._core is not None else tuple(voter.id for voter in self._config.voters)
 
-    def membership_numbers(self) -> tuple[int, int, int, int]:
-        """Return the number of voters and of observers, whether a change of the voters is not committed yet, and whether the
-        configured voters are ignored: the numbers that metrics show (DQ-47)."""
-        core = self._core
-        if core is None:
-            return len(self._config.voters), 0, 0, 0
-        return len(core.voters), core.observer_count, int(core.voters_are_changing), int(core.ignores_configured_voters)
+    def observer_count(self) -> int:
+        """The replicas that fetch from this node without being voters; 0 unless it leads."""
+        return self._core.observer_count if self._core is not None else 0
+
+    def voters_are_changing(self) -> bool:
+        """Return whether this node leads and has a change of the voters that is not committed."""
+        return self._core is not None and self._core.voters_are_changing
+
+    def ignores_configured_voters(self) -> bool:
+        """Return whether controller.quorum.voters is set here and has no effect (DQ-09)."""
+        return self._core is not None and self._core.ignores_configured_voters
 
     def register(self, listener: RaftListener) -> None:
         if self._delivery is None:

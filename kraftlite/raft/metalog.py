@@ -56,6 +56,8 @@ class MetadataLog:
         self._serde = serde
         self._tracer = tracer
         self.membership = Membership(VoterSet(config.voters), config.listener_name)
+        self._noted: VoterSet | None = None
+        """The voters that were told of last."""
         self._mark: FlushMark | None = None
         if config.is_voter and len(config.voters) == 1:
             check_only_copy(disk, config.metadata_dir)
@@ -123,7 +125,7 @@ class MetadataLog:
                         "node fetches both anew"
                     )
             self.membership.read(data, self.leo)
-        self._note_membership(None)
+        self._note_membership()
 
     def _load_membership(self, snapshot_id: OffsetAndEpoch) -> None:
         with self.open_reader(snapshot_id) as reader:
@@ -132,15 +134,16 @@ class MetadataLog:
             except ApiError as error:
                 raise Fault(f"{self.snapshots.path(snapshot_id)}: {error}") from None
 
-    def _note_membership(self, before: VoterSet | None) -> None:
-        """Tell what came of a change of the log. `before`: the voters before it, None at the start."""
+    def _note_membership(self) -> None:
+        """Tell what came of a change of the log, or of its start."""
         membership = self.membership
         for offset in membership.leaps:
             self._tracer.emit(trace.VotersLeapt(offset=offset))
         membership.leaps.clear()
         voters = membership.voters
-        if voters is before:
+        if voters is self._noted:
             return
+        self._noted = voters
         if voters.is_only_voter(self._config.key):
             if self._mark is None:
                 self._mark = FlushMark(self._disk, self._config.metadata_dir)
@@ -161,18 +164,16 @@ class MetadataLog:
     def append_as_leader(self, raw: bytearray, leader_epoch: int, wall_ms: int) -> AppendInfo:
         """Append one batch of this node's own."""
         info = self.log.append_as_leader(raw, leader_epoch=leader_epoch, wall_ms=wall_ms, origin=AppendOrigin.RAFT_LEADER)
-        before = self.membership.voters
         self.membership.read(raw, info.leo)
-        self._note_membership(before)
+        self._note_membership()
         return info
 
     def append_as_follower(self, data: bytes, leader_epoch: int, wall_ms: int) -> AppendInfo | None:
         """Append what a leader sent, after `check_readable`. None: it was nothing. Raises ApiError, as the log does."""
         info = self.log.append_as_follower(data, leader_epoch=leader_epoch, wall_ms=wall_ms)
         if info is not None:
-            before = self.membership.voters
             self.membership.read(data, info.leo)
-            self._note_membership(before)
+            self._note_membership()
         return info
 
     def note_durable(self) -> None:
@@ -255,9 +256,8 @@ class MetadataLog:
             raise Fault(f"the leader asks to truncate to {target}, below the high watermark {self.log.hw} of this node")
         if self.log.truncate_to(target):
             self._tracer.emit(trace.LogTruncated(old_leo=old, new_leo=self.leo))
-            before = self.membership.voters
             self.membership.truncate_to(self.leo)
-            self._note_membership(before)
+            self._note_membership()
         return self.leo
 
     def verify(self, part: PartialSnapshot) -> None:
@@ -271,9 +271,8 @@ class MetadataLog:
             raise Fault(f"the leader's snapshot {part.snapshot_id} ends below the high watermark {self.log.hw} of this node")
         part.complete()
         self.log.truncate_fully_and_start_at(part.snapshot_id.offset)
-        before = self.membership.voters
         self._load_membership(part.snapshot_id)
-        self._note_membership(before)
+        self._note_membership()
         self._delete_older_than(part.snapshot_id.offset, "replaced by a newer one")
         self._tracer.emit(
             trace.SnapshotInstalled(

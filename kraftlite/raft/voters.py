@@ -52,6 +52,12 @@ class Voter:
         return low <= kraft_version <= high
 
 
+def listener_of(listeners: Sequence[VoterEndpoint], name: str | None) -> VoterEndpoint:
+    """The listener of this name, in any case of its letters; the first one where none has it. There must be one."""
+    wanted = (name or "").upper()
+    return next((listener for listener in listeners if listener.name.upper() == wanted), listeners[0])
+
+
 def listening_voter(
     node_id: NodeId,
     directory_id: UUID | None,
@@ -62,8 +68,7 @@ def listening_voter(
     """The voter that is reached at its listener `listener_name`, or at its first one. Raises ValueError when it has none."""
     if not listeners:
         raise ValueError(f"voter {node_id} has no listener")
-    name = (listener_name or "").upper()
-    chosen = next((listener for listener in listeners if listener.name.upper() == name), listeners[0])
+    chosen = listener_of(listeners, listener_name)
     return Voter(
         id=node_id,
         endpoint=Endpoint(chosen.host, chosen.port),
