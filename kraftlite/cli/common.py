@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from kraftlite.model.shown import printable
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 BOOTSTRAP_VARIABLE = "KRAFTLITE_BOOTSTRAP_SERVER"
@@ -103,16 +105,6 @@ def pairs(items: Iterable[str], what: str = "--config") -> dict[str, str]:
             raise click.UsageError(f"{what} {item}: allowed is key=value")
         found[key.strip()] = value
     return found
-
-
-def printable(text: str) -> str:
-    """`text` with what a terminal acts upon as escapes: names of clients, groups and users are whatever a client sent."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
-
-
-def _escaped(one: str) -> str:
-    code = ord(one)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def print_json(value: Any) -> None:

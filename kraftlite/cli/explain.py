@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
-from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json, printable
+from kraftlite.cli.common import data_dir_of, data_dir_option, local_errors, output_option, print_json
 from kraftlite.local.recorded import history_of, read_history
 from kraftlite.local.state import load
+from kraftlite.model.shown import printable
 from kraftlite.obs.explain import KINDS, History, Subject, UnknownSubject, WallClock
 from kraftlite.obs.explain import explain as explain_events
 

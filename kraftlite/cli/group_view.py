@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kraftlite.cli.common import printable
 from kraftlite.cli.error_texts import explained
 from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.shown import printable
 
 if TYPE_CHECKING:
     from kraftlite.client.cluster import BrokerNode, ClusterClient, Partition

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kraftlite.cli.common import output_option, print_json, printable
+from kraftlite.cli.common import output_option, print_json
 from kraftlite.cli.group_view import (
     columns,
     committed_offsets,
@@ -21,6 +21,7 @@ from kraftlite.cli.group_view import (
 from kraftlite.cli.target import Target, target_options
 from kraftlite.client.errors import ClientError, RequestRefused
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.shown import printable
 from kraftlite.protocol.record_requests import LATEST
 
 if TYPE_CHECKING:

@@ -297,7 +297,7 @@ def _is_expected(error: Exception) -> bool:
 
 
 def _say(message: str, usage_of: str | None = None) -> None:
-    from kraftlite.cli.common import printable
+    from kraftlite.model.shown import printable
 
     hint = f" (see {usage_of} --help)" if usage_of else ""
     shown = "\n".join(printable(line) for line in message.split("\n"))

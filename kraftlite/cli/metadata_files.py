@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kraftlite.cli.common import printable
+from kraftlite.model.shown import printable
 
 if TYPE_CHECKING:
     from kraftlite.postmortem.replay import MetadataAt

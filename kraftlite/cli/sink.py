@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kraftlite.cli.common import output_option, print_json, print_table, printable
+from kraftlite.cli.common import output_option, print_json, print_table
 from kraftlite.cli.target import Target, target_options
 from kraftlite.exactly_once.listing import QueryState, Stage, finish, queries
 from kraftlite.exactly_once.listing import abort as abort_open
 from kraftlite.exactly_once.protocol_core import Fate
 from kraftlite.exactly_once.records import DEFAULT_PREFIX, STATE_TOPIC, BadRecord, Entry, check_name
+from kraftlite.model.shown import printable
 
 if TYPE_CHECKING:
     from kraftlite.client.kafka_client import KafkaClient

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kraftlite.cli.common import output_option, print_json, print_table, printable
+from kraftlite.cli.common import output_option, print_json, print_table
 from kraftlite.cli.target import Target, target_options
 from kraftlite.cli.transaction_view import (
     DEFAULT_MAX_TIMEOUT_MIN,
@@ -28,6 +28,7 @@ from kraftlite.client.transactions import (
     fence_producer,
     list_transactions,
 )
+from kraftlite.model.shown import printable
 
 if TYPE_CHECKING:
     from kraftlite.client.transactions import TransactionDescription

@@ -25,7 +25,7 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.policy import PolicyKind
-from kraftlite.model.shown import shown
+from kraftlite.model.shown import printable, shown
 
 DEFAULT_SOURCE = "default"
 OVERRIDE_SOURCE = "flag --override"
@@ -256,7 +256,7 @@ def _build(
         metadata_log_dir=resolved.metadata_log_dir,
         values=MappingProxyType(values),
         sources=MappingProxyType(origin),
-        warnings=tuple(warnings),
+        warnings=tuple(printable(warning) for warning in warnings),
         problems=tuple(_bounded(problems)),
     )
 
@@ -264,7 +264,7 @@ def _build(
 def _bounded(problems: Sequence[str]) -> list[str]:
     rest = len(problems) - _MAX_PROBLEMS
     return [
-        *(shown(problem, _MAX_LINE) for problem in problems[:_MAX_PROBLEMS]),
+        *(shown(printable(problem), _MAX_LINE) for problem in problems[:_MAX_PROBLEMS]),
         *([f"{rest} more problems"] if rest > 0 else []),
     ]
 
@@ -314,8 +314,7 @@ def _first(lines: Sequence[str], what: str) -> list[str]:
 
 
 def _short(key: str) -> str:
-    text = key if key.isprintable() else repr(key)
-    return shown(text)
+    return shown(printable(key))
 
 
 def _hostname() -> str:

@@ -13,3 +13,13 @@ MAX_ERROR_TEXT: Final = 4_096
 def shown(text: str, limit: int = MAX_SHOWN) -> str:
     """Return the text, or its first `limit` characters and an ellipsis."""
     return text if len(text) <= limit else text[:limit] + "…"
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Return the text with what a terminal acts upon as escapes; characters in `kept` stay as they are."""
+    return text if text.isprintable() else "".join(one if one in kept or one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(one: str) -> str:
+    code = ord(one)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from kraftlite.model.ids import NodeId
+from kraftlite.model.shown import printable
 from kraftlite.runtime.lean_import import hidden
 from kraftlite.runtime.trace import TraceEvent
 
@@ -25,20 +26,11 @@ def _plain(value: Any) -> Any:
     if kind is int or kind is bool:
         return value
     if isinstance(value, str):
-        return (
-            value
-            if value.isprintable()
-            else "".join(one if one in _KEPT or one.isprintable() else _escaped(one) for one in value)
-        )
+        return printable(value, _KEPT)
     if isinstance(value, list | tuple):
         plain = [_plain(one) for one in value]
         return value if all(new is old for new, old in zip(plain, value, strict=True)) else plain
     return value
-
-
-def _escaped(one: str) -> str:
-    code = ord(one)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 _KEPT: Final = "\n\t"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kraftlite.cli.common import printable
 from kraftlite.cli.compat.tool import Parser, UsageError, cluster_of, java_exception
 from kraftlite.cli.transaction_view import (
     DEFAULT_MAX_TIMEOUT_MIN,
@@ -31,6 +30,7 @@ from kraftlite.client.transactions import (
     list_transactions,
 )
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.shown import printable
 
 if TYPE_CHECKING:
     from kraftlite.client.cluster import ClusterClient

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kraftlite.cli.common import print_json, print_table, printable
+from kraftlite.cli.common import print_json, print_table
 from kraftlite.cli.group_view import columns
 from kraftlite.cli.main import cli, main
 from kraftlite.cli.pipeline_audit import by_position
 from kraftlite.cli.topics import _changes
+from kraftlite.model.shown import printable
 
 HOSTILE = "a\x1b[2J\x07\x9b31m\u202eb"
 SHOWN = "a\\x1b[2J\\x07\\x9b31m\\u202eb"

@@ -80,7 +80,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_values(path: Path, changes: dict[str, str]) -> None:
     lines = "".join(f"{key}={value}\n" for key, value in {**NODE, **changes}.items())
     for line in told(path, lines.encode("utf-8", "surrogatepass")):
-        assert line and len(line) < 20_000
+        assert line and len(line) < 20_000 and line.isprintable()
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -98,3 +98,10 @@ def test_any_text_is_properties_or_a_line_that_is_named(text: str) -> None:
         assert str(error).startswith("line ")
     else:
         assert all(1 <= item.line <= text.count("\n") + text.count("\r") + 1 for item in found)
+
+
+def test_a_control_character_of_a_value_is_shown_as_an_escape(path: Path) -> None:
+    """A tab is allowed in a value and no blank of a name, so it reaches the message that refuses the name."""
+    [problem] = [one for one in told(path, b"process.roles=controller\nlisteners=CO\tT://:9093\n") if "listeners" in one][:1]
+    assert "CO\\x09T" in problem
+    assert problem.isprintable()
