@@ -80,6 +80,22 @@ def bootstrap_of(given: str | None, configured: str | None = None, configured_in
     return ",".join(str(node.kafka) for node in brokers)
 
 
+def local_command_config() -> str | None:
+    """The administrator's client file, where the cluster that would be asked without any option is a secure local one."""
+    from kraftlite.local.state import LocalError, default_data_dir, load
+
+    directory = default_data_dir(os.environ).absolute()
+    try:
+        secure = not os.environ.get(BOOTSTRAP_VARIABLE) and load(directory).secure
+    except LocalError:
+        return None
+    if not secure:
+        return None
+    from kraftlite.local.secure import command_config
+
+    return str(command_config(directory))
+
+
 @contextlib.contextmanager
 def local_errors() -> Iterator[None]:
     """LocalError, ClientError, and what the file system refuses, become one line."""

@@ -21,8 +21,10 @@ from kraftlite.cli.common import (
     print_json,
     print_table,
 )
+from kraftlite.cli.target import CONFIG_VARIABLE
 from kraftlite.local import cluster as local
 from kraftlite.local import process, state
+from kraftlite.local.secure import ADMIN, FIRST_USERS, admin_security, client_dir, command_config, secure_dir
 
 
 def print_nodes(cluster: state.LocalCluster) -> None:
@@ -39,6 +41,13 @@ def print_nodes(cluster: state.LocalCluster) -> None:
 @click.option("--controllers", type=click.IntRange(1), metavar="N", help="Controllers (default 3).")
 @click.option("--brokers", type=click.IntRange(1), metavar="N", help="Brokers (default 3).")
 @click.option("--combined", is_flag=True, default=None, help="Nodes that are both broker and controller.")
+@click.option(
+    "--secure",
+    is_flag=True,
+    default=None,
+    envvar="KRAFTLITE_SECURE",
+    help="TLS everywhere, SCRAM and client certificates, ACLs, and users with ready client files.",
+)
 @data_dir_option
 @click.option("--detach", "-d", is_flag=True, help="Leave the nodes running and return.")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A configuration value of every node.")
@@ -47,6 +56,7 @@ def up(
     controllers: int | None,
     brokers: int | None,
     combined: bool | None,
+    secure: bool | None,
     data_dir: Path | None,
     detach: bool,
     config: tuple[str, ...],
@@ -59,7 +69,9 @@ def up(
     directory = data_dir_of(data_dir)
     started = time.monotonic()
     with local_errors():
-        cluster = local.up(directory, controllers=controllers, brokers=brokers, combined=combined, extra=pairs(config))
+        cluster = local.up(
+            directory, controllers=controllers, brokers=brokers, combined=combined, secure=secure, extra=pairs(config)
+        )
         for warning in local.check_config(cluster):
             click.echo(f"warning: {warning}", err=True)
     if output == "json":
@@ -71,8 +83,20 @@ def up(
         click.echo(f"  export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")
         if directory != state.default_data_dir({}).absolute():
             click.echo(f"  export {DATA_DIR_VARIABLE}={directory}")
+        if cluster.secure:
+            _tell_users(directory)
     if not detach:
         supervise(directory)
+
+
+def _tell_users(directory: Path) -> None:
+    click.echo(f"  export {CONFIG_VARIABLE}={command_config(directory)}")
+    click.echo("")
+    click.echo("It takes clients with a user's password (SASL_SSL) or certificate (SSL). The files of each kind of client are in")
+    for user in FIRST_USERS:
+        role = "may do everything" if user == ADMIN else "may do what ACLs allow: kraftlite acl add"
+        click.echo(f"  {client_dir(directory, user)}: {role}")
+    click.echo(f"The authority that they trust is {secure_dir(directory) / 'ca.pem'}. More users: kraftlite user add NAME")
 
 
 def supervise(directory: Path) -> None:
@@ -139,8 +163,8 @@ def _node_of(directory: Path, target: Sequence[str]) -> int:
     if words == "controller":
         from kraftlite.local.client import fetch_quorum
 
-        return cluster.node(int(fetch_quorum(_running(cluster))["leader_id"])).id
-    return cluster.node(_leader_of(_running(cluster), target[1])).id
+        return cluster.node(int(fetch_quorum(_running(cluster), admin_security(cluster))["leader_id"])).id
+    return cluster.node(_leader_of(cluster, target[1])).id
 
 
 def _running(cluster: state.LocalCluster) -> str:
@@ -151,11 +175,12 @@ def _running(cluster: state.LocalCluster) -> str:
     return ",".join(found)
 
 
-def _leader_of(bootstrap: str, partition: str) -> int:
+def _leader_of(cluster: state.LocalCluster, partition: str) -> int:
     from kraftlite.local.client import cluster_at
 
     topic, _, index = partition.rpartition("-")
-    leaders = cluster_at(bootstrap).leaders([topic])
+    with cluster_at(_running(cluster), admin_security(cluster)) as client:
+        leaders = client.leaders([topic])
     if (topic, int(index)) not in leaders:
         raise state.LocalError(f"there is no partition {partition}")
     leader = leaders[topic, int(index)]

@@ -188,6 +188,26 @@ _QUOTA = LazyGroup(
 )
 
 
+_USER = LazyGroup(
+    "user",
+    "Users that log in with SCRAM.",
+    {
+        "list": ("users", "list_users", "The users that have credentials."),
+        "add": ("users", "add", "Add a user, with a new password or a given one."),
+        "rotate": ("users", "rotate", "Give a user a new password."),
+        "delete": ("users", "delete", "Delete a user's credentials."),
+    },
+)
+_CERTS = LazyGroup(
+    "certs",
+    "The certificates of a secure local cluster.",
+    {
+        "show": ("users", "show", "Whose there are, and until when they hold."),
+        "rotate": ("users", "rotate_certificates", "Give every node a new one."),
+    },
+)
+
+
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("local_nodes", "up", "Start a local cluster of real processes."),
     "ps": ("local_nodes", "ps", "The nodes of the local cluster."),
@@ -223,6 +243,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "feature": ("main", "_FEATURE", "Features: describe, upgrade, downgrade, disable."),
     "client-metrics": ("main", "_CLIENT_METRICS", "Subscriptions of client metrics."),
     "reassign": ("main", "_REASSIGN", "Move partitions to other brokers."),
+    "user": ("main", "_USER", "Users that log in with SCRAM: add, rotate, delete."),
+    "certs": ("main", "_CERTS", "The certificates of a secure local cluster: show, rotate."),
     "quota": ("main", "_QUOTA", "Client quotas: describe and alter."),
     "pipeline": ("main", "_PIPELINE", "The data pipeline on Spark: ingest, aggregate, audit and more."),
     "compat": ("compat.command", "compat", "Kafka's own commands: kraftlite compat kafka-topics --list."),

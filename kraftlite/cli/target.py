@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kraftlite.cli.common import bootstrap_of, bootstrap_option
+from kraftlite.cli.common import bootstrap_of, bootstrap_option, local_command_config
 from kraftlite.cli.files import read_text
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Target:
     def __init__(self, servers: str | None, config: str | None, cluster: ClusterClient | None = None) -> None:
         self._servers = servers
         self._option = CONFIG_OPTION if config else CONFIG_VARIABLE
-        self._path = config or os.environ.get(CONFIG_VARIABLE) or None
+        self._path = config or os.environ.get(CONFIG_VARIABLE) or (None if servers else local_command_config())
         self._cluster = cluster
 
     @functools.cached_property

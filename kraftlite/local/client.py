@@ -53,16 +53,16 @@ def admin_settings(options: Mapping[str, str]) -> ClientSettings:
     return replace(settings_from({**_DEFAULTS, **options}), unreachable_timeout_ms=round(_UNREACHABLE_S * 1000))
 
 
-def cluster_at(bootstrap: str) -> ClusterClient:
-    """A client without TLS and SASL. `bootstrap`: host:port, several separated by commas."""
+def cluster_at(bootstrap: str, security: Mapping[str, str] | None = None) -> ClusterClient:
+    """A client. `bootstrap`: host:port, several separated by commas; `security`: its TLS and SASL, in Kafka's names."""
     from kraftlite.client.cluster import ClusterClient
 
-    return ClusterClient(admin_settings({"bootstrap.servers": bootstrap}))
+    return ClusterClient(admin_settings({**(security or {}), "bootstrap.servers": bootstrap}))
 
 
-def fetch_quorum(bootstrap: str) -> dict[str, Any]:
+def fetch_quorum(bootstrap: str, security: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Do as `quorum_of`, by a client that is made for this call."""
-    with cluster_at(bootstrap) as cluster:
+    with cluster_at(bootstrap, security) as cluster:
         return quorum_of(cluster)
 
 

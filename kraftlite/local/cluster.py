@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kraftlite.local import process
 from kraftlite.local.layout import plan, with_metrics_ports, write_files
+from kraftlite.local.secure import create, first_credentials, formatted, secure_dir
 from kraftlite.local.state import STATE_NAME, LocalCluster, LocalError, LocalNode, load, locked, save, update_node
 
 READY_TIMEOUT_S = 60.0
@@ -41,17 +42,19 @@ def up(
     controllers: int | None = None,
     brokers: int | None = None,
     combined: bool | None = None,
+    secure: bool | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> LocalCluster:
     """Make the cluster, or take the one that is there, and start every node that does not run; returns when all are ready.
 
-    An existing cluster keeps its ids, ports and cluster id; `controllers`, `brokers`, `combined` must agree with it if given.
+    An existing cluster keeps its ids, ports and cluster id; `controllers`, `brokers`, `combined`, `secure` must agree with it if
+    given.
     """
     data_dir = data_dir.absolute()
     with locked(data_dir / ".up.lock"):
         if (data_dir / STATE_NAME).exists():
             cluster = load(data_dir)
-            _check_same(cluster, controllers, brokers, combined)
+            _check_same(cluster, controllers, brokers, combined, secure)
             if extra:
                 cluster = _rewrite(cluster, extra)
                 check_config(cluster)
@@ -62,7 +65,10 @@ def up(
                 controllers=controllers if controllers is not None else DEFAULT_CONTROLLERS,
                 brokers=brokers if brokers is not None else (controllers if combined and controllers else DEFAULT_BROKERS),
                 combined=bool(combined),
+                secure=bool(secure),
             )
+            if cluster.secure:
+                create(cluster)
             cluster = with_metrics_ports(cluster, extra or {})
             write_files(cluster, extra or {})
             try:
@@ -77,6 +83,7 @@ def up(
             first = (data_dir / _STARTING).exists()
             started = start(cluster, stopped, format_first=first)
             (data_dir / _STARTING).unlink(missing_ok=True)
+            formatted(started)
             return started
         except LocalError:
             current = load(data_dir)
@@ -104,7 +111,14 @@ def check_config(cluster: LocalCluster) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _check_same(cluster: LocalCluster, controllers: int | None, brokers: int | None, combined: bool | None) -> None:
+def _check_same(
+    cluster: LocalCluster, controllers: int | None, brokers: int | None, combined: bool | None, secure: bool | None
+) -> None:
+    if secure is not None and secure != cluster.secure:
+        raise LocalError(
+            f"{cluster.data_dir} has a cluster that was made {'with' if cluster.secure else 'without'} --secure, and stays so; "
+            "use another --data-dir, or remove it with: kraftlite down --wipe"
+        )
     wanted = (
         cluster.controllers if controllers is None else controllers,
         cluster.brokers if brokers is None else brokers,
@@ -156,6 +170,7 @@ def _launch(cluster: LocalCluster, nodes: Sequence[LocalNode], *, format_first: 
     request = {
         "cluster_id": cluster.cluster_id,
         "format": format_first,
+        "add_scram": first_credentials(cluster) if format_first else [],
         "nodes": [{"id": node.id, "config": str(node.config_path), "log": str(node.log_path)} for node in nodes],
     }
     # The data directory as working directory, and the package found where it is found here.
@@ -323,6 +338,8 @@ def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
         deque(threads.map(partial(shutil.rmtree, ignore_errors=True), parts), maxlen=0)
     for node in cluster.nodes:
         shutil.rmtree(node.directory, ignore_errors=True)
+    if cluster.secure:
+        shutil.rmtree(secure_dir(data_dir), ignore_errors=True)
     for name in (STATE_NAME, ".cluster.lock", ".up.lock", _STARTING):
         (data_dir / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):

@@ -42,7 +42,7 @@ def main() -> int:
     try:
         if request["format"]:
             for order in orders:
-                format_node(order.config, request["cluster_id"])
+                format_node(order.config, request["cluster_id"], request["add_scram"])
     except (StorageError, ConfigError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -10,17 +10,19 @@ from pathlib import Path
 
 from kraftlite.config.properties import format_properties
 from kraftlite.local.ports import HOST, reserve
+from kraftlite.local.secure import SASL_LISTENER, TLS_LISTENER, node_security
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode
 
 KAFKA_BASE = 9092
 REPLICATION_BASE = 9192
 CONTROLLER_BASE = 9292
 METRICS_BASE = 9392
+TLS_BASE = 9492
 METRICS_PORT = "kraftlite.metrics.port"
 MAX_NODES = 100
 
 
-def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool) -> LocalCluster:
+def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool, secure: bool = False) -> LocalCluster:
     """A new cluster: controllers 1..N, brokers N+1.. (combined: nodes 1..N are both). Reserves its ports.
 
     Combined with more brokers than controllers (or the other way round): the first are both, the rest have one role.
@@ -41,6 +43,7 @@ def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool) -> L
     for node_roles in roles:
         if "broker" in node_roles:
             wanted += [KAFKA_BASE + counts["broker"], REPLICATION_BASE + counts["broker"]]
+            wanted += [TLS_BASE + counts["broker"]] if secure else []
             counts["broker"] += 1
         if "controller" in node_roles:
             wanted.append(CONTROLLER_BASE + counts["controller"])
@@ -50,6 +53,7 @@ def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool) -> L
     for node_id, node_roles in enumerate(roles, start=1):
         kafka = f"{HOST}:{next(ports)}" if "broker" in node_roles else None
         replication = f"{HOST}:{next(ports)}" if "broker" in node_roles else None
+        tls = f"{HOST}:{next(ports)}" if secure and "broker" in node_roles else None
         controller = f"{HOST}:{next(ports)}" if "controller" in node_roles else None
         nodes.append(
             LocalNode(
@@ -58,6 +62,7 @@ def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool) -> L
                 kafka=kafka,
                 replication=replication,
                 controller=controller,
+                tls=tls,
                 directory=str(data_dir / f"node-{node_id}"),
             )
         )
@@ -68,6 +73,7 @@ def plan(data_dir: Path, *, controllers: int, brokers: int, combined: bool) -> L
         brokers=brokers,
         combined=combined,
         nodes=tuple(nodes),
+        secure=secure,
     )
 
 
@@ -80,11 +86,14 @@ def _random_cluster_id() -> str:
 
 def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, str]) -> dict[str, str]:
     """The node's configuration; `extra` (`up --config`) has the last word."""
-    listeners = []
+    listeners, between = [], "GRPC_TLS" if cluster.secure else "GRPC"
     if node.kafka is not None:
-        listeners += [f"PLAINTEXT://{node.kafka}", f"REPLICATION://{node.replication}"]
+        listeners += [f"{SASL_LISTENER}://{node.kafka}", f"{TLS_LISTENER}://{node.tls}"] if cluster.secure else []
+        listeners += [] if cluster.secure else [f"PLAINTEXT://{node.kafka}"]
+        listeners.append(f"REPLICATION://{node.replication}")
     if node.controller is not None:
         listeners.append(f"CONTROLLER://{node.controller}")
+    protocols = f"{SASL_LISTENER}:SASL_SSL,{TLS_LISTENER}:SSL" if cluster.secure else "PLAINTEXT:PLAINTEXT"
     voters = ",".join(f"{other.id}@{other.controller}" for other in cluster.nodes if other.controller is not None)
     replicas = min(3, sum(other.is_broker for other in cluster.nodes))
     values = {
@@ -92,7 +101,7 @@ def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, 
         "node.id": str(node.id),
         "controller.quorum.voters": voters,
         "listeners": ",".join(listeners),
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:GRPC,CONTROLLER:GRPC",
+        "listener.security.protocol.map": f"{protocols},REPLICATION:{between},CONTROLLER:{between}",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "REPLICATION",
         "log.dirs": node.data_dir,
@@ -104,6 +113,8 @@ def node_properties(cluster: LocalCluster, node: LocalNode, extra: Mapping[str, 
     }
     if not node.is_broker:
         del values["inter.broker.listener.name"]
+    if cluster.secure:
+        values |= node_security(cluster, node)
     values |= extra
     if METRICS_PORT in extra and node.metrics is not None:
         values[METRICS_PORT] = str(_port(node.metrics))
@@ -117,7 +128,7 @@ def with_metrics_ports(cluster: LocalCluster, extra: Mapping[str, str]) -> Local
     if not (asked.isascii() and asked.isdigit() and len(asked) <= 5) or all(node.metrics is not None for node in cluster.nodes):
         return cluster
     base = int(asked) or METRICS_BASE
-    known = [_port(address) for node in cluster.nodes for address in (node.kafka, node.replication, node.controller) if address]
+    known = [_port(address) for node in cluster.nodes for address in node.addresses]
     # What is reserved for a directory is reserved at once: its other ports again, too.
     ports = reserve(Path(cluster.data_dir), [*known, *(base + number for number in range(len(cluster.nodes)))])[len(known) :]
     host = extra.get("kraftlite.metrics.host", "").strip() or HOST

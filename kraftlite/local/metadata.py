@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kraftlite.client.errors import ClientError
 from kraftlite.local.client import cluster_at, quorum_of
 from kraftlite.local.process import RUNNING
+from kraftlite.local.secure import admin_security
 from kraftlite.local.state import LocalCluster, LocalError
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.postmortem.files import METADATA_LOG, find
@@ -28,7 +29,7 @@ class Live:
         self._cluster = cluster
         brokers = [node for node in cluster.nodes if node.kafka is not None]
         brokers.sort(key=lambda node: node.state != RUNNING)
-        self._client: ClusterClient = cluster_at(",".join(str(node.kafka) for node in brokers))
+        self._client: ClusterClient = cluster_at(",".join(str(node.kafka) for node in brokers), admin_security(cluster))
         self._travelled: MetadataImage | None = None
         try:
             self.metadata = self._look()

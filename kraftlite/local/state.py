@@ -39,6 +39,8 @@ class LocalNode:
     directory: str
     metrics: str | None = None
     """The address of its Prometheus page; None unless `up --config kraftlite.metrics.port=…` asked for pages."""
+    tls: str | None = None
+    """The address at which clients show a certificate; None unless the cluster is secure."""
     pid: int | None = None
     mark: str | None = None
 
@@ -72,6 +74,11 @@ class LocalNode:
         return "controller" in self.roles
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """All addresses of its listeners."""
+        return tuple(one for one in (self.kafka, self.replication, self.controller, self.tls) if one is not None)
+
+    @property
     def grpc(self) -> str:
         """The address at which other nodes reach this one: a broker's replication listener, else the controller listener."""
         return self.replication or self.controller or ""
@@ -88,6 +95,7 @@ class LocalNode:
             "addresses": {
                 "kafka": self.kafka,
                 "grpc": self.grpc,
+                **({"tls": self.tls} if self.tls is not None else {}),
                 **({"metrics": self.metrics} if self.metrics is not None else {}),
             },
         }
@@ -103,11 +111,18 @@ class LocalCluster:
     brokers: int
     combined: bool
     nodes: tuple[LocalNode, ...]
+    secure: bool = False
+    """Clients and nodes must say who they are: see `kraftlite.local.secure`."""
 
     @property
     def bootstrap_servers(self) -> str:
         """Every broker's client address, whether it runs or not."""
         return ",".join(node.kafka for node in self.nodes if node.kafka is not None)
+
+    @property
+    def tls_bootstrap_servers(self) -> str:
+        """Every broker's address for clients that show a certificate."""
+        return ",".join(node.tls for node in self.nodes if node.tls is not None)
 
     @property
     def running(self) -> bool:
@@ -166,17 +181,20 @@ def _fields(cls: type[LocalCluster] | type[LocalNode], raw: Any, what: str, kind
     if not isinstance(raw, dict):
         raise ValueError(f"{what} is {type(raw).__name__}, not an object")
     names = {item.name: item.type for item in fields(cls)}
-    if unknown := sorted(set(raw) - set(names)):
+    found: dict[str, Any] = {**{name: value for name, value in _LATER.items() if name in names}, **raw}
+    if unknown := sorted(set(found) - set(names)):
         raise ValueError(f"{what} has the field {unknown[0]!r}, which is not known")
     for name, annotation in names.items():
         kind = kinds.get(name) or _KINDS[str(annotation)]
-        if name not in raw or not isinstance(raw[name], kind) or (kind is int and isinstance(raw[name], bool)):
-            raise ValueError(f"{what} has {'no' if name not in raw else 'a wrong'} {name}")
-    return raw
+        if name not in found or not isinstance(found[name], kind) or (kind is int and isinstance(found[name], bool)):
+            raise ValueError(f"{what} has {'no' if name not in found else 'a wrong'} {name}")
+    return found
 
 
 _KINDS: dict[str, Any] = {"int": int, "str": str, "bool": bool, "str | None": (str, type(None))}
-_OPTIONAL = dict.fromkeys(("kafka", "replication", "controller"), (str, type(None)))
+_OPTIONAL = dict.fromkeys(("kafka", "replication", "controller", "tls"), (str, type(None)))
+_LATER: dict[str, Any] = {"tls": None, "secure": False}
+"""Fields that files of earlier versions do not have."""
 _MAX_BYTES = 16 << 20
 
 

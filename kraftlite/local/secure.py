@@ -1,0 +1,266 @@
+"""A local cluster that is closed: certificates, first users, its nodes' configurations, and ready files for clients.
+
+All of it lies in `<data-dir>/secure`, which its owner alone may read:
+
+    ca.pem, ca.key          the cluster's own certificate authority
+    node-<id>.pem           certificate and key of a node
+    clients/<user>/         what a client of that user needs, once per kind of client (see `client_files`)
+
+Clients come with SCRAM-SHA-512 over TLS to the listener SASL_SSL, or with their certificate to the listener SSL. Nodes show each
+other their certificates. `admin` and the nodes are super users; everybody else may do what ACLs allow.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kraftlite.config.properties import format_properties, parse_properties
+from kraftlite.local.private import write_private
+from kraftlite.local.state import LocalCluster, LocalError, LocalNode
+
+if TYPE_CHECKING:  # cryptography takes longer to load than most commands
+    from kraftlite.local.certificates import Authority
+
+ADMIN: Final = "admin"
+FIRST_USERS: Final = (ADMIN, "alice", "bob")
+MECHANISM: Final = "SCRAM-SHA-512"
+ITERATIONS: Final = 4_096
+SASL_LISTENER: Final = "SASL_SSL"
+TLS_LISTENER: Final = "SSL"
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+_PASSWORD_BYTES: Final = 18
+_FIRST_CREDENTIALS: Final = "first-credentials"
+_STORE_PASSWORD: Final = "kraftlite"
+"""Java wants a password for each store. These lie beside their passwords, so a secret one would protect nothing."""
+
+
+def secure_dir(data_dir: Path) -> Path:
+    return data_dir / "secure"
+
+
+def client_dir(data_dir: Path, user: str) -> Path:
+    return secure_dir(data_dir) / "clients" / user
+
+
+def command_config(data_dir: Path, user: str = ADMIN) -> Path:
+    """The file for `--command-config` of our commands and Kafka's tools."""
+    return client_dir(data_dir, user) / "client.properties"
+
+
+def check_user(name: str) -> str:
+    """Return the name. Raises LocalError for one that cannot be a part of a path."""
+    if _USER.fullmatch(name) is None or name.startswith("node-"):
+        raise LocalError(
+            f"user {name[:80]!r}: allowed are 1 to 64 letters, digits and . _ @ -, with a letter or digit first; "
+            "names that begin with node- are those of nodes"
+        )
+    return name
+
+
+def new_password() -> str:
+    return secrets.token_urlsafe(_PASSWORD_BYTES)
+
+
+def create(cluster: LocalCluster) -> None:
+    """Make certificates, users and client files of a new cluster."""
+    from kraftlite.local.certificates import Authority
+
+    data_dir = Path(cluster.data_dir)
+    authority = Authority.create(secure_dir(data_dir), f"kraftlite {cluster.cluster_id}")
+    issue_nodes(cluster, authority)
+    found = []
+    for user in FIRST_USERS:
+        password = new_password()
+        write_client_files(cluster, user, password)
+        found.append(_scram_argument(user, password))
+    write_private(secure_dir(data_dir) / _FIRST_CREDENTIALS, "\n".join(found).encode())
+
+
+def first_credentials(cluster: LocalCluster) -> list[str]:
+    """The first users' credentials, as `format --add-scram` takes them: salted, and the same ones for each node. They are kept
+    until the nodes are formatted (`formatted`)."""
+    path = secure_dir(Path(cluster.data_dir)) / _FIRST_CREDENTIALS
+    return path.read_text().splitlines() if cluster.secure and path.exists() else []
+
+
+def formatted(cluster: LocalCluster) -> None:
+    """The metadata log has the credentials now."""
+    (secure_dir(Path(cluster.data_dir)) / _FIRST_CREDENTIALS).unlink(missing_ok=True)
+
+
+def issue_nodes(cluster: LocalCluster, authority: Authority) -> None:
+    """New certificates for all nodes."""
+    for node in cluster.nodes:
+        issued = authority.issue(f"node-{node.id}", _HOSTS)
+        write_private(secure_dir(Path(cluster.data_dir)) / f"node-{node.id}.pem", issued.pem())
+
+
+def _scram_argument(user: str, password: str) -> str:
+    salt = secrets.token_bytes(18)
+    salted = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
+    fields = {
+        "name": user,
+        "salt": base64.b64encode(salt).decode(),
+        "saltedpassword": base64.b64encode(salted).decode(),
+        "iterations": str(ITERATIONS),
+    }
+    return f"{MECHANISM}=[{','.join(f'{name}={_quoted(value)}' for name, value in fields.items())}]"
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"'
+
+
+def node_security(cluster: LocalCluster, node: LocalNode) -> dict[str, str]:
+    """The keys of a node's configuration that close it."""
+    directory = secure_dir(Path(cluster.data_dir))
+    supers = ";".join(f"User:{name}" for name in (ADMIN, *(f"node-{other.id}" for other in cluster.nodes)))
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(directory / f"node-{node.id}.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "ssl.client.auth": "required",
+        f"listener.name.{SASL_LISTENER.lower()}.ssl.client.auth": "none",
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/,DEFAULT",
+        "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": supers,
+    }
+
+
+# --- files of clients
+
+
+def write_client_files(cluster: LocalCluster, user: str, password: str) -> None:
+    """Write, or write anew, everything that a client of this user needs."""
+    from kraftlite.local.certificates import Authority
+
+    data_dir = Path(cluster.data_dir)
+    authority = Authority.load(secure_dir(data_dir))
+    directory = client_dir(data_dir, user)
+    issued = authority.issue(user)
+    write_private(directory / "user.pem", issued.pem())
+    write_private(directory / "keystore.p12", issued.pkcs12(user, authority.certificate, _STORE_PASSWORD))
+    write_private(directory / "truststore.p12", authority.truststore_pkcs12(_STORE_PASSWORD))
+    for name, text in client_files(cluster, user, password).items():
+        write_private(directory / name, text.encode())
+
+
+def client_files(cluster: LocalCluster, user: str, password: str) -> dict[str, str]:
+    """The text of each file by its name."""
+    data_dir = Path(cluster.data_dir)
+    directory, ca = client_dir(data_dir, user), str(secure_dir(data_dir) / "ca.pem")
+    scram_servers, tls_servers = cluster.bootstrap_servers, cluster.tls_bootstrap_servers
+    jaas = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{user}" password="{password}";'
+    scram = {"security.protocol": "SASL_SSL", "sasl.mechanism": MECHANISM, "sasl.jaas.config": jaas}
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": ca}
+    stores = {
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": str(directory / "truststore.p12"),
+        "ssl.truststore.password": _STORE_PASSWORD,
+    }
+    keys = {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(directory / "keystore.p12"),
+        "ssl.keystore.password": _STORE_PASSWORD,
+        "ssl.key.password": _STORE_PASSWORD,
+    }
+    mtls = {"security.protocol": "SSL", **trust, "ssl.keystore.type": "PEM", "ssl.keystore.location": str(directory / "user.pem")}
+    rdkafka = {
+        "bootstrap.servers": scram_servers,
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": user,
+        "sasl.password": password,
+        "ssl.ca.location": ca,
+    }
+    rdkafka_mtls = {
+        "bootstrap.servers": tls_servers,
+        "security.protocol": "ssl",
+        "ssl.ca.location": ca,
+        "ssl.certificate.location": str(directory / "user.pem"),
+        "ssl.key.location": str(directory / "user.pem"),
+    }
+    python = {
+        "bootstrap_servers": scram_servers.split(","),
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": MECHANISM,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+        "ssl_cafile": ca,
+    }
+    return {
+        "client.properties": _java(user, {"bootstrap.servers": scram_servers, **scram, **trust}),
+        "client-pkcs12.properties": _java(user, {"bootstrap.servers": scram_servers, **scram, **stores}),
+        "client-mtls.properties": _java(user, {"bootstrap.servers": tls_servers, **mtls}),
+        "client-mtls-pkcs12.properties": _java(
+            user, {"bootstrap.servers": tls_servers, "security.protocol": "SSL", **stores, **keys}
+        ),
+        "librdkafka.conf": _lines(rdkafka),
+        "librdkafka-mtls.conf": _lines(rdkafka_mtls),
+        "python.json": json.dumps(python, indent=2) + "\n",
+        "spark.json": json.dumps(
+            {"kafka.bootstrap.servers": scram_servers, **{f"kafka.{name}": value for name, value in {**scram, **trust}.items()}},
+            indent=2,
+        )
+        + "\n",
+    }
+
+
+def _java(user: str, values: dict[str, str]) -> str:
+    header = f"# A client of the user {user}: for Java clients, Kafka's tools and kraftlite --command-config\n"
+    return header + format_properties(values)
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def known_users(data_dir: Path) -> list[str]:
+    """The users that have client files here."""
+    try:
+        return sorted(path.name for path in (secure_dir(data_dir) / "clients").iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def certificate_files(cluster: LocalCluster) -> Iterable[tuple[str, Path]]:
+    """Everything with a certificate: whose it is, and its file."""
+    directory = secure_dir(Path(cluster.data_dir))
+    yield "authority", directory / "ca.pem"
+    for node in cluster.nodes:
+        yield f"node {node.id}", directory / f"node-{node.id}.pem"
+    for user in known_users(Path(cluster.data_dir)):
+        yield f"user {user}", client_dir(Path(cluster.data_dir), user) / "user.pem"
+
+
+def forget_user(cluster: LocalCluster, user: str) -> None:
+    """Remove a user's client files."""
+    if user in known_users(Path(cluster.data_dir)):
+        shutil.rmtree(client_dir(Path(cluster.data_dir), user))
+
+
+def described(path: Path) -> tuple[str, str, str]:
+    """The subject of a certificate, the time until which it holds (UTC), and its SHA-256 fingerprint."""
+    from kraftlite.local.certificates import describe
+
+    return describe(path.read_bytes())
+
+
+def admin_security(cluster: LocalCluster) -> dict[str, str]:
+    """The TLS and SASL properties of the administrator's client; empty for a cluster that is open."""
+    if not cluster.secure:
+        return {}
+    text = command_config(Path(cluster.data_dir)).read_text()
+    return {item.key: item.value for item in parse_properties(text) if item.key != "bootstrap.servers"}
