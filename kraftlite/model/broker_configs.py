@@ -348,6 +348,7 @@ _SECURITY: tuple[_Row, ...] = (
 
 _OURS: tuple[_Row, ...] = (
     ("kraftlite.metrics.port", _I, None, _PORT, _RO, "Port of the Prometheus page; none if unset, 0 picks a free one."),
+    ("kraftlite.metrics.partitions.max", _I, "2000", _NATURAL, _RO, "Replicas of a broker with series of their own there."),
     ("kraftlite.metrics.host", _S, "127.0.0.1", None, _RO, "Address of the Prometheus page; 0.0.0.0: all."),
     ("kraftlite.log.level", _S, "info", one_of("debug", "info", "warning", "error"), _RO, "The least level that is logged."),
     ("kraftlite.log.format", _S, "auto", one_of("auto", "json", "text"), _RO, "auto: text on a terminal, else JSON."),

@@ -46,7 +46,7 @@ class Host:
         from kraftlite.obs.metrics import Metrics, MetricsServer
 
         metrics = Metrics({})
-        register_gauges(metrics, node)
+        register_gauges(metrics, node, config.get_int("kraftlite.metrics.partitions.max"))
         self.tracer.add_sink(metrics)
         self.server = MetricsServer(metrics)
         host = config.get_text("kraftlite.metrics.host")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftlite.node.build import Node
+from kraftlite.node.partition_metrics import register_partitions
 from kraftlite.obs.metrics import Metrics
 from kraftlite.obs.stock import register_controller
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from kraftlite.wire.share import NodeShare
 
 
-def register_gauges(metrics: Metrics, node: Node) -> None:
+def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
     """Read at scrape time, on the node's loop; once the node's parts are made. Source: CE-30."""
     gauge = metrics.gauge
     raft, loader, controller = node.raft, node.loader, node.controller
@@ -33,6 +34,7 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
     gauge(
         "kafka_server_raftmetrics_log_end_offset", "Offset behind the last record of the metadata log here.", raft.log_end_offset
     )
+    _state_gauges(metrics, raft)
     _membership_gauges(metrics, raft)
     gauge(
         "kafka_server_broker_metadata_metrics_last_applied_record_offset",
@@ -45,8 +47,23 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
         register_controller(metrics, controller.metrics)
     if node.broker is not None:
         _broker_gauges(metrics, node.broker)
+        _group_gauges(metrics, node.broker)
+        register_partitions(metrics, node.broker.replicas, most_partitions)
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
+
+
+def _state_gauges(metrics: Metrics, raft: RaftDriver) -> None:
+    """Source: Kafka's KafkaRaftMetrics, as Strimzi's rules write it; TM-12."""
+    metrics.family(
+        "kafka_server_raftmetrics_current_state",
+        "1 with the state of this node in the metadata quorum.",
+        "current_state",
+        lambda: [(raft.state_name, 1)],
+    )
+    metrics.gauge(
+        "kafka_server_raftmetrics_current_vote", "Node id that this node has voted for in its epoch; -1 for none.", raft.voted_for
+    )
 
 
 def _membership_gauges(metrics: Metrics, raft: RaftDriver) -> None:
@@ -113,6 +130,11 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         replicas.under_min_isr_count,
     )
     gauge(
+        "kafka_server_replicamanager_atminisrpartitioncount",
+        "Partitions led here whose ISR is at min.insync.replicas.",
+        replicas.at_min_isr_count,
+    )
+    gauge(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "Partitions led here with a transaction that is open for longer than transaction.max.timeout.ms and 5 minutes.",
         replicas.late_transaction_count,
@@ -126,6 +148,15 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories of this broker that have failed.",
         lambda: len(broker.log_dirs.offline_directories()),
+    )
+
+
+def _group_gauges(metrics: Metrics, broker: BrokerServer) -> None:
+    """Source: Kafka's GroupMetadataManager and GroupCoordinatorMetrics."""
+    metrics.gauge(
+        "kafka_coordinator_group_groupmetadatamanager_numgroups",
+        "Groups that this broker coordinates.",
+        broker.groups.group_count,
     )
 
 

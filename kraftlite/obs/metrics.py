@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 
 from kraftlite.model.ids import Endpoint
@@ -31,6 +31,10 @@ _COUNTED: Mapping[str, tuple[str, str]] = {
     "raft.leader_elected": ("kraftlite_raft_elections_won", "Elections of the metadata quorum that this node won."),
     "partition.isr_shrunk": ("kafka_server_replicamanager_isrshrinks", "ISR shrinks of partitions led here."),
     "partition.isr_expanded": ("kafka_server_replicamanager_isrexpands", "ISR expansions of partitions led here."),
+    "partition.isr_change_refused": (
+        "kafka_server_replicamanager_failedisrupdates",
+        "Changes of the ISR of partitions led here that the controller refused.",
+    ),
 }
 
 
@@ -65,8 +69,8 @@ class _Histogram:
 class _Family:
     name: str
     doc: str
-    label: str
-    read: Callable[[], Iterable[tuple[str, float]]]
+    labels: tuple[str, ...]
+    read: Callable[[], Iterable[tuple[tuple[str, ...], float]]]
     counter: bool
 
 
@@ -82,6 +86,9 @@ class Metrics:
         self._labels = tuple((constant_labels or {}).items())
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
 
     def gauge(self, name: str, doc: str, read: Callable[[], float | None], *, labels: Mapping[str, str] | None = None) -> None:
         """`read` returning None leaves the sample out: this node has no such thing now."""
@@ -104,7 +111,20 @@ class Metrics:
     ) -> None:
         """Samples that come and go: `read` returns the text of `label` and the value of each. They are few, and no client chooses
         their texts."""
-        self._families.append(_Family(name, doc, label, read, counter))
+        self.samples(name, doc, (label,), lambda: (((text,), number) for text, number in read()), counter=counter)
+
+    def samples(
+        self,
+        name: str,
+        doc: str,
+        labels: tuple[str, ...],
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+        *,
+        counter: bool = False,
+    ) -> None:
+        """Samples that come and go: `read` returns the texts of `labels` and the value of each. Who registers them bounds their
+        number. An empty text is no label at all."""
+        self._families.append(_Family(name, doc, labels, read, counter))
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
         self._events[event.event] = self._events.get(event.event, 0) + 1
@@ -148,13 +168,35 @@ class Metrics:
             yield found
         for family in self._families:
             kind = CounterMetricFamily if family.counter else GaugeMetricFamily
-            made = kind(family.name, family.doc, labels=[*names, family.label])
-            for text, number in family.read():
-                made.add_metric([*texts, text], number)
+            made = kind(family.name, family.doc, labels=[*names, *family.labels])
+            name = f"{family.name}_total" if family.counter else family.name
+            constant = dict(self._labels)
+            for chosen, number in family.read():
+                labels = {label: text for label, text in zip(family.labels, chosen, strict=True) if text}
+                made.add_sample(name, {**constant, **labels}, number)
             yield made
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
+
+    async def page(self) -> bytes:
+        """Return the page. It is read family by family, with the loop free in between, and its text is written on a thread: a
+        page of thousands of series takes longer than a loop may be held."""
+        found = []
+        for metric in self.registry.collect():
+            found.append(metric)
+            await asyncio.sleep(0)
+        return await asyncio.to_thread(generate_latest, _Collected(found))
+
+
+class _Collected:
+    """The metrics that were read of a registry."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> list[Metric]:
+        return self._metrics
 
 
 class MetricsServer:
@@ -182,6 +224,7 @@ class MetricsServer:
         """Those of them that have not asked yet, the oldest first."""
         self._page = b""
         self._made_at = float("-inf")
+        self._making = asyncio.Lock()
 
     async def start(self, host: str, port: int) -> Endpoint:
         """Raises OSError, or UnicodeError for a host that cannot be one."""
@@ -241,13 +284,14 @@ class MetricsServer:
             return _response("405 Method Not Allowed", "text/plain", b"only GET and HEAD\n", "Allow: GET, HEAD\r\n")
         if words[1].split(b"?", 1)[0] not in (b"/", b"/metrics"):
             return _response("404 Not Found", "text/plain", b"the page is /metrics\n", bodiless=words[0] == b"HEAD")
-        return _response("200 OK", CONTENT_TYPE, self._fresh_page(), bodiless=words[0] == b"HEAD")
+        return _response("200 OK", CONTENT_TYPE, await self._fresh_page(), bodiless=words[0] == b"HEAD")
 
-    def _fresh_page(self) -> bytes:
-        now = asyncio.get_running_loop().time()
-        if now - self._made_at >= self._fresh_s:
-            self._page, self._made_at = self._metrics.render(), now
-        return self._page
+    async def _fresh_page(self) -> bytes:
+        async with self._making:
+            if asyncio.get_running_loop().time() - self._made_at >= self._fresh_s:
+                self._page = await self._metrics.page()
+                self._made_at = asyncio.get_running_loop().time()
+            return self._page
 
 
 def _response(status: str, content_type: str, body: bytes, headers: str = "", *, bodiless: bool = False) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from kraftlite.model.errors import ErrorCode, Fault
-from kraftlite.model.ids import Endpoint
+from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.raft import (
     AddVoterRequest,
     AddVoterResponse,
@@ -139,6 +139,13 @@ class RaftCore:
     @property
     def epoch(self) -> int:
         return self._ctx.epoch
+
+    @property
+    def voted_for(self) -> NodeId | None:
+        """The candidate that has this node's vote in its epoch."""
+        state = self._ctx.state
+        voted = state.election().voted
+        return self._ctx.config.node_id if isinstance(state, Leader) else None if voted is None else voted.id
 
     @property
     def voters(self) -> VoterSet:

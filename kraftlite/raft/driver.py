@@ -281,6 +281,11 @@ class RaftDriver:
     def state_name(self) -> str:
         return self._core.state_name if self._core is not None else "unattached"
 
+    def voted_for(self) -> int:
+        """The node that this one has voted for in its epoch, itself if it leads; -1 for none."""
+        voted = None if self._core is None else self._core.voted_for
+        return -1 if voted is None else voted
+
     @property
     def raft_epoch(self) -> int:
         return self._core.epoch if self._core is not None else 0

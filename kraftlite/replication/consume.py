@@ -196,6 +196,8 @@ class ConsumePath:
                 elif size:
                     records = found.segment.stored(found.extent, lambda error: self._on_io_error(error, entry.tp))
                 room.take(size)
+                if size and not params.is_debug:
+                    partition.traffic.read(size)
         return FetchResult(
             tp=entry.tp,
             error=ErrorCode.NONE,

@@ -47,6 +47,7 @@ from kraftlite.replication.produce import ProducePath
 from kraftlite.replication.purgatory import Deadlines
 from kraftlite.replication.service import ReplicaService
 from kraftlite.replication.table import PartitionTable
+from kraftlite.replication.traffic import Traffic
 from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 
 if TYPE_CHECKING:
@@ -472,6 +473,17 @@ class ReplicaManager:
 
     def under_min_isr_count(self) -> int:
         return sum(partition.under_min_isr for partition in self._table.by_tp.values())
+
+    def at_min_isr_count(self) -> int:
+        return sum(it.leader is not None and len(it.committed_isr) == it.min_isr for it in self._table.by_tp.values())
+
+    def traffic(self) -> Traffic:
+        """Return the traffic of all replicas since the start, those that are gone included."""
+        found = Traffic()
+        found.add(self._table.removed)
+        for partition in self._table.by_tp.values():
+            found.add(partition.traffic)
+        return found
 
     def offline_count(self) -> int:
         return sum(partition.log is None for partition in self._table.by_tp.values())

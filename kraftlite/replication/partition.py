@@ -22,6 +22,7 @@ from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.isr import KEEP_PENDING, REVERT, IsrState, PendingIsr, in_order
 from kraftlite.replication.leader import Eligible, LeaderState
 from kraftlite.replication.partition_trace import PartitionTrace
+from kraftlite.replication.traffic import Traffic
 from kraftlite.replication.waiting import Observer, Waiter, WaitingProduces, wake_all
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace.partition import (
@@ -72,6 +73,7 @@ class Partition:
         self._unheard: tuple[int, tuple[NodeId, ...]] | None = None
         """The partition epoch of a smaller ISR that the controller has answered and the metadata has not said yet, and whose
         leaving lets the HW go on then."""
+        self.traffic = Traffic()
         self.waiting = WaitingProduces()
         self.observers: list[Observer] = []
         self.waiters: dict[Waiter, None] = {}
@@ -314,6 +316,7 @@ class Partition:
         )
         if log.leo != old_leo:
             trace = leader.trace
+            self.traffic.appended(log.leo - old_leo, len(records))
             nothing_waited = log.hw == old_leo
             if nothing_waited or trace.first_append_ms is None:
                 trace.appended(nothing_waited, now_ms)

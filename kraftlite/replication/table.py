@@ -11,6 +11,7 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.partition import Partition
+from kraftlite.replication.traffic import Traffic
 
 
 class PartitionTable:
@@ -22,6 +23,8 @@ class PartitionTable:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self.on_added: Callable[[Partition], None] = lambda partition: None
         """Told of each new partition, before it has a role."""
+        self.removed = Traffic()
+        """The traffic of replicas that are not here any more."""
         self.image = MetadataImage.EMPTY
         self._listener = inter_broker_listener_name
 
@@ -34,6 +37,7 @@ class PartitionTable:
     def remove(self, partition: Partition) -> None:
         if self.by_tp.get(partition.tp) is partition:
             del self.by_tp[partition.tp]
+            self.removed.add(partition.traffic)
             topic = self._by_topic[partition.tp.topic]
             del topic[partition.tp.partition]
             if not topic:

@@ -148,6 +148,7 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "group.max.size": _REFUSES,
     "initial.broker.registration.timeout.ms": _ENDS_ITSELF,
     "kraftlite.metrics.port": _HOST,
+    "kraftlite.metrics.partitions.max": _HOST,
     "kraftlite.trace.max.bytes": _HOST,
     "log.dir.failure.timeout.ms": _ENDS_ITSELF,
     "log.message.timestamp.after.max.ms": "the clocks of brokers jump by days, and the clients' do not",

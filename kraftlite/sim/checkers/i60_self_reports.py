@@ -59,7 +59,7 @@ class SelfReports(MetadataChecker):
         known = self._pages.get(node.node_id)
         if known is None or known[0] is not node.now:
             known = self._pages[node.node_id] = (node.now, Metrics())
-            register_gauges(known[1], node.node)
+            register_gauges(known[1], node.node, most_partitions=0)
         elif now_us - self._looked_us[node.node_id] < LOOK_US:
             return
         self._looked_us[node.node_id] = now_us

@@ -76,7 +76,7 @@ def numbers(node: MemNode) -> tuple[int, ...]:
     """Voters, observers, changes that are not committed, and whether configured voters are ignored, as metrics tell them."""
     assert node.node is not None
     metrics = Metrics({})
-    register_gauges(metrics, node.node)
+    register_gauges(metrics, node.node, most_partitions=0)
     found = {it.name: it.samples[0].value for it in text_string_to_metric_families(metrics.render().decode()) if it.samples}
     kept = ("number_of_voters", "number_of_observers", "uncommitted_voter_change")
     ignored = int(found["kafka_controller_kafkacontroller_ignoredstaticvoters"])

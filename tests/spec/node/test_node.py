@@ -371,7 +371,7 @@ async def test_ce_30_the_page_of_a_node(tmp_path: Path) -> None:
     node = cluster.nodes[1].node
     assert node is not None
     metrics = Metrics({})
-    register_gauges(metrics, node)
+    register_gauges(metrics, node, most_partitions=100)
     page = metrics.render().decode()
     for line in (
         "kafka_controller_kafkacontroller_activecontrollercount 1.0",
@@ -393,6 +393,46 @@ async def test_ce_30_the_page_of_a_node(tmp_path: Path) -> None:
     ):
         assert line in page.splitlines(), line
     assert "partition_load_time" not in page, "nothing was loaded in the last minute"
+
+
+async def test_ce_30_partitions_and_topics_have_series_of_their_own_up_to_a_bound(tmp_path: Path) -> None:
+    cluster = MemCluster(tmp_path, combined=1)
+    await cluster.up()
+    await cluster.create_topic("orders", partitions=3)
+    await cluster.create_topic("zebras", partitions=2)
+    for _ in range(3):
+        assert await cluster.produce("orders", "one") is ErrorCode.NONE
+    node = cluster.nodes[1].node
+    assert node is not None
+    metrics = Metrics({})
+    register_gauges(metrics, node, most_partitions=4)
+    lines = (await metrics.page()).decode().splitlines()
+    size = next(line for line in lines if line.startswith('kafka_log_log_size{partition="0",topic="orders"}'))
+    written = float(size.rpartition(" ")[2])
+    assert written > 0
+    for line in (
+        'kafka_log_log_logstartoffset{partition="0",topic="orders"} 0.0',
+        'kafka_log_log_logendoffset{partition="0",topic="orders"} 3.0',
+        'kafka_log_log_numlogsegments{partition="0",topic="orders"} 1.0',
+        'kafka_log_log_logendoffset{partition="0",topic="zebras"} 0.0',
+        'kafka_cluster_partition_underminisr{partition="0",topic="orders"} 0.0',
+        'kafka_cluster_partition_atminisr{partition="0",topic="orders"} 1.0',
+        'kafka_cluster_partition_insyncreplicascount{partition="0",topic="orders"} 1.0',
+        'kafka_cluster_partition_laststableoffsetlag{partition="0",topic="orders"} 0.0',
+        'kafka_server_brokertopicmetrics_messagesin_total{topic="orders"} 3.0',
+        "kafka_server_brokertopicmetrics_messagesin_total 3.0",
+        f'kafka_server_brokertopicmetrics_bytesin_total{{topic="orders"}} {written}',
+        'kafka_server_brokertopicmetrics_totalproducerequests_total{topic="orders"} 3.0',
+        'kafka_server_brokertopicmetrics_bytesout_total{topic="zebras"} 0.0',
+        "kafka_server_replicamanager_atminisrpartitioncount 5.0",
+        "kafka_server_replicamanager_failedisrupdates_total 0.0",
+        "kraftlite_metrics_partitions_left_out 1.0",
+        'kafka_server_raftmetrics_current_state{current_state="leader"} 1.0',
+        "kafka_server_raftmetrics_current_vote 1.0",
+        "kafka_coordinator_group_groupmetadatamanager_numgroups 0.0",
+    ):
+        assert line in lines, line
+    assert not any('partition="1",topic="zebras"' in line for line in lines)
     assert node.broker is not None
     node.broker.transactions.load_times.took(7)
     page = metrics.render().decode()

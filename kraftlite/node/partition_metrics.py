@@ -1,0 +1,105 @@
+"""Series of single partitions and topics of a broker, under the names that Kafka's stock boards expect.
+
+Topics are chosen by clients, and a page must not grow with them without a bound: the first `kraftlite.metrics.partitions.max`
+replicas by name have series of their own, and a gauge says how many are left out. Sums over all of them are never cut.
+
+Source: CE-30, TM-11; MBeans `kafka.log:type=Log`, `kafka.cluster:type=Partition`, `kafka.server:type=BrokerTopicMetrics` as
+jmx_exporter and Strimzi's rules write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from kraftlite.log.log import Log
+from kraftlite.obs.metrics import Metrics
+from kraftlite.replication.manager import ReplicaManager
+from kraftlite.replication.partition import Partition
+from kraftlite.replication.traffic import Traffic
+
+_LABELS: Final = ("topic", "partition")
+_LOG: Final[tuple[tuple[str, str, Callable[[Log], float]], ...]] = (
+    ("size", "Bytes of the replica's segments.", lambda log: log.size_bytes),
+    ("logstartoffset", "First offset of the replica.", lambda log: log.log_start_offset),
+    ("logendoffset", "Offset behind the last record of the replica.", lambda log: log.leo),
+    ("numlogsegments", "Segments of the replica.", lambda log: len(log.segment_base_offsets)),
+)
+_PARTITION: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
+    ("underreplicated", "1 where this broker leads and the ISR is smaller than the replicas.", lambda it: it.under_replicated),
+    ("underminisr", "1 where this broker leads and the ISR is below min.insync.replicas.", lambda it: it.under_min_isr),
+    ("atminisr", "1 where this broker leads and the ISR is at min.insync.replicas.", lambda it: _is_at_min_isr(it)),
+    ("insyncreplicascount", "Replicas in sync, where this broker leads; else 0.", lambda it: _if_led(it, len(it.committed_isr))),
+    ("replicascount", "Replicas, where this broker leads; else 0.", lambda it: _if_led(it, len(it.replicas))),
+    (
+        "laststableoffsetlag",
+        "Offsets from the last stable offset to the high watermark, where this broker leads; else 0.",
+        lambda it: 0 if it.leader is None or it.log is None else it.log.hw - it.log.last_stable_offset,
+    ),
+)
+_TRAFFIC: Final[tuple[tuple[str, str, Callable[[Traffic], int]], ...]] = (
+    ("messagesin", "Records appended for producers.", lambda it: it.messages_in),
+    ("bytesin", "Bytes of batches appended for producers.", lambda it: it.bytes_in),
+    ("bytesout", "Bytes of batches answered to consumers.", lambda it: it.bytes_out),
+    ("totalproducerequests", "Batches appended for producers, one for each partition of a request.", lambda it: it.produces),
+    ("totalfetchrequests", "Reads of consumers that found records, one for each partition of a request.", lambda it: it.fetches),
+)
+
+
+def _if_led(partition: Partition, count: int) -> int:
+    return count if partition.leader is not None else 0
+
+
+def _is_at_min_isr(partition: Partition) -> bool:
+    return partition.leader is not None and len(partition.committed_isr) == partition.min_isr
+
+
+def register_partitions(metrics: Metrics, replicas: ReplicaManager, most: int) -> None:
+    """`most`: replicas with series of their own."""
+
+    def shown() -> Iterator[Partition]:
+        return islice(replicas.partitions(), most)
+
+    def of_logs(read: Callable[[Log], float]) -> Callable[[], Iterable[tuple[tuple[str, ...], float]]]:
+        return lambda: ((_texts(it), read(it.log)) for it in shown() if it.log is not None)
+
+    def of_partitions(read: Callable[[Partition], float]) -> Callable[[], Iterable[tuple[tuple[str, ...], float]]]:
+        return lambda: ((_texts(it), read(it)) for it in shown())
+
+    for name, doc, log_read in _LOG:
+        metrics.samples(f"kafka_log_log_{name}", doc, _LABELS, of_logs(log_read))
+    for name, doc, read in _PARTITION:
+        metrics.samples(f"kafka_cluster_partition_{name}", doc, _LABELS, of_partitions(read))
+    for name, doc, count in _TRAFFIC:
+        _register_traffic(metrics, f"kafka_server_brokertopicmetrics_{name}", doc, count, replicas, shown)
+    metrics.gauge(
+        "kraftlite_metrics_partitions_left_out",
+        "Replicas without series of their own, because kraftlite.metrics.partitions.max others come before them by name.",
+        lambda: max(0, replicas.partition_count() - most),
+    )
+
+
+def _register_traffic(
+    metrics: Metrics,
+    name: str,
+    doc: str,
+    count: Callable[[Traffic], int],
+    replicas: ReplicaManager,
+    shown: Callable[[], Iterator[Partition]],
+) -> None:
+    """The sum of all topics, and each topic: one family, as in Kafka, where the sum has no label `topic`."""
+
+    def read() -> Iterator[tuple[tuple[str, ...], float]]:
+        yield ("",), count(replicas.traffic())
+        topics: dict[str, int] = {}
+        for partition in shown():
+            topic = partition.tp.topic
+            topics[topic] = topics.get(topic, 0) + count(partition.traffic)
+        yield from (((topic,), total) for topic, total in topics.items())
+
+    metrics.samples(name, doc, ("topic",), read, counter=True)
+
+
+def _texts(partition: Partition) -> tuple[str, str]:
+    return partition.tp.topic, str(partition.tp.partition)
