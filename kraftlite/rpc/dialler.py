@@ -64,6 +64,9 @@ class TlsDialler(Relay):
         peer.connection_made(found)
         found.set_protocol(peer)
         self.failure = None
+        if local.early:
+            peer.write(bytes(local.early))
+            local.early.clear()
         local.resume_reading()
         peer.resume_reading()
 
@@ -97,11 +100,15 @@ class _Local(Half):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.pause_reading()
         if _is_own(transport.get_extra_info("socket")):
             self._dialler.accepted(self)
         else:
             self.abort()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        super().buffer_updated(nbytes)
+        if self.other is None:  # not before: uvloop begins to read after `connection_made`, paused or not
+            self.pause_reading()
 
 
 def _is_own(sock: socket.socket) -> bool:
