@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.config.listeners import (
+    SUPPORTED_PROTOCOLS,
     QuorumVoter,
     controller_protocol,
     derive_replication,
@@ -75,6 +76,12 @@ def resolve(
         _check_controller_listeners(roles, listeners, explicit, controller_names, problems)
     if "broker" in roles:
         _check_broker_listeners(listeners, advertised, inter_broker, controller_names, problems)
+    controllers = _controllers(controller_names, protocols, listeners)
+    if controllers is not None and controllers not in listeners and controllers.security_protocol not in SUPPORTED_PROTOCOLS:
+        problems.append(
+            f"controller.listener.names={controllers.name}: protocol {controllers.security_protocol} is not supported yet; "
+            f"allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
+        )
     voters = parse_voters(typed.get("controller.quorum.voters", ()), problems)
     bootstrap = parse_addresses(
         "controller.quorum.bootstrap.servers", typed.get("controller.quorum.bootstrap.servers", ()), problems
@@ -97,7 +104,7 @@ def resolve(
         advertised_controllers=tuple(item for item in advertised if item.name in controller_names),
         inter_broker=inter_broker,
         derived_from=None if derived_from is None else derived_from.name,
-        controllers=_controllers(controller_names, protocols, listeners),
+        controllers=controllers,
         voters=voters,
         bootstrap_servers=bootstrap,
         log_dirs=log_dirs,

@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kraftlite.config.environment import cluster_id_from_environment, keys_from_environment
-from kraftlite.config.listeners import QuorumVoter
+from kraftlite.config.listeners import SUPPORTED_PROTOCOLS, QuorumVoter
 from kraftlite.config.properties import parse_properties
 from kraftlite.config.resolve import Resolved, resolve
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of
-from kraftlite.model.config_effects import EFFECTS, Effect, effect_of, is_sensitive, refusal
+from kraftlite.model.config_effects import EFFECTS, TLS_OF_LISTENERS, Effect, effect_of, is_sensitive, refusal
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
@@ -251,6 +251,7 @@ def _build(
     if "controller" not in resolved.roles:
         warnings += [f"{key}: policies are asked by controllers, and this node is none" for key in PolicyKind if values.get(key)]
     tls = _tls(values, resolved, problems)
+    warnings.extend(_unused_tls(raw) if not tls else [])
     return ServerConfig(
         node_id=resolved.node_id,
         roles=resolved.roles,
@@ -276,7 +277,7 @@ def _build(
 
 def _tls(values: Mapping[str, str], resolved: Resolved, problems: list[str]) -> Mapping[str, TlsSettings]:
     """A node in plain text does not import what TLS needs."""
-    listeners = list(resolved.listeners)
+    listeners = [listener for listener in resolved.listeners if listener.security_protocol in SUPPORTED_PROTOCOLS]
     controllers = resolved.controllers
     dialled = controllers if controllers is not None and controllers not in listeners else None
     protocols = {listener.security_protocol for listener in (*listeners, *([] if dialled is None else [dialled]))}
@@ -286,6 +287,18 @@ def _tls(values: Mapping[str, str], resolved: Resolved, problems: list[str]) -> 
 
     named_as = {} if resolved.derived_from is None else {str(resolved.inter_broker): resolved.derived_from}
     return tls_settings(values, listeners, dialled, named_as, problems)
+
+
+def _unused_tls(raw: Mapping[str, str]) -> list[str]:
+    """One line for keys that say how TLS is spoken where nothing speaks it."""
+    found = []
+    for key in sorted(raw):
+        effect = effect_of(key)
+        if effect is not None and effect.rule.title == TLS_OF_LISTENERS and effect.departs(raw[key]):
+            found.append(key)
+    if not found:
+        return []
+    return [f"no listener speaks TLS (protocol SSL), so these keys have no effect: {', '.join(found)}"]
 
 
 def _bounded(problems: Sequence[str]) -> list[str]:

@@ -179,8 +179,10 @@ _STORED: Final = (
     """,
 )
 
-_TLS_OF_LISTENERS: Final = (
-    "TLS",
+TLS_OF_LISTENERS: Final = "TLS"
+"""The title of the rule for keys that say how a listener speaks TLS."""
+_TLS: Final = (
+    TLS_OF_LISTENERS,
     "applied to every listener that speaks TLS, and to one alone as listener.name.NAME.ssl...",
     """
     ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain
@@ -189,6 +191,14 @@ _TLS_OF_LISTENERS: Final = (
     ssl.allow.san.changes ssl.principal.mapping.rules
     """,
 )
+
+RELOADABLE: Final = frozenset(
+    """
+    ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain
+    ssl.key.password ssl.truststore.location ssl.truststore.password ssl.truststore.type ssl.truststore.certificates
+    """.split()
+)
+"""Keys that may change while a node runs, for one listener each (KIP-226)."""
 
 _NOT_LIVE: Final = (
     "Applied from the file only",
@@ -346,7 +356,7 @@ def _rules() -> Iterator[tuple[Rule, str]]:
             yield Rule(effect, title, words), names
     title, words, names = _STORED
     yield Rule(Effect.REFUSED, title, words, dynamic=Effect.NONE), names
-    title, words, names = _TLS_OF_LISTENERS
+    title, words, names = _TLS
     yield Rule(Effect.APPLIED, title, words), names
     title, words, names = _NOT_LIVE
     yield Rule(Effect.APPLIED, title, words, dynamic=Effect.REFUSED), names

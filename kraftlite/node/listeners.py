@@ -170,6 +170,7 @@ class NodeListeners:
         from kraftlite.wire.apis import KafkaApis
         from kraftlite.wire.listener import KafkaListener
 
+        context.tls_problems = None if self.tls is None else self.tls.problems
         share = self._node_share()
         for listener in self._config.listeners:
             if not self._is_for_clients(listener):

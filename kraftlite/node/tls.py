@@ -100,11 +100,7 @@ class NodeTls:
 
     def problems(self, values: Mapping[str, str], changed: frozenset[str]) -> list[str]:
         """Say why this node cannot run with these values, of which `changed` are new: for the answer to who sets them."""
-        found = [
-            f"{key} can be changed for one listener only: {LISTENER_PREFIX}NAME.{key}"
-            for key in sorted(changed)
-            if key.startswith("ssl.")
-        ]
+        found: list[str] = []
         for name, source in self._sources.items():
             prefix = f"{LISTENER_PREFIX}{(self._named(name) or name).lower()}.ssl."
             if not any(key.startswith(prefix) for key in changed):
