@@ -60,7 +60,8 @@ def read_settings(get: Callable[[str], str | None], key_of: Callable[[str], str]
     versions = several("ssl.enabled.protocols") or VERSIONS
     for version in versions:
         if version not in VERSIONS:
-            problems.append(f"ssl.enabled.protocols={','.join(versions)}: {version} is not supported; allowed is TLSv1.2 and TLSv1.3")
+            told = f"{key_of('ssl.enabled.protocols')}={','.join(versions)}"
+            problems.append(f"{told}: {version} is not supported; allowed is TLSv1.2 and TLSv1.3")
     suites = several("ssl.cipher.suites")
     problems += [f"{key_of('ssl.cipher.suites')}={','.join(suites)}: {problem}" for problem in problems_of(suites)]
     check = get("ssl.endpoint.identification.algorithm")
