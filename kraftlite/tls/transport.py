@@ -281,6 +281,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return keep
 
 
+_UNKNOWN_AUTHORITY: Final = (18, 19, 20, 21)
+"""OpenSSL's numbers for a certificate that signed itself, alone or at the end of the chain, and for an issuer that is not there."""
 _ALERTS: Final[tuple[tuple[str, str], ...]] = (
     ("UNKNOWN_CA", "the peer does not trust the authority of our certificate"),
     ("CERTIFICATE_EXPIRED", "our certificate has expired, says the peer"),
@@ -295,7 +297,8 @@ _ALERTS: Final[tuple[tuple[str, str], ...]] = (
 def reason_of(error: ssl.SSLError, *, server: bool) -> str:
     """One line for people."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the {'client' if server else 'server'}'s certificate is refused: {error.verify_message}"
+        unknown = "its authority is not trusted: " if error.verify_code in _UNKNOWN_AUTHORITY else ""
+        return f"the {'client' if server else 'server'}'s certificate is refused: {unknown}{error.verify_message}"
     reason = error.reason or ""
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "no client certificate, which ssl.client.auth=required asks for"
