@@ -1,7 +1,8 @@
 """Listeners: parsing, the protocols behind their names, and which of them carry which traffic.
 
 Clients speak Kafka's protocol on listeners with Kafka's security protocols, nodes speak gRPC among themselves on listeners
-with `GRPC`, or `GRPC_TLS`. A pasted Kafka configuration names Kafka listeners for both; then a controller listener is taken to be gRPC, and a
+with `GRPC` or `GRPC_TLS`.
+A pasted Kafka configuration names Kafka listeners for both; then a controller listener is taken to be gRPC, and a
 gRPC listener for replication is added next to the named one.
 Source: BL-25, RF-58.
 """

@@ -66,9 +66,7 @@ def resolve(
     derived_from: ListenerInfo | None = None
     if "broker" in roles:
         before = listeners
-        inter_broker, listeners, explicit = _inter_broker(
-            typed, given, listeners, explicit, controller_names, problems, warnings
-        )
+        inter_broker, listeners, explicit = _inter_broker(typed, given, listeners, explicit, controller_names, problems, warnings)
         if len(listeners) > len(before):
             derived_from = _named(typed, given, before, controller_names)
     advertised = _advertised(listeners, explicit, "advertised.listeners" in typed, controller_names, hostname)
@@ -211,7 +209,8 @@ def _inter_broker(
         if named is None and protocol in given:
             known = ", ".join(listener.name for listener in candidates) or "none"
             problems.append(
-                f"{protocol}={typed[protocol]}: no listener has this name; allowed is one of {known} (or set inter.broker.listener.name)"
+                f"{protocol}={typed[protocol]}: no listener has this name; "
+                f"allowed is one of {known} (or set inter.broker.listener.name)"
             )
         if named is None:
             return None, listeners, explicit

@@ -1,4 +1,7 @@
-"""The TLS settings of each listener of a node, checked with their stores at start. Source: KIP-103, KIP-651; SE-01, SE-02, SE-06."""
+"""The TLS settings of each listener of a node, checked with their stores at start.
+
+Source: KIP-103, KIP-651; SE-01, SE-02, SE-06.
+"""
 
 from __future__ import annotations
 

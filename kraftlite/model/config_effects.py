@@ -193,10 +193,18 @@ _TLS: Final = (
 )
 
 RELOADABLE: Final = frozenset(
-    """
-    ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain
-    ssl.key.password ssl.truststore.location ssl.truststore.password ssl.truststore.type ssl.truststore.certificates
-    """.split()
+    [
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.password",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "ssl.truststore.certificates",
+    ]
 )
 """Keys that may change while a node runs, for one listener each (KIP-226)."""
 
@@ -407,14 +415,15 @@ def effect_of(name: str) -> KeyEffect | None:
 
 
 def _listener_effect(name: str) -> KeyEffect | None:
-    """Only what protects is configured for one listener alone; other keys that would have an effect limit. A mechanism may be named
+    """Only what protects is configured for one listener alone; other keys that have an effect limit. A mechanism may be named
     before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
     rest = name.split(".")[3:]
     for begin in range(len(rest)):
         found = effect_of(".".join(rest[begin:]))
         if found is not None:
             applied = found.rule.effect in (Effect.APPLIED, Effect.IN_PART)
-            return KeyEffect(_OF_LISTENERS, found.default) if applied and not _per_listener(rest[begin:]) else found
+            refused = applied and not _per_listener(rest[begin:])
+            return KeyEffect(_OF_LISTENERS, found.default) if refused else found
     return None
 
 

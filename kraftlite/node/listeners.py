@@ -176,9 +176,7 @@ class NodeListeners:
             if not self._is_for_clients(listener):
                 continue
             apis, reserved = KafkaApis(context, listener.name), self._reserved.pop(listener.name, None)
-            client = KafkaListener(
-                self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener)
-            )
+            client = KafkaListener(self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener))
             client.hold(requests=self._held[0], responses=self._held[1])
             self._clients.append(client)
             client.listen()

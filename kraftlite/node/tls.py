@@ -23,7 +23,7 @@ _OF_CONTROLLERS: Final = frozenset({"Raft", "Controller"})
 
 
 class NodeTls:
-    """The certificates of all listeners of one node. Made once, before the node listens; reads the stores, and raises TlsError."""
+    """The certificates of all listeners of one node. Made once, before the node listens; raises TlsError."""
 
     def __init__(self, ports: Ports, config: ServerConfig) -> None:
         self._ports = ports

@@ -207,9 +207,7 @@ class SharesPorts(Protocol):
         """Dial through TLS from now on: `tls` gives the certificates (`TlsSource`) for the peers of a service, None for none."""
         ...
 
-    async def serve_behind(
-        self, listen: Endpoint, handlers: Handlers, *, authenticates: bool = False
-    ) -> CarriesConnections:
+    async def serve_behind(self, listen: Endpoint, handlers: Handlers, *, authenticates: bool = False) -> CarriesConnections:
         """`Transport.serve` without a socket of its own: whoever accepts connections at `listen` hands over those that are the
         transport's. `authenticates`: only those that have a principal are served (`get_extra_info("principal")`)."""
         ...

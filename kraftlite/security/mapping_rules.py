@@ -67,7 +67,9 @@ class MappingRules:
         while at < len(text):
             found = _RULE.match(text, at)
             if found is None:
-                raise ValueError(f"{text[at : at + 200]!r}: allowed is DEFAULT or RULE:pattern/replacement/ with L or U behind it")
+                raise ValueError(
+                    f"{text[at : at + 200]!r}: allowed is DEFAULT or RULE:pattern/replacement/ with L or U behind it"
+                )
             if found[1] is not None:
                 rules.append(_Rule(None, (), ""))
             elif found[2] is not None:

@@ -1,4 +1,4 @@
-"""TLS contexts made of settings, and the context of a listener that can be replaced while it runs. Source: SE-02, SE-03, SE-05."""
+"""TLS contexts made of settings and of the stores that they name. Source: SE-02, SE-03, SE-05."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from kraftlite.tls.ciphers import problems_of
 from kraftlite.tls.stores import STORE_KINDS, KeyStoreSettings, TrustStoreSettings
 
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_DEFAULT_RULES: Final = MappingRules.parse("DEFAULT")
 
 
 class ClientAuth(StrEnum):
@@ -33,7 +34,7 @@ class TlsSettings:
     versions: tuple[str, ...] = VERSIONS
     suites: tuple[str, ...] = ()
     check_host: bool = True
-    rules: MappingRules = MappingRules.parse("DEFAULT")
+    rules: MappingRules = _DEFAULT_RULES
     allow_dn_changes: bool = False
     allow_san_changes: bool = False
 
@@ -69,7 +70,7 @@ def read_settings(get: Callable[[str], str | None], key_of: Callable[[str], str]
     if check not in ("https", ""):
         key = key_of("ssl.endpoint.identification.algorithm")
         problems.append(f"{key}={check}: allowed is https, or nothing for no check of the host's name")
-    rules = MappingRules.parse("DEFAULT")
+    rules = _DEFAULT_RULES
     try:
         rules = MappingRules.parse(get("ssl.principal.mapping.rules") or "DEFAULT")
     except ValueError as error:

@@ -1,4 +1,7 @@
-"""The certificates of one listener, which may be replaced while it runs, and the principals of its peers. Source: SE-04, SE-05."""
+"""The certificates of one listener, which may be replaced while it runs, and the principals of its peers.
+
+Source: SE-04, SE-05.
+"""
 
 from __future__ import annotations
 

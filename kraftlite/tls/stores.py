@@ -32,7 +32,7 @@ STORE_KINDS: Final = ("PEM", "PKCS12", "JKS")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStoreSettings:
-    """`prefix`: what stands before `ssl.` in the names of these settings. `chain` and `key` are PEM texts, `location` is a file."""
+    """`prefix`: what stands before `ssl.` in the names of these settings. `chain` and `key` are texts, `location` is a file."""
 
     prefix: str = ""
     kind: str = "JKS"

@@ -7,6 +7,7 @@ on when it is its turn, and what is wrong with it is known.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from typing import Any, Final, Protocol, cast
 
@@ -48,7 +49,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     while it does not read, the socket is not read either.
     """
 
-    def __init__(self, context: ssl.SSLContext, keeper: HandshakeKeeper, *, server_hostname: str | None = None, server: bool = True):
+    def __init__(
+        self, context: ssl.SSLContext, keeper: HandshakeKeeper, *, server_hostname: str | None = None, server: bool = True
+    ):
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=server_hostname)
@@ -221,10 +224,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._closing = True
         if self._below is None:
             return
-        try:
+        with contextlib.suppress(ssl.SSLError, ValueError):  # the peer has not said the same, and need not
             self._tls.unwrap()
-        except (ssl.SSLError, ValueError):
-            pass  # the peer has not said the same, and need not
         self._flush()
         self._below.close()
 
@@ -252,7 +253,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         """Hand what has come to the protocol above, as long as it wants it."""
         tls = self._tls
         while not self._paused and not self._closing and self._above is not None:
-            room = self._above.get_buffer(-1)
+            room: memoryview = self._above.get_buffer(-1)
             try:
                 count = tls.read(len(room), room)
             except ssl.SSLWantReadError:
@@ -282,7 +283,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 _UNKNOWN_AUTHORITY: Final = (18, 19, 20, 21)
-"""OpenSSL's numbers for a certificate that signed itself, alone or at the end of the chain, and for an issuer that is not there."""
+"""OpenSSL's numbers for a certificate that signed itself, alone or at the end of the chain, and for an issuer that is absent."""
 _ALERTS: Final[tuple[tuple[str, str], ...]] = (
     ("UNKNOWN_CA", "the peer does not trust the authority of our certificate"),
     ("CERTIFICATE_EXPIRED", "our certificate has expired, says the peer"),
@@ -313,5 +314,3 @@ def reason_of(error: ssl.SSLError, *, server: bool) -> str:
     if reason == "NO_SHARED_CIPHER":
         return "no cipher suite in common (ssl.cipher.suites)"
     return f"TLS: {(reason or str(error)).replace('_', ' ').lower()}"
-
-

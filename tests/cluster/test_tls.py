@@ -1,4 +1,4 @@
-"""Clusters of processes that speak TLS: real clients, failover, nodes of strangers, and certificates that change (SE-01 to SE-06)."""
+"""Clusters of processes that speak TLS: real clients, failover, strangers, and certificates that change (SE-01 to SE-06)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from kraftlite.cli.main import cli
 from kraftlite.wire.shared_port import HTTP2_PREFACE
 from tests.harness.certificates import Authority, Stores
 from tests.harness.cluster import Client, Cluster, NodeProcess, running, wait_for
@@ -136,7 +138,9 @@ def test_se_02_real_clients_of_other_kinds(secured: Secured) -> None:
     consumer = KafkaConsumer("others", auto_offset_reset="earliest", consumer_timeout_ms=60_000, **options)
     assert next(consumer).value == b"from kafka-python"
     consumer.close()
-    without = {key: value for key, value in secured.alice.as_librdkafka().items() if "key" not in key and "certificate" not in key}
+    without = {
+        key: value for key, value in secured.alice.as_librdkafka().items() if "key" not in key and "certificate" not in key
+    }
     with pytest.raises(KafkaException):
         AdminClient({"bootstrap.servers": secured.cluster.bootstrap, **without}).list_topics(timeout=5)
     address = f"127.0.0.1:{secured.cluster.nodes[1].kafka_port}"
@@ -169,7 +173,7 @@ def test_se_02_a_host_that_is_not_in_the_certificate_is_not_trusted(secured: Sec
         assert AdminClient({"bootstrap.servers": cluster.bootstrap, **unchecked}).list_topics(timeout=30).brokers
 
 
-class running_but_not_waited:  # noqa: N801 - reads as a function
+class running_but_not_waited:
     """Start all nodes, and kill them at the end."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -198,9 +202,9 @@ def shown(secured: Secured, node: NodeProcess) -> bytes | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(secured.alice.trust)
     context.load_cert_chain(secured.alice.keys)
-    with socket.create_connection(("127.0.0.1", node.kafka_port or 0), 20) as plain:
-        with context.wrap_socket(plain, server_hostname="localhost") as tls:
-            return tls.getpeercert(binary_form=True)
+    plain = socket.create_connection(("127.0.0.1", node.kafka_port or 0), 20)
+    with context.wrap_socket(plain, server_hostname="localhost") as tls:
+        return tls.getpeercert(binary_form=True)
 
 
 def test_se_05_certificates_change_on_disk_and_by_configs_without_losing_a_connection(secured: Secured, tmp_path: Path) -> None:
@@ -231,3 +235,28 @@ def test_se_05_certificates_change_on_disk_and_by_configs_without_losing_a_conne
     found = wait_for(lambda: events(node, "tls.stores_refused"), "the damaged store to be told")
     assert found[0]["listener"] == "PLAINTEXT" and "has no certificate" in found[0]["reason"]
     assert client.consume("rotation", 3) == ["after", "before", "between"]
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12"])
+def test_se_02_the_commands_reach_brokers_and_controllers(secured: Secured, tmp_path: Path, kind: str) -> None:
+    """`--command-config` with Kafka's names, for our own commands, for those that use librdkafka, and for Kafka's tools."""
+    values = secured.alice.as_kafka()
+    if kind == "PKCS12":
+        (tmp_path / "me.p12").write_bytes(secured.authority.issue("alice").pkcs12("geheim"))
+        (tmp_path / "trust.p12").write_bytes(secured.authority.trust_pkcs12("geheim"))
+        values = {"ssl.keystore.location": f"{tmp_path}/me.p12", "ssl.truststore.location": f"{tmp_path}/trust.p12"}
+        values |= {"ssl.keystore.password": "geheim", "ssl.truststore.password": "geheim"}
+    path = tmp_path / "client.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in {"security.protocol": "SSL", **values}.items()))
+    topic, config = f"commands-{kind.lower()}", ["--command-config", str(path)]
+    brokers = ["--bootstrap-server", secured.cluster.bootstrap]
+    controllers = ["--bootstrap-controller", f"127.0.0.1:{port_of(secured.cluster.nodes[1], 'CONTROLLER')}"]
+
+    def run(*arguments: str, text: str = "") -> str:
+        return str(CliRunner().invoke(cli, list(arguments), input=text, catch_exceptions=False).output)
+
+    assert topic in run("topic", "create", topic, *brokers, *config)
+    assert "Error" not in run("produce", topic, *brokers, *config, text="hello\n")
+    assert "hello" in run("consume", topic, "--from-beginning", "--max-messages", "1", *brokers, *config)
+    assert topic in run("compat", "kafka-topics", "--list", *brokers, *config)
+    assert "LeaderId" in run("compat", "kafka-metadata-quorum", *controllers, *config, "describe", "--status")

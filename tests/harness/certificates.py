@@ -28,7 +28,9 @@ LOOPBACK = ("localhost", "127.0.0.1")
 
 def named(common_name: str, *more: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
     """A name whose last part is the common name, so that it is the first in print."""
-    return x509.Name([*(x509.NameAttribute(oid, value) for oid, value in more), x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    return x509.Name(
+        [*(x509.NameAttribute(oid, value) for oid, value in more), x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
+    )
 
 
 @dataclass(frozen=True)

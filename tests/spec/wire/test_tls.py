@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
@@ -33,10 +34,7 @@ both = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
 def on(loop: str, scenario: Callable[[], Awaitable[None]]) -> None:
-    if loop == "uvloop":
-        running = pytest.importorskip("uvloop").new_event_loop()
-    else:
-        running = asyncio.new_event_loop()
+    running = pytest.importorskip("uvloop").new_event_loop() if loop == "uvloop" else asyncio.new_event_loop()
     try:
         running.run_until_complete(scenario())
     finally:
@@ -91,7 +89,9 @@ class Secure(Harness):
             setattr(context, name, value)
         return context
 
-    async def dial(self, certificate: Certificate | None = None, *trusted: Authority, host: str = "localhost", **more: Any) -> Any:
+    async def dial(
+        self, certificate: Certificate | None = None, *trusted: Authority, host: str = "localhost", **more: Any
+    ) -> Any:
         context = self.context_of(certificate, *trusted, **more)
         return await asyncio.open_connection("127.0.0.1", self.port, ssl=context, server_hostname=host)
 
@@ -115,15 +115,13 @@ class Secure(Harness):
         before, context = len(self.failures()), self.context_of(certificate, *trusted, **more)
 
         def ask() -> bytes:
-            with socket.create_connection(("127.0.0.1", self.port), 20) as plain:
-                with context.wrap_socket(plain, server_hostname=host) as tls:
-                    tls.sendall(API_VERSIONS)
-                    return tls.recv(4)
+            plain = socket.create_connection(("127.0.0.1", self.port), 20)
+            with context.wrap_socket(plain, server_hostname=host) as tls:
+                tls.sendall(API_VERSIONS)
+                return tls.recv(4)
 
-        try:
+        with contextlib.suppress(OSError):  # refused before, or told by an alert
             assert await asyncio.to_thread(ask) == b""
-        except OSError:
-            pass  # refused before, or told by an alert
         await until(lambda: len(self.failures()) > before)
         assert len(self.failures()) == before + 1, "one event for one connection"
         return self.failures()[-1]

@@ -95,5 +95,7 @@ def test_se_03_defaults_are_kafkas() -> None:
 def test_se_02_pem_in_one_line_and_headers_of_old_keys() -> None:
     pem = Authority().pem
     assert in_lines(pem.replace("\n", "")).strip() == pem.strip() == in_lines(pem).strip()
-    old = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n"
+    old = (
+        "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n"
+    )
     assert in_lines(old).strip() == old.strip()

@@ -54,9 +54,7 @@ def test_se_02_pem_in_the_settings(password: str | None, lines: bool) -> None:
         key, chain, trusted = in_one_line(key), in_one_line(chain), in_one_line(trusted)
     more = {} if password is None else {"key_password": password}
     kinds = {"keystore_type": "PEM", "truststore_type": "PEM"}
-    found = load(
-        settings(**kinds, keystore_key=key, keystore_certificate_chain=chain, truststore_certificates=trusted, **more)
-    )
+    found = load(settings(**kinds, keystore_key=key, keystore_certificate_chain=chain, truststore_certificates=trusted, **more))
     assert found.leaf == NODE.certificate and found.server is not None
     assert len(found.client.get_ca_certs()) == 1
 
@@ -66,9 +64,7 @@ def test_se_02_pem_in_a_file(tmp_path: Path, password: str | None) -> None:
     more = {} if password is None else {"key_password": password}
     path = written(tmp_path / "keys.pem", NODE.pem + CA.pem + NODE.key_pem(password))
     trust = written(tmp_path / "trust.pem", "# ours\n" + CA.pem)
-    found = load(
-        settings(keystore_type="PEM", keystore_location=path, truststore_type="PEM", truststore_location=trust, **more)
-    )
+    found = load(settings(keystore_type="PEM", keystore_location=path, truststore_type="PEM", truststore_location=trust, **more))
     assert found.leaf == NODE.certificate and len(found.client.get_ca_certs()) == 1
 
 
@@ -100,7 +96,7 @@ def test_se_02_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path
 @pytest.mark.skipif(shutil.which("keytool") is None, reason="needs keytool")
 def test_se_02_the_command_converts_what_keytool_has_made(tmp_path: Path) -> None:
     store = tmp_path / "server.jks"
-    options = "-genkeypair -alias n -keyalg EC -dname CN=node -validity 2 -storetype JKS".split()
+    options = ["-genkeypair", "-alias", "n", "-keyalg", "EC", "-dname", "CN=node", "-validity", "2", "-storetype", "JKS"]
     subprocess.run(["keytool", *options, "-keystore", store, "-storepass", PASSWORD, "-keypass", PASSWORD], check=True)
     command = refused(keystore_location=str(store)).split("convert it with: ")[1].split(" (then")[0].split()
     subprocess.run([*command, "-srcstorepass", PASSWORD, "-deststorepass", PASSWORD], check=True, capture_output=True)
@@ -145,9 +141,7 @@ def test_se_02_what_is_no_file_or_has_no_end_is_refused(tmp_path: Path) -> None:
 
 
 def test_se_02_secrets_are_in_no_text_of_the_settings() -> None:
-    found = settings(
-        keystore_type="PEM", keystore_key=NODE.key_pem(), keystore_certificate_chain=NODE.pem, key_password=PASSWORD
-    )
+    found = settings(keystore_type="PEM", keystore_key=NODE.key_pem(), keystore_certificate_chain=NODE.pem, key_password=PASSWORD)
     assert PASSWORD not in repr(found) and "PRIVATE" not in repr(found) and "PRIVATE" not in repr(load(found))
 
 
