@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kraftlite.client.properties import KNOWN, is_security, settings_from
 from kraftlite.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kraftlite.client.settings import TlsSettings
 
 
 @contextlib.contextmanager
@@ -96,14 +99,16 @@ _JAVAS_SECURITY: Final = (
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
     "ssl.keystore.type",
+    "ssl.truststore.password",
+    "ssl.keystore.password",
+    "ssl.enabled.protocols",
+    "ssl.cipher.suites",
 )
 """Names that librdkafka does not know, or calls something else; all other names of security are its own, too."""
 
 
 def _secured(values: Mapping[str, str]) -> dict[str, str | None]:
     """TLS and SASL as librdkafka calls them."""
-    from kraftlite.client.security import in_lines
-
     theirs = {name: value for name, value in values.items() if is_security(name) and name in KNOWN}
     settings = settings_from({**theirs, "bootstrap.servers": "localhost:9092"})
     found: dict[str, str | None] = {"security.protocol": settings.security_protocol}
@@ -113,13 +118,38 @@ def _secured(values: Mapping[str, str]) -> dict[str, str | None]:
     tls = settings.tls
     if tls is not None:
         found["ssl.endpoint.identification.algorithm"] = "https" if tls.check_host else "none"
+        found.update(_tls(tls))
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _tls(tls: TlsSettings) -> dict[str, str | None]:
+    """Files in PEM as they are; what librdkafka cannot read as texts in PEM."""
+    from kraftlite.client.security import stores
+    from kraftlite.tls.ciphers import TLS_1_3_SUITES, openssl_name
+    from kraftlite.tls.pem import in_lines
+    from kraftlite.tls.stores import read_keys, read_trusted
+
+    if tls.versions:
+        raise ValueError("ssl.enabled.protocols cannot be honoured: librdkafka has no such property")
+    found: dict[str, str | None] = {}
+    keys, trust = stores(tls)
+    if tls.trust_kind == "PEM":
         found["ssl.ca.location"] = tls.trust_location
         found["ssl.ca.pem"] = None if tls.trust_certificates is None else in_lines(tls.trust_certificates)
+    else:
+        found["ssl.ca.pem"] = read_trusted(trust)
+    if tls.key_kind == "PEM":
         found["ssl.certificate.location"] = found["ssl.key.location"] = tls.key_location
         found["ssl.certificate.pem"] = None if tls.key_chain is None else in_lines(tls.key_chain)
         found["ssl.key.pem"] = None if tls.key is None else in_lines(tls.key)
         found["ssl.key.password"] = tls.key_password
-    return {name: value for name, value in found.items() if value is not None}
+    elif (read := read_keys(keys)) is not None:
+        found["ssl.certificate.pem"], found["ssl.key.pem"] = read.chain, read.key
+    if tls.suites:
+        if any(suite in TLS_1_3_SUITES for suite in tls.suites):
+            raise ValueError("ssl.cipher.suites cannot be honoured: librdkafka takes suites of TLS 1.2 only")
+        found["ssl.cipher.suites"] = ":".join(filter(None, map(openssl_name, tls.suites)))
+    return found
 
 
 def assignor(name: str) -> str:

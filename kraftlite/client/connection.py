@@ -39,6 +39,7 @@ from kraftlite.protocol.api_keys import (
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.kio_codec import api_name, decode_response, encode_request, is_flexible
 from kraftlite.protocol.primitives import INT16, INT32, NO_TAGS, string
+from kraftlite.tls.errors import TlsError
 
 VERSIONS: Final = {
     PRODUCE: 9,
@@ -283,8 +284,8 @@ def _connect(address: tuple[str, int], settings: ClientSettings, deadline: float
             plain.settimeout(max(0.05, deadline - time.monotonic()))
             try:
                 found = tls_context(settings.tls).wrap_socket(plain, server_hostname=address[0])
-            except FileNotFoundError as error:
-                raise ClientError(f"TLS: {error.strerror}: one of the files that ssl.*.location names") from None
+            except TlsError as error:
+                raise ClientError(f"TLS: {error}") from None
             except ssl.SSLCertVerificationError as error:
                 raise ClientError(f"TLS: {address[0]}:{address[1]} is not trusted: {error.verify_message}") from None
         found.settimeout(min(QUIET_S, max(0.05, deadline - time.monotonic())))

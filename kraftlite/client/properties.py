@@ -9,7 +9,7 @@ Source: Kafka's consumer, producer and admin configuration (names, defaults, mea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kraftlite.client.settings import ClientSettings, SaslSettings, TlsSettings, split_address
@@ -18,6 +18,8 @@ from kraftlite.model.limits import KIB, MAX_INT32, MIB
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+CONVERT: Final = "keytool -importkeystore -srckeystore FILE.jks -destkeystore FILE.p12 -deststoretype PKCS12 converts one of JKS"
 PEM_ENDINGS: Final = (".pem", ".crt", ".cer")
 _ADDRESSES: Final = "host:port, several separated by commas"
 
@@ -85,11 +87,15 @@ _TLS_NAMES: Final = (
     "ssl.ca.location",
     "ssl.truststore.certificates",
     "ssl.truststore.type",
+    "ssl.truststore.password",
     "ssl.keystore.location",
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
     "ssl.keystore.type",
+    "ssl.keystore.password",
     "ssl.key.password",
+    "ssl.enabled.protocols",
+    "ssl.cipher.suites",
     "ssl.endpoint.identification.algorithm",
 )
 _SASL_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password")
@@ -142,8 +148,6 @@ class _Options:
     def _unknown(self, name: str) -> ValueError:
         prefix = self._prefix
         said = f"{prefix}{name}={'…' if _SECRET.search(name) else repr(self._given[name])} cannot be honoured"
-        if name in ("ssl.truststore.password", "ssl.keystore.password"):
-            return ValueError(f"{prefix}{name}: PEM stores have none; the password of a private key is {prefix}ssl.key.password")
         if name in self._reasons:
             return ValueError(f"{said}: {self._reasons[name]}")
         return ValueError(f"{said}: allowed are {', '.join(f'{prefix}{it}' for it in sorted(KNOWN))}")
@@ -186,14 +190,7 @@ class _Options:
                     f"{prefix}{named[0]} is given, but {prefix}security.protocol={protocol}: allowed is SSL or SASL_SSL"
                 )
             return None
-        for store in ("truststore", "keystore"):
-            kind = given.get(f"ssl.{store}.type")
-            if kind is not None and kind.upper() != "PEM":
-                raise self._bad(f"ssl.{store}.type", "PEM (keytool and openssl convert JKS and PKCS12)")
-            location = given.get(f"ssl.{store}.location")
-            if location is not None and kind is None and not location.lower().endswith(PEM_ENDINGS):
-                allowed = f"a PEM file: its name ends in .pem, .crt or .cer, or ssl.{store}.type=PEM"
-                raise self._bad(f"ssl.{store}.location", allowed)
+        kinds = {store: self._kind(store) for store in ("truststore", "keystore")}
         trust = [it for it in ("ssl.truststore.location", "ssl.ca.location", "ssl.truststore.certificates") if it in given]
         if len(trust) > 1:
             raise ValueError(f"{prefix}{trust[0]} and {prefix}{trust[1]} exclude each other")
@@ -213,7 +210,42 @@ class _Options:
             key=key,
             key_password=given.get("ssl.key.password"),
             check_host=check.lower() == "https",
+            trust_kind=kinds["truststore"],
+            trust_password=given.get("ssl.truststore.password"),
+            key_kind=kinds["keystore"],
+            key_store_password=given.get("ssl.keystore.password"),
+            versions=self._several("ssl.enabled.protocols", TLS_VERSIONS),
+            suites=self._several("ssl.cipher.suites", None),
         )
+
+    def _kind(self, store: str) -> str:
+        """PEM or PKCS12. A file whose name ends as those of PEM do is one where no type is given; a text always is."""
+        key = f"ssl.{store}.type"
+        kind, location = self._given.get(key), self._given.get(f"ssl.{store}.location", "")
+        if kind is None:
+            has_password = f"ssl.{store}.password" in self._given
+            found = "PEM" if location.lower().endswith(PEM_ENDINGS) or not (location or has_password) else "PKCS12"
+        else:
+            found = kind.strip().upper()
+        if found not in ("PEM", "PKCS12"):
+            raise self._bad(key, f"PEM or PKCS12 ({CONVERT})")
+        if location.lower().endswith((".jks", ".jceks")):
+            raise self._bad(f"ssl.{store}.location", f"a file in PEM or PKCS12 ({CONVERT})")
+        if found == "PEM" and f"ssl.{store}.password" in self._given:
+            said = f"PEM stores have none; the password of a private key is {self._prefix}ssl.key.password"
+            raise ValueError(f"{self._prefix}ssl.{store}.password: {said}")
+        return found
+
+    def _several(self, name: str, allowed: Sequence[str] | None) -> tuple[str, ...]:
+        found = tuple(item.strip() for item in self._given.get(name, "").split(",") if item.strip())
+        if allowed is not None and any(item not in allowed for item in found):
+            raise self._bad(name, " and ".join(allowed))
+        if allowed is None and found:
+            from kraftlite.tls.ciphers import problems_of
+
+            if problems := problems_of(found):
+                raise ValueError(f"{self._prefix}{name}={self._given[name]!r}: {problems[0]}")
+        return found
 
     def _sasl(self, protocol: str) -> SaslSettings | None:
         given, prefix = self._given, self._prefix

@@ -12,10 +12,12 @@ import re
 import secrets
 import ssl
 from collections.abc import Callable
-from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftlite.client.settings import SaslSettings, TlsSettings
+
+if TYPE_CHECKING:
+    from kraftlite.tls.stores import KeyStoreSettings, TrustStoreSettings
 
 MAX_ITERATIONS: Final = 1_000_000
 """More than any server asks for: a bound against one that would keep the client busy."""
@@ -37,34 +39,35 @@ class Exchange(Protocol):
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Raises OSError (of which ssl.SSLError is one) when a file or a text is not what it must be."""
-    trusted = None if settings.trust_certificates is None else in_lines(settings.trust_certificates)
-    context = ssl.create_default_context(cafile=settings.trust_location, cadata=trusted)
-    context.check_hostname = settings.check_host
-    if settings.key_location is not None:
-        context.load_cert_chain(settings.key_location, password=settings.key_password)
-    elif settings.key_chain is not None:
-        import tempfile
+    """Raises TlsError when a file or a text is not what it must be."""
+    from kraftlite.tls.contexts import load
+    from kraftlite.tls.settings import VERSIONS
+    from kraftlite.tls.settings import TlsSettings as Whole
 
-        with tempfile.TemporaryDirectory(prefix="kraftlite-") as folder:  # 0700; the library reads files only
-            path = Path(folder) / "pem"
-            path.write_text(in_lines(f"{settings.key_chain}\n{settings.key}\n"))
-            context.load_cert_chain(path, password=settings.key_password)
-    return context
+    keys, trust = stores(settings)
+    versions = settings.versions or VERSIONS
+    return load(Whole(keys=keys, trust=trust, versions=versions, suites=settings.suites, check_host=settings.check_host)).client
 
 
-_BLOCK: Final = re.compile(r"(-----BEGIN [^-]+-----)([^-:]*)(-----END [^-]+-----)")
+def stores(settings: TlsSettings) -> tuple[KeyStoreSettings, TrustStoreSettings]:
+    """The stores in the words of those that read them."""
+    from kraftlite.tls.stores import KeyStoreSettings, TrustStoreSettings
 
-
-def in_lines(pem: str) -> str:
-    """A text in which blocks may be in one line, as Kafka takes them: OpenSSL wants lines."""
-
-    def block(found: re.Match[str]) -> str:
-        body = "".join(found[2].split())
-        lines = [body[at : at + 64] for at in range(0, len(body), 64)]
-        return "\n".join(["", found[1], *lines, found[3], ""])
-
-    return _BLOCK.sub(block, pem)
+    keys = KeyStoreSettings(
+        kind=settings.key_kind,
+        location=settings.key_location,
+        password=settings.key_store_password,
+        chain=settings.key_chain,
+        key=settings.key,
+        key_password=settings.key_password,
+    )
+    trust = TrustStoreSettings(
+        kind=settings.trust_kind,
+        location=settings.trust_location,
+        password=settings.trust_password,
+        certificates=settings.trust_certificates,
+    )
+    return keys, trust
 
 
 def exchange(settings: SaslSettings) -> Exchange:

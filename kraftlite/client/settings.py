@@ -9,16 +9,23 @@ from kraftlite.model.limits import MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """PEM only. Locations are read where the client runs; texts travel with the settings."""
+    """Locations are read where the client runs; texts travel with the settings. The kind of a store is PEM, or anything else for
+    PKCS12. `suites` have the names of Java."""
 
     trust_location: str | None = None
     trust_certificates: str | None = None
     key_location: str | None = None
-    """One PEM file with the certificate chain and its private key."""
+    """One file with the certificate chain and its private key."""
     key_chain: str | None = None
     key: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
     check_host: bool = True
+    trust_kind: str = "PEM"
+    trust_password: str | None = field(default=None, repr=False)
+    key_kind: str = "PEM"
+    key_store_password: str | None = field(default=None, repr=False)
+    versions: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Listeners: parsing, the protocols behind their names, and which of them carry which traffic.
 
 Clients speak Kafka's protocol on listeners with Kafka's security protocols, nodes speak gRPC among themselves on listeners
-with `GRPC`. A pasted Kafka configuration names Kafka listeners for both; then a controller listener is taken to be gRPC, and a
+with `GRPC` or `GRPC_TLS`.
+A pasted Kafka configuration names Kafka listeners for both; then a controller listener is taken to be gRPC, and a
 gRPC listener for replication is added next to the named one.
 Source: BL-25, RF-58.
 """
@@ -20,7 +21,7 @@ from kraftlite.model.shown import shown
 KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 GRPC_PROTOCOLS = ("GRPC", "GRPC_TLS")
 PROTOCOLS = KAFKA_PROTOCOLS + GRPC_PROTOCOLS
-SUPPORTED_PROTOCOLS = ("PLAINTEXT", "GRPC")
+SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL", "GRPC", "GRPC_TLS")
 DEFAULT_PROTOCOLS: Mapping[str, str] = {**{name: name for name in PROTOCOLS}, "REPLICATION": "GRPC"}
 DERIVED_LISTENER = "REPLICATION"
 DERIVED_PORT_STEP = 100
@@ -101,9 +102,14 @@ def parse_listeners(
 
 def _protocol(name: str, protocols: Mapping[str, str], controller_names: Sequence[str]) -> str | None:
     if name in controller_names:
-        given = protocols.get(name, "GRPC")
-        return {"PLAINTEXT": "GRPC", "SSL": "GRPC_TLS"}.get(given, given)
+        return controller_protocol(name, protocols)
     return protocols.get(name)
+
+
+def controller_protocol(name: str, protocols: Mapping[str, str]) -> str:
+    """The protocol of a controllers' listener: of Kafka's the one of ours that protects as much."""
+    given = protocols.get(name, "GRPC")
+    return {"PLAINTEXT": "GRPC", "SSL": "GRPC_TLS"}.get(given, given)
 
 
 def _check_duplicates(key: str, found: Sequence[ListenerInfo], problems: list[str], *, ports: bool) -> None:
@@ -163,7 +169,8 @@ def parse_addresses(key: str, items: Sequence[str], problems: list[str]) -> tupl
 
 
 def derive_replication(named: ListenerInfo, listeners: Sequence[ListenerInfo]) -> ListenerInfo:
-    """The gRPC listener that is added when the inter-broker listener is one of Kafka's: same host, port 100 higher."""
+    """The gRPC listener that is added when the inter-broker listener is one of Kafka's: same host, port 100 higher,
+    and TLS when that one has it."""
     taken = {listener.port for listener in listeners}
     port = named.port
     if port:
@@ -171,4 +178,5 @@ def derive_replication(named: ListenerInfo, listeners: Sequence[ListenerInfo]) -
         while port in taken:
             port += 1
     name = DERIVED_LISTENER if all(other.name != DERIVED_LISTENER for other in listeners) else DERIVED_LISTENER + "_GRPC"
-    return ListenerInfo(name=name, host=named.host, port=port, security_protocol="GRPC")
+    protocol = "GRPC_TLS" if named.security_protocol.endswith("SSL") else "GRPC"
+    return ListenerInfo(name=name, host=named.host, port=port, security_protocol=protocol)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.config.listeners import (
+    SUPPORTED_PROTOCOLS,
     QuorumVoter,
+    controller_protocol,
     derive_replication,
     is_grpc,
     parse_addresses,
@@ -36,6 +38,10 @@ class Resolved:
     advertised: tuple[ListenerInfo, ...]
     advertised_controllers: tuple[ListenerInfo, ...]
     inter_broker: str | None
+    derived_from: str | None
+    """The listener that `inter_broker` was added for."""
+    controllers: ListenerInfo | None
+    """The first of the controllers' listeners, with its protocol; its address is another node's where this is no controller."""
     voters: tuple[QuorumVoter, ...]
     bootstrap_servers: tuple[Endpoint, ...]
     log_dirs: Names
@@ -57,13 +63,23 @@ def resolve(
         "advertised.listeners", typed.get("advertised.listeners", ()), protocols, controller_names, problems
     )
     inter_broker: str | None = None
+    derived_from: ListenerInfo | None = None
     if "broker" in roles:
-        inter_broker, listeners, explicit = _inter_broker(typed, listeners, explicit, controller_names, problems, warnings)
+        before = listeners
+        inter_broker, listeners, explicit = _inter_broker(typed, given, listeners, explicit, controller_names, problems, warnings)
+        if len(listeners) > len(before):
+            derived_from = _named(typed, given, before, controller_names)
     advertised = _advertised(listeners, explicit, "advertised.listeners" in typed, controller_names, hostname)
     if roles:
         _check_controller_listeners(roles, listeners, explicit, controller_names, problems)
     if "broker" in roles:
         _check_broker_listeners(listeners, advertised, inter_broker, controller_names, problems)
+    controllers = _controllers(controller_names, protocols, listeners)
+    if controllers is not None and controllers not in listeners and controllers.security_protocol not in SUPPORTED_PROTOCOLS:
+        problems.append(
+            f"controller.listener.names={controllers.name}: protocol {controllers.security_protocol} is not supported yet; "
+            f"allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
+        )
     voters = parse_voters(typed.get("controller.quorum.voters", ()), problems)
     bootstrap = parse_addresses(
         "controller.quorum.bootstrap.servers", typed.get("controller.quorum.bootstrap.servers", ()), problems
@@ -85,6 +101,8 @@ def resolve(
         advertised=tuple(item for item in advertised if item.name not in controller_names),
         advertised_controllers=tuple(item for item in advertised if item.name in controller_names),
         inter_broker=inter_broker,
+        derived_from=None if derived_from is None else derived_from.name,
+        controllers=controllers,
         voters=voters,
         bootstrap_servers=bootstrap,
         log_dirs=log_dirs,
@@ -138,8 +156,29 @@ def _roles(typed: Typed, problems: list[str]) -> Names:
     return tuple(role for role in ("broker", "controller") if role in roles)
 
 
+def _controllers(names: Names, protocols: Mapping[str, str], listeners: Sequence[ListenerInfo]) -> ListenerInfo | None:
+    if not names:
+        return None
+    own = next((listener for listener in listeners if listener.name == names[0]), None)
+    return own or ListenerInfo(name=names[0], host="", port=0, security_protocol=controller_protocol(names[0], protocols))
+
+
+def _named(
+    typed: Typed, given: frozenset[str], listeners: Sequence[ListenerInfo], controller_names: Names
+) -> ListenerInfo | None:
+    """The listener that is meant for brokers, by its name or by its protocol."""
+    candidates = [listener for listener in listeners if listener.name not in controller_names]
+    name, key = typed.get("inter.broker.listener.name"), "security.inter.broker.protocol"
+    if name:
+        return next((listener for listener in listeners if listener.name == name.upper()), None)
+    if key in given:
+        return next((item for item in candidates if item.name == typed[key]), None)
+    return next((item for item in candidates if item.security_protocol == "PLAINTEXT"), next(iter(candidates), None))
+
+
 def _inter_broker(
     typed: Typed,
+    given: frozenset[str],
     listeners: tuple[ListenerInfo, ...],
     explicit: tuple[ListenerInfo, ...],
     controller_names: Names,
@@ -148,10 +187,12 @@ def _inter_broker(
 ) -> tuple[str | None, tuple[ListenerInfo, ...], tuple[ListenerInfo, ...]]:
     """The gRPC listener of replication, and the listeners with one added if none was meant for it."""
     candidates = [listener for listener in listeners if listener.name not in controller_names]
-    name = typed.get("inter.broker.listener.name")
+    name, protocol = typed.get("inter.broker.listener.name"), "security.inter.broker.protocol"
+    named = _named(typed, given, listeners, controller_names)
+    if name and protocol in given:
+        problems.append(f"inter.broker.listener.name={name} and {protocol}={typed[protocol]} exclude each other; set one of them")
     if name:
         name = name.upper()
-        named = next((listener for listener in listeners if listener.name == name), None)
         if name in controller_names:
             problems.append(f"inter.broker.listener.name={name} is a controller listener; brokers need one of their own")
             return name, listeners, explicit
@@ -163,9 +204,14 @@ def _inter_broker(
             return name, listeners, explicit
     else:
         grpc = next((listener for listener in candidates if is_grpc(listener)), None)
-        if grpc is not None:
+        if grpc is not None and protocol not in given:
             return grpc.name, listeners, explicit
-        named = next((item for item in candidates if item.security_protocol == "PLAINTEXT"), next(iter(candidates), None))
+        if named is None and protocol in given:
+            known = ", ".join(listener.name for listener in candidates) or "none"
+            problems.append(
+                f"{protocol}={typed[protocol]}: no listener has this name; "
+                f"allowed is one of {known} (or set inter.broker.listener.name)"
+            )
         if named is None:
             return None, listeners, explicit
     added = derive_replication(named, listeners)

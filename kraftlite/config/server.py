@@ -13,19 +13,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kraftlite.config.environment import cluster_id_from_environment, keys_from_environment
-from kraftlite.config.listeners import QuorumVoter
+from kraftlite.config.listeners import SUPPORTED_PROTOCOLS, QuorumVoter
 from kraftlite.config.properties import parse_properties
-from kraftlite.config.resolve import resolve
+from kraftlite.config.resolve import Resolved, resolve
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of
-from kraftlite.model.config_effects import EFFECTS, Effect, effect_of, is_sensitive, refusal
+from kraftlite.model.config_effects import EFFECTS, TLS_OF_LISTENERS, Effect, effect_of, is_sensitive, refusal
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.policy import PolicyKind
 from kraftlite.model.shown import printable, shown
+
+if TYPE_CHECKING:
+    from kraftlite.tls.settings import TlsSettings
 
 DEFAULT_SOURCE = "default"
 OVERRIDE_SOURCE = "flag --override"
@@ -90,6 +93,12 @@ class ServerConfig:
     advertised_controller_listeners: tuple[ListenerInfo, ...]
     controller_listener_names: tuple[str, ...]
     inter_broker_listener_name: str | None
+    inter_broker_named: str | None
+    """The listener of Kafka's that the inter-broker listener was added for; its settings are those of the added one."""
+    controller_listener: ListenerInfo | None
+    """The listener at which controllers are dialled."""
+    tls: Mapping[str, TlsSettings] = field(repr=False)
+    """By the names of the listeners that speak TLS, the controllers' included where this node only dials it."""
     quorum_voters: tuple[QuorumVoter, ...]
     quorum_bootstrap_servers: tuple[Endpoint, ...]
     log_dirs: tuple[str, ...]
@@ -241,6 +250,8 @@ def _build(
     resolved = resolve(typed, frozenset(raw), problems, warnings, hostname)
     if "controller" not in resolved.roles:
         warnings += [f"{key}: policies are asked by controllers, and this node is none" for key in PolicyKind if values.get(key)]
+    tls = _tls(values, resolved, problems)
+    warnings.extend(_unused_tls(raw) if not tls else [])
     return ServerConfig(
         node_id=resolved.node_id,
         roles=resolved.roles,
@@ -250,6 +261,9 @@ def _build(
         advertised_controller_listeners=resolved.advertised_controllers,
         controller_listener_names=resolved.controller_names,
         inter_broker_listener_name=resolved.inter_broker,
+        inter_broker_named=resolved.derived_from,
+        controller_listener=resolved.controllers,
+        tls=MappingProxyType(tls),
         quorum_voters=resolved.voters,
         quorum_bootstrap_servers=resolved.bootstrap_servers,
         log_dirs=resolved.log_dirs,
@@ -259,6 +273,32 @@ def _build(
         warnings=tuple(printable(warning) for warning in warnings),
         problems=tuple(_bounded(problems)),
     )
+
+
+def _tls(values: Mapping[str, str], resolved: Resolved, problems: list[str]) -> Mapping[str, TlsSettings]:
+    """A node in plain text does not import what TLS needs."""
+    listeners = [listener for listener in resolved.listeners if listener.security_protocol in SUPPORTED_PROTOCOLS]
+    controllers = resolved.controllers
+    dialled = controllers if controllers is not None and controllers not in listeners else None
+    protocols = {listener.security_protocol for listener in (*listeners, *([] if dialled is None else [dialled]))}
+    if not protocols & {"SSL", "SASL_SSL", "GRPC_TLS"}:
+        return {}
+    from kraftlite.config.tls import tls_settings
+
+    named_as = {} if resolved.derived_from is None else {str(resolved.inter_broker): resolved.derived_from}
+    return tls_settings(values, listeners, dialled, named_as, problems)
+
+
+def _unused_tls(raw: Mapping[str, str]) -> list[str]:
+    """One line for keys that say how TLS is spoken where nothing speaks it."""
+    found = []
+    for key in sorted(raw):
+        effect = effect_of(key)
+        if effect is not None and effect.rule.title == TLS_OF_LISTENERS and effect.departs(raw[key]):
+            found.append(key)
+    if not found:
+        return []
+    return [f"no listener speaks TLS (protocol SSL), so these keys have no effect: {', '.join(found)}"]
 
 
 def _bounded(problems: Sequence[str]) -> list[str]:

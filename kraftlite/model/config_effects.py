@@ -8,7 +8,7 @@ Source: Kafka 4.3's broker configuration reference for names and defaults; docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -101,20 +101,11 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "SSL",
-        "no listener speaks TLS; remove it, and let only trusted networks reach the listeners",
+        "TLS is OpenSSL's here, which has no plug-ins and no algorithms of Java; remove it",
         """
-        ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain
-        ssl.key.password ssl.truststore.location ssl.truststore.password ssl.truststore.type ssl.truststore.certificates
-        ssl.client.auth ssl.endpoint.identification.algorithm ssl.enabled.protocols ssl.protocol ssl.cipher.suites
-        ssl.allow.dn.changes=false ssl.allow.san.changes=false ssl.engine.factory.class ssl.keymanager.algorithm=SunX509
-        ssl.principal.mapping.rules=DEFAULT ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm=PKIX
-        security.providers
+        ssl.engine.factory.class ssl.keymanager.algorithm=SunX509 ssl.provider ssl.secure.random.implementation
+        ssl.trustmanager.algorithm=PKIX security.providers
         """,
-    ),
-    (
-        "Protocol between brokers",
-        "brokers replicate over gRPC in plain text; remove it, and name a GRPC listener with inter.broker.listener.name",
-        "security.inter.broker.protocol",
     ),
     (
         "Delegation tokens",
@@ -188,6 +179,35 @@ _STORED: Final = (
     """,
 )
 
+TLS_OF_LISTENERS: Final = "TLS"
+"""The title of the rule for keys that say how a listener speaks TLS."""
+_TLS: Final = (
+    TLS_OF_LISTENERS,
+    "applied to every listener that speaks TLS, and to one alone as listener.name.NAME.ssl...",
+    """
+    ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain
+    ssl.key.password ssl.truststore.location ssl.truststore.password ssl.truststore.type ssl.truststore.certificates
+    ssl.client.auth ssl.endpoint.identification.algorithm ssl.enabled.protocols ssl.cipher.suites ssl.allow.dn.changes
+    ssl.allow.san.changes ssl.principal.mapping.rules
+    """,
+)
+
+RELOADABLE: Final = frozenset(
+    [
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.password",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "ssl.truststore.certificates",
+    ]
+)
+"""Keys that may change while a node runs, for one listener each (KIP-226)."""
+
 _NOT_LIVE: Final = (
     "Applied from the file only",
     "applied when the node starts; it cannot be changed while the node runs: set it in the file and restart",
@@ -227,6 +247,11 @@ _IN_PART: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 _NONE: Final[tuple[tuple[str, str, str], ...]] = (
+    (
+        "TLS version of Java's context",
+        "ssl.enabled.protocols says which versions are spoken",
+        "ssl.protocol",
+    ),
     (
         "Threads",
         "a node has one event loop",
@@ -339,6 +364,8 @@ def _rules() -> Iterator[tuple[Rule, str]]:
             yield Rule(effect, title, words), names
     title, words, names = _STORED
     yield Rule(Effect.REFUSED, title, words, dynamic=Effect.NONE), names
+    title, words, names = _TLS
+    yield Rule(Effect.APPLIED, title, words), names
     title, words, names = _NOT_LIVE
     yield Rule(Effect.APPLIED, title, words, dynamic=Effect.REFUSED), names
     title, words, names = _TUNED_AT_START
@@ -388,14 +415,20 @@ def effect_of(name: str) -> KeyEffect | None:
 
 
 def _listener_effect(name: str) -> KeyEffect | None:
-    """Nothing is configured for one listener alone: a key that would have an effect limits or protects. A mechanism may be named
+    """Only what protects is configured for one listener alone; other keys that have an effect limit. A mechanism may be named
     before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
     rest = name.split(".")[3:]
     for begin in range(len(rest)):
         found = effect_of(".".join(rest[begin:]))
         if found is not None:
-            return KeyEffect(_OF_LISTENERS, found.default) if found.rule.effect in (Effect.APPLIED, Effect.IN_PART) else found
+            applied = found.rule.effect in (Effect.APPLIED, Effect.IN_PART)
+            refused = applied and not _per_listener(rest[begin:])
+            return KeyEffect(_OF_LISTENERS, found.default) if refused else found
     return None
+
+
+def _per_listener(parts: Sequence[str]) -> bool:
+    return parts[0] == "ssl"
 
 
 TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {

@@ -110,6 +110,8 @@ class Node:
             timer = self._ports.clock.call_later(limit_ms, lambda: self._ports.fault(late, "node start"))
         try:
             self._begun = True
+            if self.listeners.tls is not None:
+                self.listeners.tls.start()
             await self.listeners.reserve()
             if self.broker is not None:
                 self.listeners.warm_up()
@@ -143,6 +145,8 @@ class Node:
                     await self.broker.stop(graceful=graceful)
                 if self.controller is not None:
                     await self.controller.stop()
+                if self.listeners.tls is not None:
+                    self.listeners.tls.stop()
                 await self.loader.stop()
                 await self.raft.stop(graceful=graceful)
                 await self.listeners.close_controller(0)

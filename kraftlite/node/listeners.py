@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kraftlite.config.server import ServerConfig
@@ -18,6 +19,9 @@ from kraftlite.wire.sockets import bound_socket
 if TYPE_CHECKING:
     from kraftlite.broker.handlers.context import BrokerContext
     from kraftlite.node.controller_clients import ControllerClients
+    from kraftlite.node.tls import NodeTls
+    from kraftlite.tls.source import TlsSource
+    from kraftlite.wire.apis import KafkaApis
     from kraftlite.wire.listener import KafkaListener, ListenerConfig
     from kraftlite.wire.share import NodeShare
     from kraftlite.wire.shared_port import SharedPortListener
@@ -50,6 +54,14 @@ class NodeListeners:
         self._controllers: list[SharedPortListener] = []
         self.share: NodeShare | None = None
         """The resources that the connections of all client listeners share; None before there is one."""
+        self.tls: NodeTls | None = None
+        """None: no listener speaks TLS, or there are no real sockets."""
+        if config.tls and serve_clients:
+            from kraftlite.node.tls import NodeTls
+
+            self.tls = NodeTls(ports, config)
+            if isinstance(ports.transport, SharesPorts):
+                ports.transport.protect(self.tls.for_service)
         self._reserved: dict[str, socket.socket] = {}
         self._warming: TaskHandle | None = None
         self._held = (False, False)
@@ -66,7 +78,7 @@ class NodeListeners:
     async def reserve(self) -> None:
         """Raises OSError, naming the address, when one of them cannot be had."""
         for listener in self._config.listeners:
-            if self._is_shared(listener):
+            if self._is_shared(listener) or self._is_protected(listener):
                 host = (await resolve(Endpoint(listener.host, listener.port))).host if listener.host else ""
                 self._reserved[listener.name] = bound_socket(host, listener.port)
             elif not self._is_for_clients(listener):
@@ -89,27 +101,40 @@ class NodeListeners:
         real = self._serve_clients and isinstance(self._ports.transport, SharesPorts)
         return real and listener.name in self._config.controller_listener_names
 
+    def _is_protected(self, listener: ListenerInfo) -> bool:
+        """Return whether nodes reach it through TLS: where they come over real sockets."""
+        real = self._serve_clients and isinstance(self._ports.transport, SharesPorts)
+        return real and listener.security_protocol == "GRPC_TLS"
+
+    def _tls_of(self, listener: ListenerInfo) -> TlsSource | None:
+        return None if self.tls is None else self.tls.source(listener.name)
+
     async def open_controller(self, handlers: Handlers, clients: ControllerClients) -> None:
         for listener in self._config.listeners:
             if self._is_shared(listener):
-                await self._share_port(listener, handlers, clients)
+                await self._share_port(listener, handlers, partial(clients.apis, listener.name))
             elif listener.name in self._config.controller_listener_names:
                 await self._serve(listener, handlers)
 
-    async def _share_port(self, listener: ListenerInfo, handlers: Handlers, clients: ControllerClients) -> None:
+    async def _share_port(
+        self, listener: ListenerInfo, handlers: Handlers, load: Callable[[], Awaitable[KafkaApis]] | None
+    ) -> None:
+        """`load` None: nodes alone are served."""
         from kraftlite.wire.shared_port import SharedPortListener
 
         transport = self._ports.transport
         assert isinstance(transport, SharesPorts)
         wanted = Endpoint(listener.host, listener.port)
-        relay = await transport.serve_behind(wanted, {**handlers, **self._introspection})
+        tls = self._tls_of(listener)
+        relay = await transport.serve_behind(wanted, {**handlers, **self._introspection}, authenticates=tls is not None)
         shared = SharedPortListener(
             self._ports,
             self._client_config(listener),
-            lambda: clients.apis(listener.name),
+            load,
             relay.carry,
             self._node_share(),
             self._reserved.pop(listener.name),
+            tls=tls,
         )
         self._controllers.append(shared)
         bound = await shared.start()
@@ -131,7 +156,10 @@ class NodeListeners:
     async def open_replication(self, handlers: Handlers) -> None:
         for listener in self._config.listeners:
             if listener.name == self._config.inter_broker_listener_name:
-                await self._serve(listener, handlers)
+                if self._is_protected(listener):
+                    await self._share_port(listener, handlers, None)
+                else:
+                    await self._serve(listener, handlers)
 
     async def prepare_clients(self, context: BrokerContext) -> None:
         """Accept connections of clients; whoever connects from here on waits for `open_clients`."""
@@ -142,12 +170,13 @@ class NodeListeners:
         from kraftlite.wire.apis import KafkaApis
         from kraftlite.wire.listener import KafkaListener
 
+        context.tls_problems = None if self.tls is None else self.tls.problems
         share = self._node_share()
         for listener in self._config.listeners:
             if not self._is_for_clients(listener):
                 continue
             apis, reserved = KafkaApis(context, listener.name), self._reserved.pop(listener.name, None)
-            client = KafkaListener(self._ports, self._client_config(listener), apis, share, reserved)
+            client = KafkaListener(self._ports, self._client_config(listener), apis, share, reserved, self._tls_of(listener))
             client.hold(requests=self._held[0], responses=self._held[1])
             self._clients.append(client)
             client.listen()
@@ -177,6 +206,8 @@ class NodeListeners:
     def update_broker_values(self, values: Mapping[str, str]) -> None:
         """Apply the limits of connections that may change while the node runs, to the listeners of clients (CB-05)."""
         self._broker_values = values
+        if self.tls is not None:
+            self.tls.update(values)
         for client in self._clients:
             client.limit_connections(*self._limits())
 

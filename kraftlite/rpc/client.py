@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Final, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
 
 from kraftlite.model.errors import ApiError, error_code
 from kraftlite.model.ids import Endpoint
@@ -16,6 +16,9 @@ from kraftlite.rpc.options import CHANNEL_OPTIONS, ERROR_KEY, MAX_OUTSTANDING_CA
 from kraftlite.rpc.pbmap import MalformedMessage
 from kraftlite.runtime.ports import Tracer, TransportError
 from kraftlite.runtime.trace.rpc import RpcStreamLost, RpcStreamOpened
+
+if TYPE_CHECKING:
+    from kraftlite.rpc.dialler import TlsDialler
 
 import grpc  # isort: skip  # after options, which quiet it
 from grpc import aio  # isort: skip
@@ -31,15 +34,28 @@ _Unary: TypeAlias = tuple[Any, codec.MessageCodec[Req], codec.MessageCodec[Res]]
 class Peer:
     """Everything that goes to one endpoint. Connects on first use and again whenever it has to."""
 
-    def __init__(self, endpoint: Endpoint, tracer: Tracer, coding: Coding) -> None:
+    def __init__(self, endpoint: Endpoint, tracer: Tracer, coding: Coding, dialler: TlsDialler | None = None) -> None:
         self.endpoint = endpoint
+        self._dialler = dialler
         self._coding = coding
         self._tracer = tracer
-        self._channel: Any = aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
+        target = str(endpoint) if dialler is None else dialler.listen
+        self._channel: Any = aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._unary: dict[AnyMethod, _Unary[Any, Any]] = {}
         self._streams: dict[AnyMethod, HotStream[Any, Any]] = {}
 
     async def call(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
+        if self._dialler is None:
+            return await self._call(method, request, timeout_ms)
+        await self._dialler.open()
+        try:
+            return await self._call(method, request, timeout_ms)
+        except TransportError as error:
+            if self._dialler.failure is None:
+                raise
+            raise TransportError(f"{method} to {self.endpoint}: {self._dialler.failure}") from error
+
+    async def _call(self, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if method.hot:
             return await self._stream(method).call(request, timeout_ms)
         found: _Unary[Req, Res] | None = self._unary.get(method)
@@ -77,6 +93,8 @@ class Peer:
             await stream.close()
         self._streams.clear()
         await self._channel.close()
+        if self._dialler is not None:
+            self._dialler.close()
 
 
 class HotStream(Generic[Req, Res]):

@@ -12,10 +12,12 @@ import socket
 import sys
 import tempfile
 import uuid
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Final, cast
 
 from kraftlite.model.limits import KIB
+from kraftlite.model.principal import Principal
 
 MAX_CARRIED: Final = 1_024
 """Connections at a time. A node opens one to each controller, so that a cluster comes nowhere near."""
@@ -31,16 +33,20 @@ class Relay:
     def __init__(self, most: int = MAX_CARRIED) -> None:
         self._most = most
         self._path, self._name = _private_name()
-        self._carried: dict[_Half, None] = {}
+        self._carried: dict[Half, None] = {}
         """The peers' ends."""
         self._dialling: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._callers: dict[str, Principal] = {}
+        """Of the peers that have shown a certificate: by the name that gRPC knows their connections by."""
+        self.authenticates = False
+        """Nobody is served whose connection was not carried with a principal. To be set before the server starts."""
+        self.closed = False
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
 
     @property
     def listen(self) -> str:
         """The address that the server must bind, in gRPC's words."""
-        return f"unix:{self._path}" if self._path else f"unix-abstract:{self._name[1:]}"
+        return _in_grpcs_words(self._path, self._name)
 
     @property
     def carried(self) -> int:
@@ -58,23 +64,35 @@ class Relay:
 
     def carry(self, transport: asyncio.Transport, first: bytes) -> None:
         """Take over a connection that has sent `first` so far. It is cut when there are too many, or when there is no server."""
-        if self._closed or len(self._carried) >= self._most:
+        if self.closed or len(self._carried) >= self._most:
             transport.abort()
             return
-        peer, server = _Half(self), _Half(self)
+        peer, server = Half(self), Half(self)
         peer.other, server.other = server, peer
         self._carried[peer] = None
         peer.connection_made(transport)
         transport.pause_reading()
         transport.set_protocol(peer)
-        task = asyncio.get_running_loop().create_task(self._dial(peer, server, first), name="rpc-relay")
+        self._spawn(self._dial(peer, server, first, transport.get_extra_info("principal")))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="rpc-relay")
         self._dialling.add(task)
         task.add_done_callback(self._dialling.discard)
 
-    async def _dial(self, peer: _Half, server: _Half, first: bytes) -> None:
+    def caller_at(self, peer: str) -> Principal | None:
+        """Who is at the other end of a connection, by gRPC's name of it; None: it was not carried, or without a certificate."""
+        return self._callers.get(peer)
+
+    async def _dial(self, peer: Half, server: Half, first: bytes, principal: Principal | None) -> None:
         sock = socket.socket(socket.AF_UNIX)
         sock.setblocking(False)
         try:
+            if principal is not None:
+                path, name = _private_name()
+                sock.bind(path or name)
+                peer.caller = _in_grpcs_words(path, name)
+                self._callers[peer.caller] = principal
             sock.connect(self.path)
             await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=sock)
         except OSError:  # the server is closing, or its queue is full: the peer comes again
@@ -88,11 +106,13 @@ class Relay:
         peer.early.clear()
         peer.resume_reading()
 
-    def ended(self, half: _Half) -> None:
+    def ended(self, half: Half) -> None:
         """One end is gone. The peer still gets what the server had for it; the server has no use for the rest."""
         other = half.other
         if half in self._carried:
             del self._carried[half]
+            if half.caller is not None:
+                self._callers.pop(half.caller, None)
             if other is not None:
                 other.abort()
         elif other is not None:
@@ -100,24 +120,29 @@ class Relay:
 
     def close(self) -> None:
         """Cut what is carried, and take no more."""
-        self._closed = True
+        self.closed = True
         for half in list(self._carried):
             half.abort()
         if self._path:
             shutil.rmtree(Path(self._path).parent, ignore_errors=True)
 
 
-class _Half(asyncio.BufferedProtocol):
+class Half(asyncio.BufferedProtocol):
     """One end of a carried connection: the peer's, or the server's. What comes in at one goes out at the other; an end that does
     not take its bytes stops the other from being read."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._transport: asyncio.Transport | None = None
-        self.other: _Half | None = None
+        self.other: Half | None = None
         self.early = bytearray()
         """Bytes that came before there was another end: at most one read."""
         self.lost = False
+        self.received = False
+        self.caller: str | None = None
+
+    def extra_info(self, name: str) -> object:
+        return None if self._transport is None else self._transport.get_extra_info(name)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
@@ -126,6 +151,7 @@ class _Half(asyncio.BufferedProtocol):
         return self._relay.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.received = True
         data = bytes(self._relay.buffer[:nbytes])
         if self.other is None or not self.other.write(data):
             self.early += data
@@ -177,3 +203,7 @@ def _private_name() -> tuple[str, str]:
     if sys.platform.startswith("linux"):
         return "", f"\0kraftlite-{uuid.uuid4()}"
     return str(Path(tempfile.mkdtemp(prefix="kraftlite-")) / "rpc"), ""
+
+
+def _in_grpcs_words(path: str, name: str) -> str:
+    return f"unix:{path}" if path else f"unix-abstract:{name[1:]}"

@@ -25,6 +25,7 @@ from kraftlite.rpc.coding import Coding
 from kraftlite.rpc.options import ERROR_KEY, SERVER_OPTIONS
 from kraftlite.rpc.pbmap import MalformedMessage
 from kraftlite.rpc.relay import Relay
+from kraftlite.runtime.caller import CALLER
 from kraftlite.runtime.ports import Handler, Handlers, Tracer
 from kraftlite.runtime.trace.rpc import RpcRequestFailed
 
@@ -43,6 +44,8 @@ class RpcServer:
 
     def __init__(self, handlers: Handlers, fault: FaultHandler, tracer: Tracer, coding: Coding) -> None:
         self.coding = coding
+        self._relay: Relay | None = None
+        """What says who calls; None: everybody may."""
         self._handlers = handlers
         self._fault = fault
         self._tracer = tracer
@@ -71,6 +74,7 @@ class RpcServer:
 
     async def start_behind(self, relay: Relay) -> None:
         """Serve what `relay` carries, and no address that peers could reach."""
+        self._relay = relay if relay.authenticates else None
         self._server.add_insecure_port(relay.listen)
         await self._server.start()
 
@@ -91,6 +95,8 @@ class RpcServer:
         async def serve(data: bytes, context: aio.ServicerContext[Any, Any]) -> bytes:
             if self._closing:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is shutting down")
+            if self._relay is not None:
+                await self._identify(self._relay, context)
             self._in_flight += 1
             try:
                 request = await self.coding.decode(requests, data)
@@ -114,10 +120,20 @@ class RpcServer:
         requests, responses = self.coding.codec(method, method.request), self.coding.codec(method, method.response)
 
         async def serve(_: Any, context: aio.ServicerContext[Any, Any]) -> None:
+            if self._relay is not None:
+                await self._identify(self._relay, context)
             stream = _ServerStream(self, method, handler, requests, responses, context)
             await stream.run()
 
         return grpc.stream_stream_rpc_method_handler(serve)
+
+    @staticmethod
+    async def _identify(relay: Relay, context: aio.ServicerContext[Any, Any]) -> None:
+        """Tell the handler who calls (`runtime/caller`). Somebody on this machine who has found the relay's address is nobody."""
+        principal = relay.caller_at(context.peer())
+        if principal is None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this connection has shown no certificate")
+        CALLER.set(principal)
 
     async def answer(self, method: Method[Req, Res], handler: Handler[Req, Res], request: Req) -> Res | ApiError | str:
         """The response, an ApiError, or a text: the handler failed."""

@@ -18,8 +18,10 @@ from kraftlite.runtime.trace.rpc import RpcListening
 
 if TYPE_CHECKING:
     from kraftlite.rpc.client import Peer
+    from kraftlite.rpc.dialler import TlsDialler
     from kraftlite.rpc.relay import Relay
     from kraftlite.rpc.server import RpcServer
+    from kraftlite.tls.source import TlsSource
 
 
 def _report(error: BaseException, where: str) -> None:
@@ -45,26 +47,39 @@ class GrpcTransport(Transport):
     ) -> None:
         self._fault = fault
         self._tracer = tracer or NullTracer()
-        self._peers: dict[Endpoint, Peer] = {}
+        self._peers: dict[tuple[Endpoint, TlsSource | None], Peer] = {}
+        self._tls: Callable[[str], TlsSource | None] | None = None
         self._servers: list[RpcServer] = []
         self._relays: list[Relay] = []
         self._held: dict[Endpoint, socket.socket] = {}
         self._closed = False
         self._coding = coding or Coding()
 
+    def protect(self, tls: Callable[[str], TlsSource | None]) -> None:
+        """Dial through TLS from now on: `tls` gives the certificates for the peers of a service, None for plain text."""
+        self._tls = tls
+
     async def call(self, peer: Endpoint, method: Method[Req, Res], request: Req, timeout_ms: int) -> Res:
         if not isinstance(request, method.request):
             raise TypeError(f"{method} takes {method.request.__name__}, not {type(request).__name__}")
         if asyncio.current_task() is None:
             await asyncio.sleep(0)  # its timeouts are those of a task
-        found = self._peers.get(peer)
+        tls = None if self._tls is None else self._tls(method.service)
+        found = self._peers.get((peer, tls))
         if found is None:
             if self._closed:
                 raise TransportError(f"{method} to {peer}: transport is closed")
             from kraftlite.rpc.client import Peer
 
-            found = self._peers[peer] = Peer(peer, self._tracer, self._coding)
+            found = self._peers[peer, tls] = Peer(peer, self._tracer, self._coding, self._dialler(peer, tls))
         return await found.call(method, request, timeout_ms)
+
+    def _dialler(self, peer: Endpoint, tls: TlsSource | None) -> TlsDialler | None:
+        if tls is None:
+            return None
+        from kraftlite.rpc.dialler import TlsDialler
+
+        return TlsDialler(peer, tls, self._tracer)
 
     async def reserve(self, listen: Endpoint) -> None:
         """Raises OSError naming the endpoint when it is taken."""
@@ -90,12 +105,14 @@ class GrpcTransport(Transport):
         self._tracer.emit(RpcListening(endpoint=str(bound), services=services))
         return bound
 
-    async def serve_behind(self, listen: Endpoint, handlers: Handlers) -> Relay:
-        """Answer on connections to `listen` that somebody else accepts there and hands to the relay."""
+    async def serve_behind(self, listen: Endpoint, handlers: Handlers, *, authenticates: bool = False) -> Relay:
+        """Answer on connections to `listen` that somebody else accepts there and hands to the relay. `authenticates`: only on
+        those whose transports have a principal."""
         from kraftlite.rpc.relay import Relay
         from kraftlite.rpc.server import RpcServer
 
         server, relay = RpcServer(handlers, self._fault, self._tracer, self._coding), Relay()
+        relay.authenticates = authenticates
         self._relays.append(relay)
         self._servers.append(server)
         await server.start_behind(relay)

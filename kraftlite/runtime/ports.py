@@ -203,9 +203,13 @@ class CarriesConnections(Protocol):
 class SharesPorts(Protocol):
     """A transport whose ports others may use, too: one over real sockets."""
 
-    async def serve_behind(self, listen: Endpoint, handlers: Handlers) -> CarriesConnections:
+    def protect(self, tls: Callable[[str], Any]) -> None:
+        """Dial through TLS from now on: `tls` gives the certificates (`TlsSource`) for the peers of a service, None for none."""
+        ...
+
+    async def serve_behind(self, listen: Endpoint, handlers: Handlers, *, authenticates: bool = False) -> CarriesConnections:
         """`Transport.serve` without a socket of its own: whoever accepts connections at `listen` hands over those that are the
-        transport's."""
+        transport's. `authenticates`: only those that have a principal are served (`get_extra_info("principal")`)."""
         ...
 
 

@@ -82,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.peer_port = 0
         self.principal: Principal = ANONYMOUS
-        """Set once the client has proved who it is."""
+        """Set once the client has proved who it is: by a certificate before the connection is made."""
         self.file_number = -1
         self.last_active_ms = 0
         self.lost = False
@@ -104,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         self.file_number = -1 if sock is None else sock.fileno()
         self._gathers = type(transport).__module__.startswith("uvloop")
+        self.principal = transport.get_extra_info("principal", ANONYMOUS)
         # Told as soon as the socket does not take everything: what is not handed over stays in its file.
         transport.set_write_buffer_limits(high=0)
         self.last_active_ms = self._owner.now_ms()

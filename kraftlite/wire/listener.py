@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Final
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION, MAX_INT32, MIB
 from kraftlite.runtime.ports import Ports, TimerHandle
+from kraftlite.runtime.trace.tls import TlsHandshakeFailed
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
 from kraftlite.wire.frames import Connection, ConnectionLimits
 from kraftlite.wire.share import NodeShare
 from kraftlite.wire.sockets import bound_socket
 
 if TYPE_CHECKING:
+    from kraftlite.tls.handshakes import Handshakes
+    from kraftlite.tls.source import TlsSource
+    from kraftlite.tls.transport import TlsTransport
     from kraftlite.wire.apis import KafkaApis
 
 MAX_SWEEP_MS: Final = 5_000
@@ -51,7 +55,8 @@ class ListenerConfig:
 
 class KafkaListener:
     """One Kafka listener of a broker. All methods run on the node's loop; `listen` and `start` raise OSError when the address is
-    taken. `sock`: one that has the address already.
+    taken. `sock`: one that has the address already. `tls`: connections begin with a handshake, by the certificates that it has at
+    that time.
 
     `stop` takes no further requests, lets those in flight be answered for up to `grace_ms`, and then closes every connection.
     """
@@ -63,10 +68,13 @@ class KafkaListener:
         apis: KafkaApis | None,
         share: NodeShare | None = None,
         sock: socket.socket | None = None,
+        tls: TlsSource | None = None,
     ) -> None:
         self._ports = ports
         self._config = config
         self._apis = apis
+        self._tls = tls
+        self._handshakes = None if tls is None else self._take_handshakes(tls)
         self._limits = ConnectionLimits(max_request_bytes=config.max_request_bytes, max_in_flight=config.max_in_flight)
         self._socket = sock
         self._listening = False
@@ -98,7 +106,7 @@ class KafkaListener:
         loop = asyncio.get_running_loop()
         sock = self.listen()
         # Not served in the same step: whoever is cancelled meanwhile still knows what to close.
-        self._server = await loop.create_server(self._connection, sock=sock, backlog=self._config.backlog, start_serving=False)
+        self._server = await loop.create_server(self._accepted, sock=sock, backlog=self._config.backlog, start_serving=False)
         port = sock.getsockname()[1]
         self._endpoint = Endpoint(self._config.host or "0.0.0.0", port)
         await self._server.start_serving()
@@ -135,6 +143,8 @@ class KafkaListener:
         server.close()
         if self._sweep is not None:
             self._sweep.cancel()
+        if self._handshakes is not None:
+            self._handshakes.abort()
         for connection in list(self._connections):
             connection.stop_accepting()
         if grace_ms > 0:
@@ -160,6 +170,8 @@ class KafkaListener:
             loop.call_soon(server.close)
         if self._sweep is not None:
             self._sweep.cancel()
+        if self._handshakes is not None:
+            self._handshakes.abort()
         for connection in list(self._connections):
             connection.abort()
 
@@ -219,6 +231,32 @@ class KafkaListener:
         address = host.removeprefix("::ffff:")  # an IPv4 client of a socket for both
         return self._config.max_connections_overrides.get(address, self._config.max_connections_per_ip)
 
+    def _accepted(self) -> asyncio.BufferedProtocol:
+        """The protocol of a connection that was accepted now."""
+        return self._connection() if self._handshakes is None else self._handshakes.transport()
+
+    def _take_handshakes(self, tls: TlsSource) -> Handshakes:
+        from kraftlite.tls.handshakes import Handshakes
+
+        return Handshakes(self.now_ms, tls.server_context, self._secured, self._handshake_failed)
+
+    def _secured(self, transport: TlsTransport) -> None:
+        """A peer has shown what it has to show: from here on it is a connection like any other."""
+        assert self._tls is not None
+        try:
+            principal = self._tls.principal_of(transport)
+        except ValueError as error:
+            self._handshake_failed(transport, str(error))
+            transport.close()
+            return
+        transport.set_extra_info("principal", principal)
+        connection = self._connection()
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+
+    def _handshake_failed(self, transport: TlsTransport, reason: str) -> None:
+        self._ports.tracer.emit(TlsHandshakeFailed(listener=self._config.name, peer=transport.peer, reason=reason))
+
     def _connection(self) -> asyncio.BufferedProtocol:
         assert self._apis is not None
         return Connection(self, self._apis.handle_request, self._limits)
@@ -232,6 +270,8 @@ class KafkaListener:
         now_ms, idle = self._ports.clock.now_ms(), self._config.max_idle_ms
         for connection in list(self._connections):
             connection.sweep(now_ms, idle)
+        if self._handshakes is not None:
+            self._handshakes.sweep()
         self._share.sweep()
         self._schedule_sweep()
 

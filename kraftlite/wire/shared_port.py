@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from kraftlite.model.limits import KIB
+from kraftlite.model.principal import ANONYMOUS
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.wire import ConnectionRefused
 from kraftlite.wire.frames import Connection
@@ -19,6 +20,7 @@ from kraftlite.wire.listener import RESERVED_FILES, KafkaListener, ListenerConfi
 from kraftlite.wire.share import NodeShare
 
 if TYPE_CHECKING:
+    from kraftlite.tls.source import TlsSource
     from kraftlite.wire.apis import KafkaApis
 
 HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -34,7 +36,8 @@ Carry = Callable[[asyncio.Transport, bytes], None]
 class SharedPortListener(KafkaListener):
     """A `KafkaListener` whose port speaks HTTP/2, too. `carry` gets those connections.
 
-    `load` makes the APIs. It is awaited when the first client comes, so that a node without clients does not pay for them.
+    With `tls`, nodes have to show a certificate; clients as the settings say. `load` makes the APIs; None: nodes alone are
+    served here. It is awaited when the first client comes, so that a node without clients does not pay for them.
     Clients wait until it is done, at most `FIRST_BYTES_MS`.
     """
 
@@ -42,14 +45,15 @@ class SharedPortListener(KafkaListener):
         self,
         ports: Ports,
         config: ListenerConfig,
-        load: Callable[[], Awaitable[KafkaApis]],
+        load: Callable[[], Awaitable[KafkaApis]] | None,
         carry: Carry,
         share: NodeShare,
         sock: socket.socket,
         *,
         most_undecided: int = MAX_UNDECIDED,
+        tls: TlsSource | None = None,
     ) -> None:
-        super().__init__(ports, config, None, share, sock)
+        super().__init__(ports, config, None, share, sock, tls)
         self._load = load
         self._most_undecided = most_undecided
         self._carry = carry
@@ -75,9 +79,13 @@ class SharedPortListener(KafkaListener):
         self._undecided.pop(connection, None)
 
     def decided(self, connection: FirstBytes, *, http2: bool) -> None:
-        if http2:
+        if http2 and self._tls is not None and connection.transport.get_extra_info("principal", ANONYMOUS) is ANONYMOUS:
+            self._refuse(connection, "a node has to show a certificate, and this one shows none")
+        elif http2:
             del self._undecided[connection]
             self._carry(connection.transport, connection.taken())
+        elif self._load is None:
+            self._refuse(connection, "it does not speak HTTP/2, and this port is for nodes")
         elif self._apis is not None:
             self._adopt(connection)
         else:
@@ -86,6 +94,7 @@ class SharedPortListener(KafkaListener):
                 self._loading = self._ports.tasks.spawn(self._load_apis(), name=f"kafka-apis-{self._config.name}")
 
     async def _load_apis(self) -> None:
+        assert self._load is not None
         self._apis = await self._load()
         for connection in list(self._undecided):
             if connection.is_kafka:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -271,10 +271,11 @@ def ended(cluster: Cluster) -> Iterator[Cluster]:
 
 
 class Client:
-    """A few calls of the real Kafka client, each of which waits until it is done."""
+    """A few calls of the real Kafka client, each of which waits until it is done. `options`: more of librdkafka's."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, options: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
+        self._options = {"bootstrap.servers": bootstrap, **(options or {})}
         self._admin: Any = None
 
     def admin(self) -> Any:
@@ -282,7 +283,7 @@ class Client:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 500})
+            self._admin = AdminClient({**self._options, "reconnect.backoff.max.ms": 500})
         return self._admin
 
     def create_topic(self, name: str, *, partitions: int = 1, replicas: int = 1, config: dict[str, str] | None = None) -> None:
@@ -306,7 +307,7 @@ class Client:
 
         producer = Producer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self._options,
                 "acks": acks,
                 "linger.ms": 0,
                 "message.timeout.ms": int(timeout_s * 1000),
@@ -326,7 +327,7 @@ class Client:
 
         consumer = Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self._options,
                 "group.id": "reader",
                 "enable.auto.commit": False,
                 "reconnect.backoff.max.ms": 500,
@@ -354,7 +355,7 @@ class Client:
         from confluent_kafka.admin import AdminClient
 
         try:
-            found = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, timeout=10).topics[topic]
+            found = AdminClient(self._options).list_topics(topic, timeout=10).topics[topic]
         except KafkaException:
             return None
         return found.partitions.get(index)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.broker_limits import CLEANER_KEYS, cleaner_change_problems
+from kraftlite.model.config_effects import RELOADABLE
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceChange, ConfigResourceType, LegacyConfigResource
 
 
@@ -16,6 +17,8 @@ def change_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyC
 
     What is wrong with a single value is for the controller to say, so such a change has no problem here.
     """
+    if (problems := _tls_problems(ctx, resource)) is not None:
+        return problems
     now = effective_broker_values(ctx)
     then = effective_broker_values(ctx, {resource.resource_name: _changed(ctx, resource)})
     if all(now.get(key) == then.get(key) for key in CLEANER_KEYS):
@@ -24,6 +27,20 @@ def change_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyC
         return cleaner_change_problems(_number(now), _number(then))
     except ValueError:
         return []
+
+
+def _tls_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> list[str] | None:
+    """None: the change is not about TLS. The new stores are read, so that what cannot be used is refused (SE-05)."""
+    pairs = resource.configs if isinstance(resource, LegacyConfigResource) else resource.changes
+    changed = frozenset(pair.name for pair in pairs)
+    if alone := sorted(changed & RELOADABLE):
+        told = ", ".join(alone)
+        return [f"These security configs can be dynamically updated only per-listener using the listener prefix: {told}"]
+    if resource.resource_name == "" or not any(name.startswith("listener.name.") and ".ssl." in name for name in changed):
+        return None
+    if ctx.tls_problems is None:
+        return None
+    return ctx.tls_problems(effective_broker_values(ctx, {resource.resource_name: _changed(ctx, resource)}), changed) or None
 
 
 def effective_broker_values(ctx: BrokerContext, instead: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:

@@ -263,6 +263,8 @@ class BrokerContext(NodeContext):
     replicas: Replicas
     producer_ids: ProducerIds
     log_config_for: Callable[[str], LogConfig]
+    tls_problems: Callable[[Mapping[str, str], frozenset[str]], list[str]] | None = None
+    """Say why this broker's listeners cannot have these values, of which some keys are new. None: no listener speaks TLS."""
     fetch_sessions: FetchSessionCache = field(init=False)
     large_fetches: LargeFetches = field(init=False)
     topics_being_created: set[str] = field(init=False, default_factory=set)

@@ -60,8 +60,14 @@ def test_tls_and_scram(tmp_path: Path, properties: Write, capsys: pytest.Capture
     [
         ({"ssl_protocol": "TLSv1.3"}, "ssl.protocol='TLSv1.3' cannot be honoured: allowed are "),
         ({"sasl_oauthbearer_token_endpoint_url": "x"}, "sasl.oauthbearer.token.endpoint.url"),
-        ({"security_protocol": "SSL", "ssl_truststore_password": "hunter2"}, "ssl.truststore.password: PEM stores have none"),
-        ({"security_protocol": "SSL", "ssl_truststore_location": "/x.jks"}, "ssl.truststore.location='/x.jks': allowed is a PEM"),
+        (
+            {"security_protocol": "SSL", "ssl_truststore_type": "PEM", "ssl_truststore_password": "hunter2"},
+            "ssl.truststore.password: PEM stores have none",
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_truststore_location": "/x.jks"},
+            "ssl.truststore.location='/x.jks': allowed is a file in PEM",
+        ),
         ({"sasl_mechanism": "PLAIN"}, "sasl.mechanism is given, but security.protocol=PLAINTEXT"),
         ({"request_timeout_ms": "soon"}, "request.timeout.ms='soon': allowed is a whole number from 1"),
     ],

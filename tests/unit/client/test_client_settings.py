@@ -151,9 +151,13 @@ def test_pem_from_files_and_from_text() -> None:
     ("given", "said"),
     [
         ({"ssl.truststore.type": "JKS"}, "kafka.ssl.truststore.type='JKS': allowed is PEM"),
-        ({"ssl.keystore.type": "PKCS12"}, "kafka.ssl.keystore.type='PKCS12': allowed is PEM"),
-        ({"ssl.truststore.location": "/ca.jks"}, "kafka.ssl.truststore.location='/ca.jks': allowed is a PEM file"),
-        ({"ssl.keystore.location": "/me.p12"}, "kafka.ssl.keystore.location='/me.p12': allowed is a PEM file"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "kafka.ssl.enabled.protocols='TLSv1.1': allowed is TLSv1.2 and TLSv1.3"),
+        ({"ssl.cipher.suites": "RC4"}, "kafka.ssl.cipher.suites='RC4': RC4 is not known here"),
+        (
+            {"ssl.truststore.location": "/ca.jks"},
+            "kafka.ssl.truststore.location='/ca.jks': allowed is a file in PEM or PKCS12 .*keytool",
+        ),
+        ({"ssl.keystore.type": "PEM", "ssl.keystore.password": "x"}, "kafka.ssl.keystore.password: PEM stores have none"),
         ({"ssl.truststore.location": "/a.pem", "ssl.ca.location": "/b.pem"}, "exclude each other"),
         ({"ssl.keystore.key": "KEY"}, "ssl.keystore.certificate.chain with ssl.keystore.key"),
         ({"ssl.endpoint.identification.algorithm": "ldaps"}, "allowed is https"),

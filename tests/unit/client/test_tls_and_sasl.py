@@ -17,6 +17,7 @@ from kraftlite.client.properties import settings_from
 from kraftlite.client.security import SaslError, Scram
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.api_keys import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tests.harness.certificates import Authority, Stores
 from tests.harness.secure_broker import Broker, broker, certificate
 
 
@@ -146,5 +147,36 @@ def test_the_hosts_name_is_checked_unless_told(pem: Path, tls: ssl.SSLContext) -
 
 
 def test_a_file_that_is_not_there_is_an_error_at_once(tls: ssl.SSLContext) -> None:
-    with broker(context=tls) as there, pytest.raises(ClientError, match=r"TLS: No such file or directory: .*ssl"):
+    with (
+        broker(context=tls) as there,
+        pytest.raises(ClientError, match=r"TLS: ssl.truststore.location=/nowhere.pem: there is no such file"),
+    ):
         connect(there, "localhost", security__protocol="SSL", ssl__truststore__location="/nowhere.pem")
+
+
+@pytest.mark.parametrize("kind", [{}, {"ssl__truststore__type": "PKCS12", "ssl__keystore__type": "PKCS12"}])
+def test_se_02_stores_in_pkcs12(tmp_path: Path, kind: dict[str, str]) -> None:
+    """As keytool makes them; the broker wants the client's certificate, in TLS 1.2 with one cipher suite."""
+    authority = Authority()
+    Stores(tmp_path).write(authority.issue("broker"), authority)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "keys.pem")
+    context.load_verify_locations(tmp_path / "trust.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    (tmp_path / "me.p12").write_bytes(authority.issue("me").pkcs12("geheim"))
+    (tmp_path / "trust.p12").write_bytes(authority.trust_pkcs12("geheim"))
+    options = {
+        "security__protocol": "SSL",
+        "ssl__truststore__location": f"{tmp_path}/trust.p12",
+        "ssl__truststore__password": "geheim",
+        "ssl__keystore__location": f"{tmp_path}/me.p12",
+        "ssl__keystore__password": "geheim",
+        "ssl__enabled__protocols": "TLSv1.2",
+        "ssl__cipher__suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        **kind,
+    }
+    with broker(context=context) as there:
+        assert connect(there, **options) == {}
+        with pytest.raises(ClientError, match=r"ssl.keystore.password is wrong") as caught:
+            connect(there, **{**options, "ssl__keystore__password": "falsch"})
+        assert "falsch" not in str(caught.value)

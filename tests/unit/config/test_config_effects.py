@@ -29,6 +29,7 @@ NODE = (
     "wire",
     "model",
     "host",
+    "tls",
 )
 NODE_CONFIG = {
     "process.roles": "broker,controller",
@@ -124,12 +125,12 @@ def test_each_key_that_brokers_describe_is_in_one_class() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("listener.name.client.ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
+        ("listener.name.client.ssl.provider", "BC", "TLS is OpenSSL's here"),
         ("listener.name.client.plain.sasl.jaas.config", "secret", "no listener authenticates"),
         ("listener.name.client.scram-sha-256.sasl.server.callback.handler.class", "x", "no listener authenticates"),
         ("listener.name.client.max.connections", "5", "limits of single listeners are not applied"),
         ("listener.name.client.max.connection.creation.rate", "5", "this limit is not applied"),
-        ("ssl.keystore.filename", "kafka.jks", "no listener speaks TLS"),
+        ("ssl.keystore.filename", "kafka.jks", "TLS is OpenSSL's here"),
         ("sasl.anything", "x", "no listener authenticates"),
         ("authorizer.class", "x", "there is no authorizer"),
         ("delegation.token.master.key", "x", "there are no delegation tokens"),
@@ -152,7 +153,7 @@ def test_a_listener_of_its_own_may_repeat_a_default_or_tune_what_is_not_there() 
 def test_the_environment_goes_through_the_same_table() -> None:
     told = problem({}, {"KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
     assert told.startswith("authorizer.class.name=") and told.endswith("(environment KAFKA_AUTHORIZER_CLASS_NAME)")
-    assert "no listener speaks TLS" in problem({}, {"KAFKA_CFG_LISTENER_NAME_CLIENT_SSL_KEYSTORE_LOCATION": "/x"})
+    assert "TLS is OpenSSL's here" in problem({}, {"KAFKA_CFG_LISTENER_NAME_CLIENT_SSL_PROVIDER": "BC"})
 
 
 @pytest.mark.parametrize("name", ["super.users", "allow.everyone.if.no.acl.found", "early.start.listeners"])
@@ -163,7 +164,7 @@ def test_what_belongs_to_an_authorizer_is_refused_with_it_and_without(name: str)
     assert [told.partition("=")[0] for told in caught.value.problems] == ["authorizer.class.name", name]
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_listeners_that_would_protect_are_refused(protocol: str) -> None:
     listeners = f"{protocol}://localhost:9092,REPLICATION://localhost:9192,CONTROLLER://localhost:9093"
     with pytest.raises(ConfigError, match=f"protocol {protocol} is not supported yet"):
@@ -173,7 +174,18 @@ def test_listeners_that_would_protect_are_refused(protocol: str) -> None:
         configured({"listeners": mapped, "listener.security.protocol.map": f"CLIENT:{protocol},REPLICATION:GRPC"})
     with pytest.raises(ConfigError, match="is not supported yet"):
         configured({"listener.security.protocol.map": f"CONTROLLER:{protocol}"})
-    assert f"security.inter.broker.protocol={protocol}" in problem({"security.inter.broker.protocol": protocol})
+    alone = {"process.roles": "broker", "node.id": "2", "listeners": "PLAINTEXT://localhost:9092,REPLICATION://localhost:9192"}
+    told = problem({**alone, "listener.security.protocol.map": f"CONTROLLER:{protocol}"})
+    assert told.startswith("controller.listener.names=CONTROLLER: protocol") and "not supported yet" in told
+
+
+def test_keys_of_tls_where_nothing_speaks_it_are_told_in_one_line() -> None:
+    """SE-01."""
+    found = configured({"ssl.keystore.location": "/x.p12", "listener.name.x.ssl.key.password": "geheim"}).warnings
+    assert found == (
+        "no listener speaks TLS (protocol SSL), so these keys have no effect: "
+        "listener.name.x.ssl.key.password, ssl.keystore.location",
+    )
 
 
 def test_an_unknown_key_is_only_a_warning_and_what_was_meant_is_said() -> None:
@@ -191,8 +203,8 @@ def test_many_unknown_keys_are_counted() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
-        ("listener.name.x.ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
+        ("ssl.provider", "BC", "TLS is OpenSSL's here"),
+        ("listener.name.x.ssl.engine.factory.class", "x", "TLS is OpenSSL's here"),
         ("max.connection.creation.rate", "10", "this limit is not applied"),
         ("log.cleaner.io.max.bytes.per.second", "1000", "cannot be changed while the node runs"),
     ],
