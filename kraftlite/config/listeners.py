@@ -20,7 +20,7 @@ from kraftlite.model.shown import shown
 KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 GRPC_PROTOCOLS = ("GRPC", "GRPC_TLS")
 PROTOCOLS = KAFKA_PROTOCOLS + GRPC_PROTOCOLS
-SUPPORTED_PROTOCOLS = ("PLAINTEXT", "GRPC")
+SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "GRPC")
 DEFAULT_PROTOCOLS: Mapping[str, str] = {**{name: name for name in PROTOCOLS}, "REPLICATION": "GRPC"}
 DERIVED_LISTENER = "REPLICATION"
 DERIVED_PORT_STEP = 100
@@ -102,8 +102,13 @@ def parse_listeners(
 def _protocol(name: str, protocols: Mapping[str, str], controller_names: Sequence[str]) -> str | None:
     if name in controller_names:
         given = protocols.get(name, "GRPC")
-        return {"PLAINTEXT": "GRPC", "SSL": "GRPC_TLS"}.get(given, given)
+        return {"PLAINTEXT": "GRPC", "SASL_PLAINTEXT": "GRPC", "SSL": "GRPC_TLS"}.get(given, given)
     return protocols.get(name)
+
+
+def with_sasl(listeners: Sequence[ListenerInfo], protocols: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the listeners whose Kafka clients authenticate by SASL, the controllers' listeners included."""
+    return tuple(it.name for it in listeners if protocols.get(it.name, "").startswith("SASL"))
 
 
 def _check_duplicates(key: str, found: Sequence[ListenerInfo], problems: list[str], *, ports: bool) -> None:

@@ -18,6 +18,7 @@ from kraftlite.config.listeners import (
     parse_listeners,
     parse_protocol_map,
     parse_voters,
+    with_sasl,
 )
 from kraftlite.model.broker_limits import cleaner_problems
 from kraftlite.model.ids import Endpoint, NodeId
@@ -40,6 +41,7 @@ class Resolved:
     bootstrap_servers: tuple[Endpoint, ...]
     log_dirs: Names
     metadata_log_dir: str
+    sasl_listeners: Names
 
 
 def resolve(
@@ -89,6 +91,7 @@ def resolve(
         bootstrap_servers=bootstrap,
         log_dirs=log_dirs,
         metadata_log_dir=_absolute(metadata_dir) if metadata_dir else log_dirs[0],
+        sasl_listeners=with_sasl(listeners, protocols),
     )
 
 

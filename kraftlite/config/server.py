@@ -19,6 +19,7 @@ from kraftlite.config.environment import cluster_id_from_environment, keys_from_
 from kraftlite.config.listeners import QuorumVoter
 from kraftlite.config.properties import parse_properties
 from kraftlite.config.resolve import resolve
+from kraftlite.config.sasl import listeners_sasl, misplaced_sasl
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of
 from kraftlite.model.config_effects import EFFECTS, Effect, effect_of, is_sensitive, refusal
 from kraftlite.model.ids import Endpoint, NodeId
@@ -26,6 +27,7 @@ from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.policy import PolicyKind
 from kraftlite.model.shown import shown
+from kraftlite.security.listener_sasl import ListenerSasl
 
 DEFAULT_SOURCE = "default"
 OVERRIDE_SOURCE = "flag --override"
@@ -94,8 +96,10 @@ class ServerConfig:
     quorum_bootstrap_servers: tuple[Endpoint, ...]
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(repr=False)
     sources: Mapping[str, str]
+    sasl: Mapping[str, ListenerSasl] = field(default_factory=dict, repr=False)
+    """The SASL of the listeners that have it, by their names."""
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=(), repr=False)
 
@@ -241,6 +245,8 @@ def _build(
     resolved = resolve(typed, frozenset(raw), problems, warnings, hostname)
     if "controller" not in resolved.roles:
         warnings += [f"{key}: policies are asked by controllers, and this node is none" for key in PolicyKind if values.get(key)]
+    sasl = listeners_sasl(values, resolved.sasl_listeners, problems)
+    problems.extend(misplaced_sasl(tuple(raw), resolved.sasl_listeners))
     return ServerConfig(
         node_id=resolved.node_id,
         roles=resolved.roles,
@@ -256,6 +262,7 @@ def _build(
         metadata_log_dir=resolved.metadata_log_dir,
         values=MappingProxyType(values),
         sources=MappingProxyType(origin),
+        sasl=MappingProxyType(sasl),
         warnings=tuple(warnings),
         problems=tuple(_bounded(problems)),
     )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, cast
 from kraftlite.model.limits import KIB
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.wire import ConnectionRefused
-from kraftlite.wire.frames import Connection
 from kraftlite.wire.listener import RESERVED_FILES, KafkaListener, ListenerConfig, most_files
 from kraftlite.wire.share import NodeShare
 
@@ -87,6 +86,7 @@ class SharedPortListener(KafkaListener):
 
     async def _load_apis(self) -> None:
         self._apis = await self._load()
+        self._open_gate()
         for connection in list(self._undecided):
             if connection.is_kafka:
                 self._adopt(connection)
@@ -99,8 +99,7 @@ class SharedPortListener(KafkaListener):
             transport.abort()
             return
         super()._size_buffers(transport.get_extra_info("socket"))
-        assert self._apis is not None
-        connection = Connection(self, self._apis.handle_request, self._limits)
+        connection = self._client()
         transport.set_protocol(connection)
         connection.connection_made(transport)
         if first.paused and not transport.is_closing():

@@ -125,12 +125,11 @@ def test_each_key_that_brokers_describe_is_in_one_class() -> None:
     ("name", "value", "words"),
     [
         ("listener.name.client.ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
-        ("listener.name.client.plain.sasl.jaas.config", "secret", "no listener authenticates"),
-        ("listener.name.client.scram-sha-256.sasl.server.callback.handler.class", "x", "no listener authenticates"),
+        ("listener.name.client.scram-sha-256.sasl.login.callback.handler.class", "x", "nodes do not log in to one another"),
         ("listener.name.client.max.connections", "5", "limits of single listeners are not applied"),
         ("listener.name.client.max.connection.creation.rate", "5", "this limit is not applied"),
         ("ssl.keystore.filename", "kafka.jks", "no listener speaks TLS"),
-        ("sasl.anything", "x", "no listener authenticates"),
+        ("sasl.anything", "x", "neither Kerberos nor a place for Java classes"),
         ("authorizer.class", "x", "there is no authorizer"),
         ("delegation.token.master.key", "x", "there are no delegation tokens"),
         ("quota.producer.default", "1000", "quotas are not applied"),
@@ -163,7 +162,7 @@ def test_what_belongs_to_an_authorizer_is_refused_with_it_and_without(name: str)
     assert [told.partition("=")[0] for told in caught.value.problems] == ["authorizer.class.name", name]
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_listeners_that_would_protect_are_refused(protocol: str) -> None:
     listeners = f"{protocol}://localhost:9092,REPLICATION://localhost:9192,CONTROLLER://localhost:9093"
     with pytest.raises(ConfigError, match=f"protocol {protocol} is not supported yet"):
