@@ -113,11 +113,8 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "Delegation tokens",
-        "there are no delegation tokens; remove it",
-        """
-        delegation.token.secret.key delegation.token.max.lifetime.ms delegation.token.expiry.time.ms
-        delegation.token.expiry.check.interval.ms
-        """,
+        "it is called delegation.token.secret.key; remove it, and set that one",
+        "delegation.token.master.key",
     ),
     (
         "Quotas",
@@ -385,8 +382,8 @@ def effect_of(name: str) -> KeyEffect | None:
 
 
 def _listener_effect(name: str) -> KeyEffect | None:
-    """What limits and has an effect for all listeners is not taken for one alone, unless it is in `_PER_LISTENER`. A mechanism
-    may be named before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
+    """A limit that holds for all listeners is not taken for one alone, unless it is in `_PER_LISTENER`. A mechanism may be
+    named before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
     rest = name.split(".")[3:]
     for begin in range(len(rest)):
         key = ".".join(rest[begin:])

@@ -44,7 +44,7 @@ class Validator(Protocol):
 
 
 class OAuthBearerServer:
-    """As `ServerExchange`: one message, and for a token that is refused one more, with which the client says that it knows."""
+    """A `ServerExchange` of one message, and for a token that is refused one more, with which the client says that it knows."""
 
     def __init__(self, validator: Validator) -> None:
         self._validator = validator
@@ -108,7 +108,7 @@ class UnsecuredRules:
 
 
 class Unsecured:
-    """As `Validator`, for development: it believes whatever a token with the algorithm `none` claims."""
+    """A `Validator` for development: it believes whatever a token with the algorithm `none` claims."""
 
     def __init__(self, rules: UnsecuredRules) -> None:
         self._rules = rules

@@ -16,7 +16,7 @@ _NOBODY: Final = "\0"
 
 
 class PlainServer:
-    """As `ServerExchange`, in one message. `users`: the passwords by name."""
+    """A `ServerExchange` of one message. `users`: the passwords by name."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users

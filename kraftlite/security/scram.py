@@ -70,7 +70,7 @@ def credential_from(mechanism: str, salted: bytes, salt: bytes, iterations: int)
 
 
 class ScramServer:
-    """As `ServerExchange`, in two messages. `nonce`: printable, without commas, never used before."""
+    """A `ServerExchange` of two messages. `nonce`: printable, without commas, never used before."""
 
     def __init__(self, mechanism: str, find: FindIdentity, *, nonce: str) -> None:
         self._hash = HASHES[mechanism]

@@ -75,7 +75,7 @@ class KeySet:
 
 
 class Signed:
-    """As `Validator`. `keys` gives the set in force, None before it has been read; `unknown` is told of ids
+    """A `Validator` of signatures. `keys` gives the set in force, None before it has been read; `unknown` is told of ids
     that it does not have."""
 
     def __init__(self, rules: SignedRules, keys: Callable[[], KeySet | None], unknown: Callable[[], None]) -> None:

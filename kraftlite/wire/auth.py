@@ -32,6 +32,7 @@ from kraftlite.wire.budgets import ReceiveBudget
 from kraftlite.wire.frames import Connection
 from kraftlite.wire.jwks_driver import SigningKeys
 from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, RequestHandler, ResponseSlot
+from kraftlite.wire.token_credentials import CredentialPending, TokenCredentials
 
 if TYPE_CHECKING:
     from kraftlite.wire.apis import KafkaApis
@@ -60,7 +61,7 @@ class _Head(NamedTuple):
 
 
 class AuthenticationCounts:
-    """What became of the authentications at a listener, since its start. Source: KIP-188, KIP-368."""
+    """The outcomes of authentication at a listener, counted since its start. Source: KIP-188, KIP-368."""
 
     def __init__(self) -> None:
         self.successful = 0
@@ -89,6 +90,7 @@ class SaslGate:
         self._memory = ReceiveBudget(UNAUTHENTICATED_BYTES, ports.clock.now_ms)
         self._most = most_unauthenticated
         self._waiting: dict[Connection, int] = {}
+        self._tokens = TokenCredentials()
         self._keys: SigningKeys | None = None
         self._validator: Validator | None = None
         if isinstance(sasl.oauth, SignedRules):
@@ -145,7 +147,7 @@ class SaslGate:
 
     def _identity(self, name: str, mechanism: int, is_token: bool) -> ScramIdentity | None:
         if is_token:
-            return None
+            return self._tokens.identity(self.apis.context, name, mechanism)
         found = self.apis.context.metadata.image.scram.credentials.get((name, mechanism))
         if found is None:
             return None
@@ -262,15 +264,17 @@ class SaslSession:
         clock = self._gate.ports.clock
         try:
             reply = exchange.evaluate(token, clock.wall_ms())
+        except CredentialPending as pending:
+            self._derive(connection, slot, head, token, pending)
+            return
+        except SaslRefused as refused:
+            self._refuse(connection, slot, head, refused)
+            return
+        try:
             if reply.outcome is not None:
                 self._check_unchanged(reply.outcome.principal)
         except SaslRefused as refused:
-            again = "authentication" if self._proved is None else "re-authentication"
-            told = refused.told or (
-                f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._mechanism}"
-            )
-            answer = None if head is None else _authenticate_answer(head, {"error_message": told}, failed=True)
-            self._fail(connection, slot, answer, f"{self._mechanism}: {refused}")
+            self._refuse(connection, slot, head, refused)
             return
         lifetime_ms = 0
         if reply.outcome is not None:
@@ -279,6 +283,29 @@ class SaslSession:
             slot.send((INT32.pack(len(reply.token)) + reply.token,))
         else:
             slot.send((_authenticate_answer(head, {"auth_bytes": reply.token, "session_lifetime": lifetime_ms}),))
+
+    def _derive(
+        self, connection: Connection, slot: ResponseSlot, head: _Head | None, token: bytes, pending: CredentialPending
+    ) -> None:
+        """Compute a token's credential off the loop, and evaluate the message again. Meanwhile the client has to wait."""
+        tasks = self._gate.ports.tasks
+
+        async def derive() -> None:
+            pending.keep(await tasks.run_blocking(pending.compute))
+            if self._step == _too_early and not connection.lost:
+                self._step = self._token
+                self._evaluate(connection, slot, head, token)
+
+        self._step = _too_early
+        connection.own(tasks.spawn(derive(), name="token-credential"))
+
+    def _refuse(self, connection: Connection, slot: ResponseSlot, head: _Head | None, refused: SaslRefused) -> None:
+        again = "authentication" if self._proved is None else "re-authentication"
+        told = refused.told or (
+            f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._mechanism}"
+        )
+        answer = None if head is None else _authenticate_answer(head, {"error_message": told}, failed=True)
+        self._fail(connection, slot, answer, f"{self._mechanism}: {refused}")
 
     def _check_unchanged(self, found: Principal) -> None:
         before = self._proved
@@ -353,6 +380,10 @@ class SaslSession:
             connection.fail(f"authentication failed: {reason}")
 
         gate.ports.clock.call_later(gate.sasl.failure_delay_ms, tell)
+
+
+def _too_early(connection: Connection, frame: memoryview) -> None:
+    raise ProtocolViolation("a request before the answer to the last message of the authentication")
 
 
 def _nothing_more(connection: Connection, frame: memoryview) -> None:

@@ -26,11 +26,9 @@ from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS
 from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, list_as
 from kraftlite.wire.apis.sasl import SASL_APIS
 from kraftlite.wire.apis.scram import ALTER_USER_SCRAM_CREDENTIALS
-from kraftlite.wire.apis.security import (
-    CREATE_ACLS,
+from kraftlite.wire.apis.security import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from kraftlite.wire.apis.tokens import (
     CREATE_DELEGATION_TOKEN,
-    DELETE_ACLS,
-    DESCRIBE_ACLS,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )

@@ -235,8 +235,6 @@ async def test_cm_54_no_epoch_before_any_metadata() -> None:
 
 
 MINIMAL: dict[int, dict[str, Any]] = {
-    17: {"mechanism": "PLAIN"},
-    36: {"auth_bytes": b""},
     0: {"transactional_id": None, "acks": 1, "timeout": 0, "topic_data": []},
     1: {
         "replica_id": -1,
