@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kraftlite.client.properties import KNOWN, is_security, settings_from
+from kraftlite.client.settings import SaslSettings
 from kraftlite.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def _secured(values: Mapping[str, str]) -> dict[str, str | None]:
     found: dict[str, str | None] = {"security.protocol": settings.security_protocol}
     if settings.sasl is not None:
         found["sasl.mechanism"] = settings.sasl.mechanism
-        found["sasl.username"], found["sasl.password"] = settings.sasl.username, settings.sasl.password
+        found |= _login(settings.sasl)
     tls = settings.tls
     if tls is not None:
         found["ssl.endpoint.identification.algorithm"] = "https" if tls.check_host else "none"
@@ -150,6 +152,23 @@ def _tls(tls: TlsSettings) -> dict[str, str | None]:
             raise ValueError("ssl.cipher.suites cannot be honoured: librdkafka takes suites of TLS 1.2 only")
         found["ssl.cipher.suites"] = ":".join(filter(None, map(openssl_name, tls.suites)))
     return found
+
+
+def _login(sasl: SaslSettings) -> dict[str, str]:
+    """Raises ValueError for logins that librdkafka does not have."""
+    if sasl.token:
+        raise ValueError(
+            'sasl.jaas.config with tokenauth="true": producing and consuming with a delegation token is not supported'
+        )
+    if sasl.mechanism != "OAUTHBEARER":
+        return {"sasl.username": sasl.username, "sasl.password": sasl.password}
+    claims = dict(sasl.claims)
+    if claims.keys() != {"sub"} or not re.fullmatch(r"[^\s]+", claims["sub"]):
+        raise ValueError(
+            "sasl.jaas.config: to produce and consume by OAUTHBEARER, allowed is unsecuredLoginStringClaim_sub alone"
+        )
+    config = f"principal={claims['sub']} lifeSeconds={sasl.lifetime_s}"
+    return {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": config}
 
 
 def assignor(name: str) -> str:

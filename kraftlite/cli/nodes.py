@@ -63,6 +63,13 @@ def random_uuid() -> None:
 @click.option(
     "--no-initial-controllers", "-N", is_flag=True, help="This controller waits until it is added to the voters of a quorum."
 )
+@click.option(
+    "--add-scram",
+    "-S",
+    multiple=True,
+    metavar="MECHANISM=[name=…,password=…]",
+    help="A SCRAM user with whom the cluster begins; the same on each controller. Instead of password: salt, saltedpassword.",
+)
 @click.option("--kraft-version", type=int, hidden=True)
 def format_storage(
     config: Path | None,
@@ -73,6 +80,7 @@ def format_storage(
     standalone: bool,
     no_initial_controllers: bool,
     initial_controllers: str | None,
+    add_scram: tuple[str, ...],
     kraft_version: int | None,
 ) -> None:
     """Prepare a node's directories for their first start."""
@@ -85,7 +93,7 @@ def format_storage(
             "--cluster-id is missing: every node of a cluster is formatted with the same one (kraftlite random-uuid)"
         )
     forming = _formation(loaded, standalone, initial_controllers, no_initial_controllers, kraft_version)
-    for line in _format(loaded, cluster_id, release_version, ignore_formatted, forming):
+    for line in _format(loaded, cluster_id, release_version, ignore_formatted, forming, add_scram):
         click.echo(line)
 
 
@@ -108,7 +116,12 @@ def _formation(
 
 
 def _format(
-    loaded: ServerConfig, cluster_id: str, release_version: str | None, ignore_formatted: bool, forming: Formation | None = None
+    loaded: ServerConfig,
+    cluster_id: str,
+    release_version: str | None,
+    ignore_formatted: bool,
+    forming: Formation | None = None,
+    add_scram: tuple[str, ...] = (),
 ) -> list[str]:
     from kraftlite.host.disk import HostDisk
     from kraftlite.node import storage
@@ -122,6 +135,7 @@ def _format(
                 release_version=release_version,
                 ignore_formatted=ignore_formatted,
                 forming=forming,
+                add_scram=add_scram,
             )
         )
     except storage.StorageError as error:

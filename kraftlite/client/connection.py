@@ -238,16 +238,16 @@ class Connection:
             raise ClientError(
                 f"{code_of(answer).name}: sasl.mechanism={sasl.mechanism}, the broker offers {offered}", code_of(answer)
             )
-        side = exchange(sasl)
         challenge: bytes | None = None
         try:
+            side = exchange(sasl)
             while (message := side.answer(challenge)) is not None:
                 answer = self.ask(SASL_AUTHENTICATE, {"auth_bytes": message}, deadline)
                 if code_of(answer) is not ErrorCode.NONE:
                     raise SaslError(str(answer.error_message or code_of(answer).name))
                 challenge = bytes(answer.auth_bytes)
         except SaslError as error:
-            text = f"SASL_AUTHENTICATION_FAILED: {sasl.username} by {sasl.mechanism}: {error}"
+            text = f"SASL_AUTHENTICATION_FAILED: {sasl.username or 'a token'} by {sasl.mechanism}: {error}"
             raise ClientError(text, ErrorCode.SASL_AUTHENTICATION_FAILED) from None
 
 

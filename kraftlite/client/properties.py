@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from kraftlite.client.login import MECHANISMS, TOKEN_URL, login_of
 from kraftlite.client.settings import ClientSettings, SaslSettings, TlsSettings, split_address
 from kraftlite.log.codecs import CODEC_NAMES
 from kraftlite.model.limits import KIB, MAX_INT32, MIB
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 CONVERT: Final = "keytool -importkeystore -srckeystore FILE.jks -destkeystore FILE.p12 -deststoretype PKCS12 converts one of JKS"
 PEM_ENDINGS: Final = (".pem", ".crt", ".cer")
@@ -98,7 +98,7 @@ _TLS_NAMES: Final = (
     "ssl.cipher.suites",
     "ssl.endpoint.identification.algorithm",
 )
-_SASL_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password")
+_SASL_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password", TOKEN_URL)
 _SECRET: Final = re.compile("password|jaas|key$|secret|token|certificate")
 KNOWN: Final = frozenset({"bootstrap.servers", "security.protocol", *_PLAIN, *_TLS_NAMES, *_SASL_NAMES})
 
@@ -266,40 +266,16 @@ class _Options:
             raise self._bad(name, " or ".join(MECHANISMS))
         jaas = given.get("sasl.jaas.config")
         pair = ("sasl.username" in given, "sasl.password" in given)
-        if (jaas is not None and any(pair)) or (jaas is None and not all(pair)):
+        if mechanism == "OAUTHBEARER":
+            if jaas is None or any(pair):
+                raise ValueError(f"{prefix}sasl.mechanism=OAUTHBEARER: allowed is {prefix}sasl.jaas.config")
+        elif TOKEN_URL in given:
+            raise ValueError(f"{prefix}{TOKEN_URL} is given, but {prefix}sasl.mechanism={mechanism}: allowed is OAUTHBEARER")
+        elif (jaas is not None and any(pair)) or (jaas is None and not all(pair)):
             raise ValueError(f"allowed is {prefix}sasl.jaas.config, or {prefix}sasl.username with {prefix}sasl.password")
         if jaas is None:
             return SaslSettings(mechanism=mechanism, username=given["sasl.username"], password=given["sasl.password"])
         try:
-            username, password = parse_jaas(jaas, mechanism)
+            return login_of(jaas, mechanism, given.get(TOKEN_URL))
         except ValueError as error:
             raise ValueError(f"{prefix}{error}") from None
-        return SaslSettings(mechanism=mechanism, username=username, password=password)
-
-
-_JAAS: Final = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b(.*?);\s*", re.DOTALL | re.IGNORECASE)
-_JAAS_OPTION: Final = re.compile(r"""\s*([\w.]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s"';]+)""", re.DOTALL)
-
-
-def parse_jaas(text: str, mechanism: str) -> tuple[str, str]:
-    """(username, password) of a `sasl.jaas.config` for this mechanism. Raises ValueError, which never shows the text."""
-    module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
-    allowed = f'allowed is: org.apache.kafka.common.security.….{module} required username="…" password="…";'
-    found = _JAAS.fullmatch(text)
-    if found is None:
-        raise ValueError(f"sasl.jaas.config cannot be read: {allowed}")
-    if found[1].rpartition(".")[2] != module:
-        raise ValueError(f"sasl.jaas.config names {found[1]}, which is not for sasl.mechanism={mechanism}: {allowed}")
-    options: dict[str, str] = {}
-    at, body = 0, found[3]
-    while body[at:].strip():
-        option = _JAAS_OPTION.match(body, at)
-        if option is None:
-            raise ValueError(f"sasl.jaas.config cannot be read behind {', '.join(options) or found[2]}: {allowed}")
-        value = option[2]
-        options[option[1]] = re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL) if value[0] in "\"'" else value
-        at = option.end()
-    unknown = [name for name in options if name not in ("username", "password")]
-    if unknown or "username" not in options or "password" not in options:
-        raise ValueError(f"sasl.jaas.config has the options {', '.join(options) or 'none'}: {allowed}")
-    return options["username"], options["password"]

@@ -8,10 +8,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import re
 import secrets
 import ssl
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftlite.client.settings import SaslSettings, TlsSettings
@@ -24,6 +27,8 @@ MAX_ITERATIONS: Final = 1_000_000
 MIN_ITERATIONS: Final = 4_096
 _ITERATIONS: Final = re.compile("[1-9][0-9]{3,6}")
 """Every number from `MIN_ITERATIONS` to `MAX_ITERATIONS`, and few others."""
+MAX_TOKEN_BYTES: Final = 64 * 1024
+_TOKEN: Final = re.compile(rb"[-_A-Za-z0-9]+\.[-_A-Za-z0-9]+\.[-_A-Za-z0-9]*")
 _SHOWN: Final = 20
 """The most characters of a server's nonsense that a message repeats."""
 
@@ -71,10 +76,13 @@ def stores(settings: TlsSettings) -> tuple[KeyStoreSettings, TrustStoreSettings]
 
 
 def exchange(settings: SaslSettings) -> Exchange:
-    """A fresh one, for one connection."""
+    """A fresh one, for one connection. Raises SaslError when a token cannot be read."""
     if settings.mechanism == "PLAIN":
         return Plain(settings.username, settings.password)
-    return Scram(settings.mechanism, settings.username, settings.password, nonce=secrets.token_urlsafe(24))
+    if settings.mechanism == "OAUTHBEARER":
+        return Bearer(_token_of(settings))
+    nonce = secrets.token_urlsafe(24)
+    return Scram(settings.mechanism, settings.username, settings.password, nonce=nonce, token=settings.token)
 
 
 class Plain:
@@ -87,15 +95,47 @@ class Plain:
         return self._message if challenge is None else None
 
 
+class Bearer:
+    """One message with the token, and one that takes note of a refusal. As `Exchange`."""
+
+    def __init__(self, token: str) -> None:
+        self._message = f"n,,\1auth=Bearer {token}\1\1".encode()
+
+    def answer(self, challenge: bytes | None) -> bytes | None:
+        if challenge is None:
+            return self._message
+        return b"\1" if challenge else None
+
+
+def _token_of(settings: SaslSettings) -> str:
+    if settings.token_file is None:
+        now = int(time.time())
+        claims = {**dict(settings.claims), "iat": now, "exp": now + settings.lifetime_s}
+        head, body = (base64.urlsafe_b64encode(json.dumps(it).encode()) for it in ({"alg": "none"}, claims))
+        return f"{head.decode().rstrip('=')}.{body.decode().rstrip('=')}."
+    try:
+        with Path(settings.token_file).open("rb") as file:
+            data = file.read(MAX_TOKEN_BYTES + 1)
+    except OSError as error:
+        raise SaslError(f"{settings.token_file}: {error.strerror or error}") from None
+    found = _TOKEN.fullmatch(data.strip())
+    if found is None or len(data) > MAX_TOKEN_BYTES:
+        raise SaslError(
+            f"{settings.token_file} has no token: allowed are at most {MAX_TOKEN_BYTES} bytes in three parts with dots"
+        )
+    return found[0].decode()
+
+
 class Scram:
     """The client's side of SCRAM without channel binding. As `Exchange`; raises SaslError when the server does not prove that it
     knows the password. `nonce`: printable, without commas, never used before."""
 
-    def __init__(self, mechanism: str, username: str, password: str, *, nonce: str) -> None:
+    def __init__(self, mechanism: str, username: str, password: str, *, nonce: str, token: bool = False) -> None:
+        """`token`: they are the id and the code of a delegation token."""
         self._hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
         self._password = password.encode()
         self._nonce = nonce
-        self._first = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._first = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}{',tokenauth=true' if token else ''}"
         self._expected: bytes | None = None
         self._step: Callable[[bytes], bytes | None] = self._final
 

@@ -30,11 +30,16 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslSettings:
-    """`mechanism` is one of `MECHANISMS`."""
+    """`mechanism` is one of `MECHANISMS`. `token`: name and password are those of a delegation token. For OAUTHBEARER either
+    `claims`, of which a token is made that nobody has signed, or `token_file`, which is read whenever the client logs in."""
 
     mechanism: str
     username: str
     password: str = field(repr=False)
+    token: bool = False
+    claims: tuple[tuple[str, str], ...] = ()
+    lifetime_s: int = 3600
+    token_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

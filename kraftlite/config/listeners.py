@@ -21,7 +21,6 @@ from kraftlite.model.shown import shown
 KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 GRPC_PROTOCOLS = ("GRPC", "GRPC_TLS")
 PROTOCOLS = KAFKA_PROTOCOLS + GRPC_PROTOCOLS
-SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL", "GRPC", "GRPC_TLS")
 DEFAULT_PROTOCOLS: Mapping[str, str] = {**{name: name for name in PROTOCOLS}, "REPLICATION": "GRPC"}
 DERIVED_LISTENER = "REPLICATION"
 DERIVED_PORT_STEP = 100
@@ -89,11 +88,6 @@ def parse_listeners(
                 f"allowed is one of {', '.join(PROTOCOLS)}"
             )
             continue
-        if protocol not in SUPPORTED_PROTOCOLS:
-            problems.append(
-                f"{key}: {shown(item)}: protocol {protocol} is not supported yet; "
-                f"allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
-            )
         host = match[2] if match[2] is not None else match[3]
         found.append(ListenerInfo(name=name, host=host, port=int(match[4]), security_protocol=protocol))
     _check_duplicates(key, found, problems, ports=key == "listeners")
@@ -109,7 +103,12 @@ def _protocol(name: str, protocols: Mapping[str, str], controller_names: Sequenc
 def controller_protocol(name: str, protocols: Mapping[str, str]) -> str:
     """The protocol of a controllers' listener: of Kafka's the one of ours that protects as much."""
     given = protocols.get(name, "GRPC")
-    return {"PLAINTEXT": "GRPC", "SSL": "GRPC_TLS"}.get(given, given)
+    return {"PLAINTEXT": "GRPC", "SASL_PLAINTEXT": "GRPC", "SSL": "GRPC_TLS", "SASL_SSL": "GRPC_TLS"}.get(given, given)
+
+
+def with_sasl(listeners: Sequence[ListenerInfo], protocols: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the listeners whose Kafka clients authenticate by SASL, the controllers' listeners included."""
+    return tuple(it.name for it in listeners if protocols.get(it.name, "").startswith("SASL"))
 
 
 def _check_duplicates(key: str, found: Sequence[ListenerInfo], problems: list[str], *, ports: bool) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from kraftlite.config.listeners import (
-    SUPPORTED_PROTOCOLS,
     QuorumVoter,
     controller_protocol,
     derive_replication,
@@ -20,6 +19,7 @@ from kraftlite.config.listeners import (
     parse_listeners,
     parse_protocol_map,
     parse_voters,
+    with_sasl,
 )
 from kraftlite.model.broker_limits import cleaner_problems
 from kraftlite.model.ids import Endpoint, NodeId
@@ -46,6 +46,7 @@ class Resolved:
     bootstrap_servers: tuple[Endpoint, ...]
     log_dirs: Names
     metadata_log_dir: str
+    sasl_listeners: Names
 
 
 def resolve(
@@ -75,11 +76,6 @@ def resolve(
     if "broker" in roles:
         _check_broker_listeners(listeners, advertised, inter_broker, controller_names, problems)
     controllers = _controllers(controller_names, protocols, listeners)
-    if controllers is not None and controllers not in listeners and controllers.security_protocol not in SUPPORTED_PROTOCOLS:
-        problems.append(
-            f"controller.listener.names={controllers.name}: protocol {controllers.security_protocol} is not supported yet; "
-            f"allowed is one of {', '.join(SUPPORTED_PROTOCOLS)}"
-        )
     voters = parse_voters(typed.get("controller.quorum.voters", ()), problems)
     bootstrap = parse_addresses(
         "controller.quorum.bootstrap.servers", typed.get("controller.quorum.bootstrap.servers", ()), problems
@@ -107,6 +103,7 @@ def resolve(
         bootstrap_servers=bootstrap,
         log_dirs=log_dirs,
         metadata_log_dir=_absolute(metadata_dir) if metadata_dir else log_dirs[0],
+        sasl_listeners=with_sasl(listeners, protocols),
     )
 
 

@@ -16,9 +16,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kraftlite.config.environment import cluster_id_from_environment, keys_from_environment
-from kraftlite.config.listeners import SUPPORTED_PROTOCOLS, QuorumVoter
+from kraftlite.config.listeners import QuorumVoter
 from kraftlite.config.properties import parse_properties
 from kraftlite.config.resolve import Resolved, resolve
+from kraftlite.config.sasl import listeners_sasl, misplaced_sasl
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of
 from kraftlite.model.config_effects import EFFECTS, TLS_OF_LISTENERS, Effect, effect_of, is_sensitive, refusal
 from kraftlite.model.ids import Endpoint, NodeId
@@ -26,6 +27,7 @@ from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.policy import PolicyKind
 from kraftlite.model.shown import printable, shown
+from kraftlite.security.listener_sasl import ListenerSasl
 
 if TYPE_CHECKING:
     from kraftlite.tls.settings import TlsSettings
@@ -103,8 +105,10 @@ class ServerConfig:
     quorum_bootstrap_servers: tuple[Endpoint, ...]
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(repr=False)
     sources: Mapping[str, str]
+    sasl: Mapping[str, ListenerSasl] = field(default_factory=dict, repr=False)
+    """The SASL of the listeners that have it, by their names."""
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=(), repr=False)
 
@@ -252,6 +256,8 @@ def _build(
         warnings += [f"{key}: policies are asked by controllers, and this node is none" for key in PolicyKind if values.get(key)]
     tls = _tls(values, resolved, problems)
     warnings.extend(_unused_tls(raw) if not tls else [])
+    sasl = listeners_sasl(values, resolved.sasl_listeners, problems)
+    problems.extend(misplaced_sasl(tuple(raw), resolved.sasl_listeners))
     return ServerConfig(
         node_id=resolved.node_id,
         roles=resolved.roles,
@@ -270,6 +276,7 @@ def _build(
         metadata_log_dir=resolved.metadata_log_dir,
         values=MappingProxyType(values),
         sources=MappingProxyType(origin),
+        sasl=MappingProxyType(sasl),
         warnings=tuple(printable(warning) for warning in warnings),
         problems=tuple(_bounded(problems)),
     )
@@ -277,7 +284,7 @@ def _build(
 
 def _tls(values: Mapping[str, str], resolved: Resolved, problems: list[str]) -> Mapping[str, TlsSettings]:
     """A node in plain text does not import what TLS needs."""
-    listeners = [listener for listener in resolved.listeners if listener.security_protocol in SUPPORTED_PROTOCOLS]
+    listeners = resolved.listeners
     controllers = resolved.controllers
     dialled = controllers if controllers is not None and controllers not in listeners else None
     protocols = {listener.security_protocol for listener in (*listeners, *([] if dialled is None else [dialled]))}

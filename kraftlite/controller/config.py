@@ -9,7 +9,7 @@ from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_ELECTIONS_PER_RUN
 from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
-from kraftlite.model.tuning import Tuning
+from kraftlite.model.tuning import TokenTimes, Tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,10 @@ class ControllerConfig:
     tuning: Tuning = field(default_factory=Tuning)
     max_elections_per_run: int = MAX_ELECTIONS_PER_RUN
     delete_topic_enable: bool = True
-    static_broker_configs: Mapping[str, str] = field(default_factory=dict)
+    static_broker_configs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    token_secret: str | None = field(default=None, repr=False)
+    """`delegation.token.secret.key`; None: there are no delegation tokens."""
+    token_times: TokenTimes = field(default_factory=TokenTimes)
     quorum_voters: tuple[NodeId, ...] = ()
     """The controllers of the quorum: a feature upgrade waits until each has registered (CM-13)."""
     listeners: tuple[ListenerInfo, ...] = ()

@@ -429,6 +429,14 @@ class ControllerCore:
                 run=lambda _now: state.elections.elect_unclean(),
             ),
         ]
+        if config.token_secret is not None:
+            tasks.append(
+                PeriodicTask(
+                    name="expire_delegation_tokens",
+                    period_ms=config.token_times.check_interval_ms,
+                    run=lambda _now: state.tokens.sweep(self.metrics.wall_ms()),
+                )
+            )
         if config.preferred_election_interval_ms is not None:
             tasks.append(
                 PeriodicTask(

@@ -22,6 +22,7 @@ from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import methods, security
+from kraftlite.model.messages import tokens as t
 from kraftlite.model.policy import PolicyKind, PolicyQuestion
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
 from kraftlite.runtime.ports import Handlers, Ports, TimerHandle, route
@@ -215,6 +216,9 @@ class ControllerDriver:
                 route(methods.LIST_PARTITION_REASSIGNMENTS, self._list_partition_reassignments),
                 route(methods.ALTER_CLIENT_QUOTAS, self._alter_client_quotas),
                 route(methods.ALTER_USER_SCRAM_CREDENTIALS, self._alter_user_scram_credentials),
+                route(methods.CREATE_DELEGATION_TOKEN, self._create_delegation_token),
+                route(methods.RENEW_DELEGATION_TOKEN, self._renew_delegation_token),
+                route(methods.EXPIRE_DELEGATION_TOKEN, self._expire_delegation_token),
             )
         )
 
@@ -338,6 +342,18 @@ class ControllerDriver:
             return security.AlterClientQuotasResponse(entries=())
         quotas = self.core.state.quotas
         return await self._submit("alter_client_quotas", lambda _now: quotas.alter(request), request.timeout_ms)
+
+    async def _create_delegation_token(self, request: t.CreateDelegationTokenRequest) -> t.CreateDelegationTokenResponse:
+        tokens, wall_ms = self.core.state.tokens, self._ports.clock.wall_ms
+        return await self._submit("create_delegation_token", lambda _now: tokens.create(request, wall_ms()), request.timeout_ms)
+
+    async def _renew_delegation_token(self, request: t.RenewDelegationTokenRequest) -> t.ChangedDelegationTokenResponse:
+        tokens, wall_ms = self.core.state.tokens, self._ports.clock.wall_ms
+        return await self._submit("renew_delegation_token", lambda _now: tokens.renew(request, wall_ms()), request.timeout_ms)
+
+    async def _expire_delegation_token(self, request: t.ExpireDelegationTokenRequest) -> t.ChangedDelegationTokenResponse:
+        tokens, wall_ms = self.core.state.tokens, self._ports.clock.wall_ms
+        return await self._submit("expire_delegation_token", lambda _now: tokens.expire(request, wall_ms()), request.timeout_ms)
 
     async def _alter_user_scram_credentials(
         self, request: security.AlterUserScramCredentialsRequest

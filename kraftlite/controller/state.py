@@ -23,6 +23,7 @@ from kraftlite.controller.producer_id_control import ProducerIdControl
 from kraftlite.controller.quota_control import QuotaControl
 from kraftlite.controller.reassignment_control import ReassignmentControl
 from kraftlite.controller.scram_control import ScramControl
+from kraftlite.controller.token_control import TokenControl
 from kraftlite.controller.topic_control import TopicControl
 from kraftlite.controller.topics_state import TopicsState
 from kraftlite.metadata import records as r
@@ -56,6 +57,7 @@ class ControllerState:
         )
         self.quotas = QuotaControl(self.registry)
         self.scram = ScramControl(self.registry, self.features)
+        self.tokens = TokenControl(self.registry, self.features, config.token_times, config.token_secret, rng)
         self.reassignments = ReassignmentControl(self.replication, self.cluster, self.configs, self.elections)
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
@@ -95,9 +97,9 @@ class ControllerState:
             r.UnfenceBrokerRecord: plain(self.cluster.replay_fenced),
             r.AccessControlEntryRecord: plain(_refuse_access_control),
             r.RemoveAccessControlEntryRecord: plain(_refuse_access_control),
-            # Kept in the image, and so in every snapshot; they change nothing that a controller decides.
-            r.DelegationTokenRecord: plain(lambda _record: None),
-            r.RemoveDelegationTokenRecord: plain(lambda _record: None),
+            r.DelegationTokenRecord: plain(self.tokens.replay),
+            r.RemoveDelegationTokenRecord: plain(self.tokens.replay_removed),
+            # Kept in the image, and so in every snapshot; it changes nothing that a controller decides.
             r.ZkMigrationStateRecord: plain(lambda _record: None),
             r.NoOpRecord: plain(lambda _record: None),
             r.BeginTransactionRecord: self.offsets.replay_begin,
@@ -168,6 +170,7 @@ class ControllerState:
             "configs": [(resource, sorted(configs[resource].items())) for resource in sorted(configs)],
             "client_quotas": [(entity, sorted(self.quotas.quotas[entity].items())) for entity in sorted(self.quotas.quotas)],
             "scram": sorted(self.scram.credentials.items()),
+            "tokens": sorted(self.tokens.tokens.items()),
             "next_producer_id": self.producer_ids.next_producer_id.get(),
             "transaction_start": self.offsets.transaction_start_offset,
         }

@@ -155,6 +155,11 @@ def skips_leader_epoch_bump_on_isr_shrink(level: int) -> bool:
     return level >= 12
 
 
+def supports_delegation_tokens(level: int) -> bool:
+    """Return whether there are delegation tokens (KIP-900), from 3.6-IV2 on."""
+    return level >= 14
+
+
 def supports_transactions(level: int) -> bool:
     """Return whether metadata transactions are allowed (KIP-868), from 3.6-IV1 on."""
     return level >= 13

@@ -324,7 +324,20 @@ _SECURITY: tuple[_Row, ...] = (
     ("sasl.enabled.mechanisms", _LIST, "GSSAPI", None, _ONE, "SASL mechanisms of the listeners."),
     ("sasl.mechanism.inter.broker.protocol", _S, "GSSAPI", None, _ONE, "SASL mechanism between brokers."),
     ("sasl.mechanism.controller.protocol", _S, "GSSAPI", None, _RO, "SASL mechanism to controllers."),
-    ("sasl.jaas.config", _P, None, None, _ONE, "Credentials of a SASL mechanism."),
+    ("sasl.jaas.config", _P, None, None, _ONE, "Users or options of a SASL mechanism, named before it."),
+    ("sasl.server.callback.handler.class", _C, None, None, _RO, "Whether OAUTHBEARER tokens are signed."),
+    ("sasl.server.max.receive.size", _I, "524288", _POSITIVE, _RO, "Longest message of a client that authenticates."),
+    ("connections.max.reauth.ms", _L, "0", _NATURAL, _RO, "Time after which a client must authenticate again; 0: never."),
+    ("connection.failed.authentication.delay.ms", _I, "100", _NATURAL, _RO, "Time before a refused client is told."),
+    ("sasl.oauthbearer.jwks.endpoint.url", _S, None, None, _RO, "Where the keys are that sign tokens: https or file."),
+    ("sasl.oauthbearer.jwks.endpoint.refresh.ms", _L, "3600000", _POSITIVE, _RO, "Period of reading them again."),
+    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _L, "100", _POSITIVE, _RO, "First pause after they could not be read."),
+    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _L, "10000", _POSITIVE, _RO, "Longest such pause."),
+    ("sasl.oauthbearer.expected.audience", _LIST, None, None, _RO, "Audiences of which a token must name one."),
+    ("sasl.oauthbearer.expected.issuer", _S, None, None, _RO, "The issuer that a token must name."),
+    ("sasl.oauthbearer.clock.skew.seconds", _I, "30", _NATURAL, _RO, "Difference of clocks that is allowed for."),
+    ("sasl.oauthbearer.scope.claim.name", _S, "scope", None, _RO, "The claim with the scopes of a token."),
+    ("sasl.oauthbearer.sub.claim.name", _S, "sub", None, _RO, "The claim with the name of its user."),
     ("ssl.keystore.location", _S, None, None, _ONE, "The node's key and certificates."),
     ("ssl.keystore.password", _P, None, None, _ONE, "Password of the key store."),
     ("ssl.keystore.type", _S, "JKS", None, _ONE, "Format of the key store."),
@@ -350,6 +363,14 @@ _SECURITY: tuple[_Row, ...] = (
 )
 
 _OURS: tuple[_Row, ...] = (
+    (
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls",
+        _LIST,
+        None,
+        None,
+        _RO,
+        "The only URLs that sasl.oauthbearer.jwks.endpoint.url may have.",
+    ),
     ("kraftlite.metrics.port", _I, None, _PORT, _RO, "Port of the Prometheus page; none if unset, 0 picks a free one."),
     ("kraftlite.metrics.partitions.max", _I, "2000", _NATURAL, _RO, "Replicas of a broker with series of their own there."),
     ("kraftlite.metrics.host", _S, "127.0.0.1", None, _RO, "Address of the Prometheus page; 0.0.0.0: all."),
@@ -395,6 +416,9 @@ _SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
 }
 
 
+_MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi")
+
+
 def value_of(values: Mapping[str, str], name: str) -> Any:
     """Parse what `values` say of a key, or else its default; None when it has neither. Raises ValueError naming the key, its
     value and what is allowed."""
@@ -437,8 +461,12 @@ def topic_defaults(broker_values: Mapping[str, str]) -> dict[str, str]:
 
 
 def broker_key_of(name: str) -> ConfigKey | None:
-    """The definition of a broker key; `listener.name.<x>.<key>` has that of `<key>`."""
+    """The definition of a broker key; `listener.name.<x>.<key>` and `listener.name.<x>.<mechanism>.<key>` have that of
+    `<key>`."""
     if name.startswith("listener.name."):
         rest = name.split(".", 3)
-        return BROKER_CONFIGS.get(rest[3]) if len(rest) == 4 else None
+        if len(rest) < 4:
+            return None
+        mechanism, _, key = rest[3].partition(".")
+        return BROKER_CONFIGS.get(rest[3]) or (BROKER_CONFIGS.get(key) if mechanism in _MECHANISMS else None)
     return BROKER_CONFIGS.get(name)

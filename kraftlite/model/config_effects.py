@@ -8,7 +8,7 @@ Source: Kafka 4.3's broker configuration reference for names and defaults; docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -73,10 +73,10 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "SASL",
-        "no listener authenticates its clients; remove it, and let only trusted networks reach the listeners",
+        "nodes do not log in to one another by SASL, and there is neither Kerberos nor a place for Java classes; remove it",
         """
-        sasl.enabled.mechanisms sasl.mechanism.inter.broker.protocol sasl.mechanism.controller.protocol sasl.jaas.config
-        sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class sasl.server.callback.handler.class
+        sasl.mechanism.inter.broker.protocol sasl.mechanism.controller.protocol
+        sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
         sasl.kerberos.kinit.cmd=/usr/bin/kinit sasl.kerberos.min.time.before.relogin=60000
         sasl.kerberos.principal.to.local.rules=DEFAULT sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter=0.05
         sasl.kerberos.ticket.renew.window.factor=0.8 sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
@@ -88,14 +88,9 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
         sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
         sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
-        sasl.oauthbearer.clock.skew.seconds=30 sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-        sasl.oauthbearer.jwks.endpoint.refresh.ms=3600000 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms=10000
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms=100 sasl.oauthbearer.jwks.endpoint.url
         sasl.oauthbearer.jwt.retriever.class=org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
         sasl.oauthbearer.jwt.validator.class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
-        sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name=scope sasl.oauthbearer.sub.claim.name=sub
-        sasl.oauthbearer.token.endpoint.url sasl.server.max.receive.size=524288 connections.max.reauth.ms=0
-        connection.failed.authentication.delay.ms=100
+        sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
         principal.builder.class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
         """,
     ),
@@ -109,11 +104,8 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "Delegation tokens",
-        "there are no delegation tokens; remove it",
-        """
-        delegation.token.secret.key delegation.token.max.lifetime.ms delegation.token.expiry.time.ms
-        delegation.token.expiry.check.interval.ms
-        """,
+        "it is called delegation.token.secret.key; remove it, and set that one",
+        "delegation.token.master.key",
     ),
     (
         "Quotas",
@@ -211,7 +203,7 @@ RELOADABLE: Final = frozenset(
 _NOT_LIVE: Final = (
     "Applied from the file only",
     "applied when the node starts; it cannot be changed while the node runs: set it in the file and restart",
-    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.io.max.bytes.per.second sasl.enabled.mechanisms sasl.jaas.config",
 )
 
 _TUNED_AT_START: Final = (
@@ -395,6 +387,8 @@ def _table() -> Mapping[str, KeyEffect]:
 EFFECTS: Final[Mapping[str, KeyEffect]] = _table()
 """Every key of Kafka 4.3's brokers and controllers, those of older releases that files still carry, and ours."""
 
+_PER_LISTENER: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "connection.failed.authentication.delay.ms")
+"""Beginnings of the keys that may be set for one listener alone."""
 _BY_TITLE: Final = {effect.rule.title: effect.rule for effect in EFFECTS.values()}
 _OF_LISTENERS: Final = Rule(
     Effect.REFUSED,
@@ -415,20 +409,17 @@ def effect_of(name: str) -> KeyEffect | None:
 
 
 def _listener_effect(name: str) -> KeyEffect | None:
-    """Only what protects is configured for one listener alone; other keys that have an effect limit. A mechanism may be named
-    before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
+    """A limit that holds for all listeners is not taken for one alone, unless it is in `_PER_LISTENER`. A mechanism may be
+    named before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
     rest = name.split(".")[3:]
     for begin in range(len(rest)):
-        found = effect_of(".".join(rest[begin:]))
+        key = ".".join(rest[begin:])
+        found = effect_of(key)
         if found is not None:
-            applied = found.rule.effect in (Effect.APPLIED, Effect.IN_PART)
-            refused = applied and not _per_listener(rest[begin:])
-            return KeyEffect(_OF_LISTENERS, found.default) if refused else found
+            if key.startswith(_PER_LISTENER):
+                return found
+            return KeyEffect(_OF_LISTENERS, found.default) if found.rule.effect in (Effect.APPLIED, Effect.IN_PART) else found
     return None
-
-
-def _per_listener(parts: Sequence[str]) -> bool:
-    return parts[0] == "ssl"
 
 
 TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {

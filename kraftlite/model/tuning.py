@@ -75,3 +75,13 @@ class Tuning:
         for field in fields(self):
             if getattr(self, field.name) < 1:
                 raise ValueError(f"{field.name} is {getattr(self, field.name)}; allowed is 1 and above")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTimes:
+    """Times of delegation tokens, in milliseconds: the longest life, how long one lasts until it is renewed, and the period of
+    removing those that have expired."""
+
+    max_lifetime_ms: int = 7 * 24 * 3_600_000
+    expiry_ms: int = 24 * 3_600_000
+    check_interval_ms: int = 3_600_000

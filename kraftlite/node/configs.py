@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftlite.broker.config import BrokerConfig, LogDirSpec
 from kraftlite.config.server import ServerConfig
 from kraftlite.controller.config import ControllerConfig
-from kraftlite.model.tuning import Tuning
+from kraftlite.model.tuning import TokenTimes, Tuning
 from kraftlite.node.forming import controller_endpoints
 from kraftlite.node.storage import Layout
 from kraftlite.raft.config import QuorumConfig, Voter, metadata_log_config
@@ -63,6 +63,12 @@ def controller_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> C
         tuning=tuning,
         delete_topic_enable=config.get_bool("delete.topic.enable"),
         static_broker_configs=config.values,
+        token_secret=config.get("delegation.token.secret.key"),
+        token_times=TokenTimes(
+            max_lifetime_ms=number("delegation.token.max.lifetime.ms"),
+            expiry_ms=number("delegation.token.expiry.time.ms"),
+            check_interval_ms=number("delegation.token.expiry.check.interval.ms"),
+        ),
         quorum_voters=tuple(voter.node_id for voter in config.quorum_voters),
         listeners=config.advertised_controller_listeners,
         request_timeout_ms=number("request.timeout.ms"),

@@ -243,4 +243,5 @@ class NodeListeners:
             max_connections_overrides=overrides,
             send_buffer_bytes=setting("socket.send.buffer.bytes"),
             receive_buffer_bytes=setting("socket.receive.buffer.bytes"),
+            sasl=self._config.sasl.get(listener.name),
         )

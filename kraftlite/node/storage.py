@@ -9,6 +9,7 @@ Source: KIP-631, KIP-853, KIP-858; BL-14, BL-15, TO-01 to TO-06, DQ-22, DQ-23.
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -33,10 +34,12 @@ from kraftlite.metadata.features import (
     metadata_version_from_name,
     missing_dependency,
     supported_range,
+    supports_scram,
 )
-from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord
+from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord, UserScramCredentialRecord
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import METADATA_TOPIC, random_uuid
+from kraftlite.node.add_scram import scram_records
 from kraftlite.node.forming import Formation
 from kraftlite.node.meta_properties import (
     MAX_CLUSTER_ID_LENGTH,
@@ -106,11 +109,13 @@ def format_directories(
     features: Mapping[str, int] | None = None,
     ignore_formatted: bool = False,
     forming: Formation | None = None,
+    add_scram: Sequence[str] = (),
     entropy: random.Random | None = None,
     wall_ms: int | None = None,
 ) -> list[str]:
     """Format this node's directories; returns the lines to print (TO-02, TO-03, TO-05). Raises StorageError or OSError.
 
+    `add_scram`: credentials with which the cluster begins, as `scram_records` reads them.
     `forming`: how a quorum begins whose voters are in the log; None: they are those of the configuration.
     All checks come before the first write. With `ignore_formatted`, directories formatted for this cluster and node are skipped.
     """
@@ -120,7 +125,7 @@ def format_directories(
             "spaces, such as random-uuid prints"
         )
     level = _release(release_version, features or {})
-    records = bootstrap_records(level, features or {})
+    records = (*bootstrap_records(level, features or {}), *_credentials(level, add_scram))
     empty = _unformatted(disk, config, cluster_id, ignore_formatted)
     if not empty:
         return ["All of the log directories are already formatted."]
@@ -211,6 +216,15 @@ def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tu
         if name not in (METADATA_VERSION, KRAFT_VERSION) and wanted > 0:
             records.append(FeatureLevelRecord(name=name, level=wanted))
     return tuple(records)
+
+
+def _credentials(level: MetadataVersion, add_scram: Sequence[str]) -> list[UserScramCredentialRecord]:
+    if add_scram and not supports_scram(level.level):
+        raise StorageError(f"SCRAM is only supported in {METADATA_VERSION} 3.5-IV2 or later.")
+    try:
+        return scram_records(add_scram, secrets.token_bytes)
+    except ValueError as error:
+        raise StorageError(f"--add-scram: {error}") from None
 
 
 def _unformatted(disk: Disk, config: ServerConfig, cluster_id: str, ignore_formatted: bool) -> list[str]:

@@ -106,8 +106,8 @@ def _written(schema: type[Any], values: Mapping[str, object]) -> bytes:
 # --- what is sent -----------------------------------------------------------------------------------------------------------
 
 
-def refused_response(api_key: int, version: int) -> bytes | None:
-    """The body of a response whose own error code is UNKNOWN_SERVER_ERROR, with nothing else in it. None: it has no such code."""
+def refused_response(api_key: int, version: int, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> bytes | None:
+    """The body of a response whose own error code is `code`, with nothing else in it. None: it has no such code."""
     schema = _response_schema(api_key, version)
     found: dict[str, object] = {}
     for field in fields(cast(Any, schema)):
@@ -115,7 +115,7 @@ def refused_response(api_key: int, version: int) -> bytes | None:
             found[field.name] = _empty(field)
     if "error_code" not in {field.name for field in fields(cast(Any, schema))} or _NO_EMPTY in found.values():
         return None
-    found["error_code"] = KioErrorCode(int(ErrorCode.UNKNOWN_SERVER_ERROR))
+    found["error_code"] = KioErrorCode(int(code))
     buffer = io.BytesIO()
     entity_writer(schema)(buffer, schema(**found))
     return buffer.getvalue()

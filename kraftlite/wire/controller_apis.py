@@ -24,12 +24,11 @@ from kraftlite.wire.apis.configs import DESCRIBE_CONFIGS, incremental_alter, leg
 from kraftlite.wire.apis.metadata import describe_cluster_as
 from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS
 from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, list_as
+from kraftlite.wire.apis.sasl import SASL_APIS
 from kraftlite.wire.apis.scram import ALTER_USER_SCRAM_CREDENTIALS
-from kraftlite.wire.apis.security import (
-    CREATE_ACLS,
+from kraftlite.wire.apis.security import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from kraftlite.wire.apis.tokens import (
     CREATE_DELEGATION_TOKEN,
-    DELETE_ACLS,
-    DESCRIBE_ACLS,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )
@@ -45,17 +44,8 @@ async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
     return answer
 
 
-async def _sasl_handshake(call: Call, request: Any) -> Mapping[str, object]:
-    return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}
-
-
-async def _sasl_authenticate(call: Call, request: Any) -> Mapping[str, object]:
-    message = "SaslAuthenticate request received after successful authentication"
-    return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "error_message": message, "auth_bytes": b"", "session_lifetime": 0}
-
-
 CONTROLLER_APIS: Final[tuple[Api, ...]] = (
-    cold(17, "SaslHandshake", versions=(0, 1), flexible_from=2, adapt=_sasl_handshake),
+    *SASL_APIS,
     cold(19, "CreateTopics", versions=(2, 7), flexible_from=5, adapt=partial(create_topics_as, decide=create_topics_here)),
     DELETE_TOPICS,
     DESCRIBE_ACLS,
@@ -63,7 +53,6 @@ CONTROLLER_APIS: Final[tuple[Api, ...]] = (
     DELETE_ACLS,
     DESCRIBE_CONFIGS,
     cold(33, "AlterConfigs", versions=(0, 2), flexible_from=2, adapt=partial(legacy_alter, decide=alter_configs_here)),
-    cold(36, "SaslAuthenticate", versions=(0, 2), flexible_from=2, adapt=_sasl_authenticate),
     CREATE_PARTITIONS,
     CREATE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,

@@ -18,7 +18,7 @@ from kraftlite.log.stored import RecordsGone
 from kraftlite.model.limits import MIB
 from kraftlite.model.principal import ANONYMOUS, Principal
 from kraftlite.protocol.errors import ProtocolViolation
-from kraftlite.wire.budgets import SMALL_BUFFER_BYTES
+from kraftlite.wire.budgets import SMALL_BUFFER_BYTES, ReceiveBudget
 from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
 from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, write_all
 from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, Owned, RequestHandler, ResponseSlot
@@ -50,12 +50,19 @@ class Connection(asyncio.BufferedProtocol):
     only this connection. When requests are worked on, says `Turns`; how much of a frame may be here, says `ReceiveBudget`.
     """
 
-    def __init__(self, owner: ConnectionOwner[Connection], handle: RequestHandler[Connection], limits: ConnectionLimits) -> None:
+    def __init__(
+        self,
+        owner: ConnectionOwner[Connection],
+        handle: RequestHandler[Connection],
+        limits: ConnectionLimits,
+        receive_budget: ReceiveBudget | None = None,
+    ) -> None:
+        """`receive_budget`: the memory that it uses until it is admitted; None: the node's."""
         self._owner = owner
         self._handle = handle
         self._limits = limits
         self._turns = owner.share.turns
-        self._receive_budget = owner.share.receive
+        self._receive_budget = owner.share.receive if receive_budget is None else receive_budget
         self._response_budget = owner.share.responses
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -235,6 +242,15 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
         self._flush()
 
+    def admit(self, handle: RequestHandler[Connection], limits: ConnectionLimits) -> None:
+        """Go on with this handler and these limits: the client has proved who it is."""
+        self._handle, self._limits = handle, limits
+        budget = self._owner.share.receive
+        if budget is not self._receive_budget:
+            self._receive_budget.gone(self)
+            self._receive_budget = budget
+            budget.holds(self, self._in.capacity)
+
     def lease_frame(self) -> None:
         """Keep the frame of the request that is being handled: until `return_frame` its bytes stay as they are, and nothing
         else is received or taken from this connection. For work that is done off the loop. The view may outlive the
@@ -303,9 +319,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_requests(self, until_ns: int) -> bool:
         """Hand over whole frames in the buffer, as time and room allow. Returns whether there are more."""
-        most, received, taken = self._limits.max_request_bytes, self._in, 0
+        received, taken = self._in, 0
         while self._may_take():
-            frame = received.next_frame(most)
+            frame = received.next_frame(self._limits.max_request_bytes)
             if frame is None:
                 return False
             self._handle(self, frame)

@@ -15,6 +15,8 @@ from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION, MAX_INT32, MIB
 from kraftlite.runtime.ports import Ports, TimerHandle
 from kraftlite.runtime.trace.tls import TlsHandshakeFailed
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
+from kraftlite.security.listener_sasl import ListenerSasl
+from kraftlite.wire.auth import MAX_UNAUTHENTICATED, SaslGate
 from kraftlite.wire.frames import Connection, ConnectionLimits
 from kraftlite.wire.share import NodeShare
 from kraftlite.wire.sockets import bound_socket
@@ -51,6 +53,8 @@ class ListenerConfig:
     does not read."""
     receive_buffer_bytes: int = 102_400
     backlog: int = 1024
+    sasl: ListenerSasl | None = None
+    """None: clients need not say who they are."""
 
 
 class KafkaListener:
@@ -87,11 +91,17 @@ class KafkaListener:
         self._held = (False, False)
         self._share = NodeShare(ports.clock.now_ms) if share is None else share
         self._most_files = most_files()
+        self._gate: SaslGate | None = None
         self.accepted = 0
 
     @property
     def share(self) -> NodeShare:
         return self._share
+
+    @property
+    def gate(self) -> SaslGate | None:
+        """Authentication at this listener; None where there is none, and before the first client."""
+        return self._gate
 
     @property
     def connection_count(self) -> int:
@@ -105,6 +115,8 @@ class KafkaListener:
     async def start(self) -> Endpoint:
         loop = asyncio.get_running_loop()
         sock = self.listen()
+        if self._apis is not None:
+            self._open_gate()
         # Not served in the same step: whoever is cancelled meanwhile still knows what to close.
         self._server = await loop.create_server(self._accepted, sock=sock, backlog=self._config.backlog, start_serving=False)
         port = sock.getsockname()[1]
@@ -145,6 +157,8 @@ class KafkaListener:
             self._sweep.cancel()
         if self._handshakes is not None:
             self._handshakes.abort()
+        if self._gate is not None:
+            self._gate.stop()
         for connection in list(self._connections):
             connection.stop_accepting()
         if grace_ms > 0:
@@ -172,6 +186,8 @@ class KafkaListener:
             self._sweep.cancel()
         if self._handshakes is not None:
             self._handshakes.abort()
+        if self._gate is not None:
+            self._gate.stop()
         for connection in list(self._connections):
             connection.abort()
 
@@ -208,6 +224,8 @@ class KafkaListener:
         if refusal is None and self._server is not None:
             if any(self._held):
                 connection.hold(requests=self._held[0], responses=self._held[1])
+            if self._gate is not None:
+                self._gate.opened(connection)
             return True
         if refusal is not None:
             self._ports.tracer.emit(ConnectionRefused(listener=self._config.name, peer=_peer(connection), reason=refusal))
@@ -216,6 +234,8 @@ class KafkaListener:
     def closed(self, connection: Connection, reason: str | None) -> None:
         if self._connections.pop(connection, False) is False:
             return
+        if self._gate is not None:
+            self._gate.closed(connection)
         host = connection.peer_host
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:
@@ -258,8 +278,23 @@ class KafkaListener:
         self._ports.tracer.emit(TlsHandshakeFailed(listener=self._config.name, peer=transport.peer, reason=reason))
 
     def _connection(self) -> asyncio.BufferedProtocol:
+        return self._client()
+
+    def _client(self) -> Connection:
+        """A connection that speaks Kafka's protocol."""
         assert self._apis is not None
+        if self._gate is not None:
+            return self._gate.connection(self)
         return Connection(self, self._apis.handle_request, self._limits)
+
+    def _open_gate(self) -> None:
+        """Get ready to authenticate clients, where this listener does, before the first of them is served."""
+        sasl = self._config.sasl
+        if sasl is not None and self._gate is None:
+            assert self._apis is not None
+            most = max(1, min(MAX_UNAUTHENTICATED, self._most_files // 2))
+            self._gate = SaslGate(self._ports, sasl, self._apis, self._limits, most_unauthenticated=most)
+            self._gate.start()
 
     def _schedule_sweep(self) -> None:
         idle = self._config.max_idle_ms
@@ -272,6 +307,8 @@ class KafkaListener:
             connection.sweep(now_ms, idle)
         if self._handshakes is not None:
             self._handshakes.sweep()
+        if self._gate is not None:
+            self._gate.sweep()
         self._share.sweep()
         self._schedule_sweep()
 

@@ -15,7 +15,6 @@ from kraftlite.model.limits import KIB
 from kraftlite.model.principal import ANONYMOUS
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.wire import ConnectionRefused
-from kraftlite.wire.frames import Connection
 from kraftlite.wire.listener import RESERVED_FILES, KafkaListener, ListenerConfig, most_files
 from kraftlite.wire.share import NodeShare
 
@@ -96,6 +95,7 @@ class SharedPortListener(KafkaListener):
     async def _load_apis(self) -> None:
         assert self._load is not None
         self._apis = await self._load()
+        self._open_gate()
         for connection in list(self._undecided):
             if connection.is_kafka:
                 self._adopt(connection)
@@ -108,8 +108,7 @@ class SharedPortListener(KafkaListener):
             transport.abort()
             return
         super()._size_buffers(transport.get_extra_info("socket"))
-        assert self._apis is not None
-        connection = Connection(self, self._apis.handle_request, self._limits)
+        connection = self._client()
         transport.set_protocol(connection)
         connection.connection_made(transport)
         if first.paused and not transport.is_closing():

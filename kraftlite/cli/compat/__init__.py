@@ -29,6 +29,7 @@ TOOLS: Final = {
     "kafka-cluster": "cluster",
     "kafka-broker-api-versions": "broker_api_versions",
     "kafka-client-metrics": "client_metrics",
+    "kafka-delegation-tokens": "delegation_tokens",
     "kafka-producer-perf-test": "producer_perf",
     "kafka-consumer-perf-test": "consumer_perf",
     "kafka-verifiable-producer": "verifiable_producer",

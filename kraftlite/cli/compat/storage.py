@@ -58,8 +58,6 @@ def _format(options: argparse.Namespace) -> int:
 
     if not options.cluster_id:
         raise UsageError("argument --cluster-id/-t is required")
-    if options.add_scram:
-        raise ToolError("--add-scram: SCRAM credentials are not supported")
     if options.standalone + options.no_initial_controllers + bool(options.initial_controllers) > 1:
         raise UsageError("--standalone, --no-initial-controllers and --initial-controllers exclude one another")
     arguments = ["--config", options.config, "--cluster-id", options.cluster_id]
@@ -67,6 +65,7 @@ def _format(options: argparse.Namespace) -> int:
     arguments += ["--standalone"] if options.standalone else []
     arguments += ["--no-initial-controllers"] if options.no_initial_controllers else []
     arguments += ["--initial-controllers", options.initial_controllers] if options.initial_controllers else []
+    arguments += [f"--add-scram={item}" for item in options.add_scram]
     release = options.release_version
     for item in options.feature:
         name, equals, text = item.partition("=")

@@ -98,6 +98,11 @@ _BY_NAME: Final[dict[str, Range]] = {
     # times
     "max_wait_ms": COUNT,
     "timeout_ms": INT32,
+    "max_lifetime_ms": OFFSET_OR_NONE,
+    "period_ms": OFFSET_OR_NONE,
+    "issued_ms": OFFSET_OR_NONE,
+    "expiry_ms": OFFSET_OR_NONE,
+    "max_ms": OFFSET_OR_NONE,
     "last_fetch_timestamp_ms": OFFSET_OR_NONE,
     "last_caught_up_timestamp_ms": OFFSET_OR_NONE,
     # what clients ask for; refused by the controller with a code of its own

@@ -7,6 +7,7 @@ from kraftlite.model.messages import introspection as i
 from kraftlite.model.messages import raft as r
 from kraftlite.model.messages import replica as p
 from kraftlite.model.messages import security as s
+from kraftlite.model.messages import tokens
 from kraftlite.model.messages import transactions as t
 from kraftlite.model.method import AnyMethod, Method
 
@@ -38,6 +39,15 @@ ALTER_CONFIGS = Method("Controller", "AlterConfigs", c.AlterConfigsRequest, c.Al
 ALTER_CLIENT_QUOTAS = Method("Controller", "AlterClientQuotas", s.AlterClientQuotasRequest, s.AlterClientQuotasResponse)
 ALTER_USER_SCRAM_CREDENTIALS = Method(
     "Controller", "AlterUserScramCredentials", s.AlterUserScramCredentialsRequest, s.AlterUserScramCredentialsResponse
+)
+CREATE_DELEGATION_TOKEN = Method(
+    "Controller", "CreateDelegationToken", tokens.CreateDelegationTokenRequest, tokens.CreateDelegationTokenResponse
+)
+RENEW_DELEGATION_TOKEN = Method(
+    "Controller", "RenewDelegationToken", tokens.RenewDelegationTokenRequest, tokens.ChangedDelegationTokenResponse
+)
+EXPIRE_DELEGATION_TOKEN = Method(
+    "Controller", "ExpireDelegationToken", tokens.ExpireDelegationTokenRequest, tokens.ChangedDelegationTokenResponse
 )
 ALTER_PARTITION_REASSIGNMENTS = Method(
     "Controller",

@@ -48,6 +48,26 @@ class ConnectionRefused(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SigningKeysRead(TraceEvent):
+    """The public keys that sign OAUTHBEARER tokens were read (SE-14)."""
+
+    event: ClassVar[str] = "wire.signing_keys_read"
+    listener: str
+    keys: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningKeysUnreadable(TraceEvent):
+    """They could not be read; those that are there stay in force, and without any no token is taken (SE-14)."""
+
+    event: ClassVar[str] = "wire.signing_keys_unreadable"
+    level: ClassVar[str] = "warning"
+    listener: str
+    reason: str
+    retry_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed(TraceEvent):
     """A bug: an exception that nobody expects ended one request. It was answered UNKNOWN_SERVER_ERROR, or its connection was
     closed; the node goes on (docs/adr/0005)."""

@@ -41,12 +41,11 @@ from kraftlite.wire.apis.produce import PRODUCE
 from kraftlite.wire.apis.producers import DESCRIBE_PRODUCERS
 from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from kraftlite.wire.apis.sasl import SASL_APIS
 from kraftlite.wire.apis.scram import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
-from kraftlite.wire.apis.security import (
-    CREATE_ACLS,
+from kraftlite.wire.apis.security import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from kraftlite.wire.apis.tokens import (
     CREATE_DELEGATION_TOKEN,
-    DELETE_ACLS,
-    DESCRIBE_ACLS,
     DESCRIBE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
@@ -147,6 +146,7 @@ class KafkaApis:
             RENEW_DELEGATION_TOKEN,
             EXPIRE_DELEGATION_TOKEN,
             DESCRIBE_DELEGATION_TOKEN,
+            *SASL_APIS,
             *VOTER_APIS,
         )
         self._table: dict[int, Api] = {api.key: api for api in apis}
@@ -172,6 +172,21 @@ class KafkaApis:
     @property
     def listener_name(self) -> str:
         return self._listener
+
+    @property
+    def context(self) -> BrokerContext:
+        return self._ctx
+
+    def offers(self, key: int, version: int) -> bool:
+        """Return whether this version of an API is taken."""
+        api = self._table.get(key)
+        return api is not None and api.min_version <= version <= api.max_version
+
+    def flexible_at(self, key: int, version: int) -> bool | None:
+        """Return whether an answer in this version has a flexible header; None when it is not taken."""
+        if not self.offers(key, version):
+            return None
+        return key != API_VERSIONS_KEY and version >= self._table[key].flexible_from
 
     @property
     def ranges(self) -> tuple[ApiRange, ...]:

@@ -19,9 +19,10 @@ from kraftlite.metadata.features import (
     METADATA_VERSION,
     TRANSACTION_VERSION,
 )
-from kraftlite.metadata.records import FeatureLevelRecord
+from kraftlite.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from kraftlite.model.ids import random_uuid, uuid_from_str, uuid_to_str
 from kraftlite.node import storage
+from kraftlite.node.forming import Formation
 from kraftlite.node.meta_properties import read_meta_properties
 from kraftlite.node.storage import StorageError
 from kraftlite.raft.snapshots import read_snapshot_file
@@ -98,6 +99,23 @@ def test_to_02_the_bootstrap_snapshot_begins_with_the_metadata_version(tmp_path:
     records = [record for batch in read_snapshot_file(disk, BOOTSTRAP, MetadataSerde()).batches() for record in batch]
     assert records == [FeatureLevelRecord(name=METADATA_VERSION, level=21)]
     assert storage.verify(disk, server).bootstrap == tuple(records)
+
+
+def test_se_13_the_cluster_begins_with_the_users_that_format_adds(tmp_path: Path) -> None:
+    """Also where the voters are in the log, and the records in a file of their own (KAFKA-17636)."""
+    user = "SCRAM-SHA-256=[name=alice,password=secret]"
+    for forming in (None, Formation()):
+        disk, server = MemDisk(), config(tmp_path)
+        formatted(disk, server, add_scram=(user, user.replace("256", "512")), forming=forming)
+        found = storage.verify(disk, server).bootstrap
+        assert found is not None
+        users = [it for it in found if isinstance(it, UserScramCredentialRecord)]
+        assert [(it.name, it.mechanism, it.iterations) for it in users] == [("alice", 1, 4096), ("alice", 2, 4096)]
+        assert users[0].salt != users[1].salt and found[0] == FeatureLevelRecord(name=METADATA_VERSION, level=30)
+    with pytest.raises(storage.StorageError, match=r"SCRAM is only supported in metadata.version 3.5-IV2 or later"):
+        formatted(MemDisk(), server, add_scram=(user,), release_version="3.4")
+    with pytest.raises(storage.StorageError, match=r"--add-scram: You must supply 'name'"):
+        formatted(MemDisk(), server, add_scram=("SCRAM-SHA-256=[password=secret]",))
 
 
 def test_to_02_formatting_survives_a_crash_right_after_it(tmp_path: Path) -> None:

@@ -6,15 +6,18 @@ Source: Kafka's consumer and producer configuration; RFC 7677 section 3 (the SCR
 from __future__ import annotations
 
 import pickle
+import time
+from pathlib import Path
 
 import pytest
 
 from kraftlite.client.errors import ClientError, OffsetOutOfRange, UnknownTopic
-from kraftlite.client.properties import parse_jaas
+from kraftlite.client.login import TOKEN_URL, login_of
 from kraftlite.client.security import Plain, SaslError, Scram, exchange
 from kraftlite.client.settings import ClientSettings, SaslSettings, TlsSettings, split_address
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.security.oauthbearer import OAuthBearerServer, Unsecured, UnsecuredRules
 from kraftlite.spark.kafka_options import client_settings
 
 B = {"bootstrap.servers": "one:9092"}
@@ -198,23 +201,26 @@ def test_jaas_and_librdkafkas_names_mean_the_same() -> None:
     ],
 )
 def test_jaas_texts(text: str, wanted: tuple[str, str]) -> None:
-    assert parse_jaas(text, "PLAIN") == wanted
+    assert login_of(text, "PLAIN") == SaslSettings(mechanism="PLAIN", username=wanted[0], password=wanted[1])
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "cannot be read"),
-        (f'{PLAIN} required username="a" password="hunter2"', "cannot be read"),
-        (f'{PLAIN} required username="a" "hunter2";', "cannot be read behind username"),
+        ("", "does not begin with the class of a login module"),
+        (f'{PLAIN} required username="a" password="hunter2"', "cannot be read behind option 1"),
+        (f'{PLAIN} required username="a" "hunter2";', "cannot be read behind option 1"),
         (f'{SCRAM} required username="a" password="hunter2";', "which is not for sasl.mechanism=PLAIN"),
         (f'{PLAIN} required username="a" serviceName="hunter2";', "has the options username, serviceName"),
     ],
 )
 def test_jaas_texts_that_cannot_be_honoured(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"sasl.jaas.config.*{said}.*PlainLoginModule required username=") as caught:
-        parse_jaas(text, "PLAIN")
+        login_of(text, "PLAIN")
     assert "hunter2" not in str(caught.value)
+
+
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +228,10 @@ def test_jaas_texts_that_cannot_be_honoured(text: str, said: str) -> None:
     [
         ({}, "kafka.sasl.mechanism is missing: allowed is PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512"),
         ({"sasl.mechanism": "GSSAPI"}, "kafka.sasl.mechanism='GSSAPI': allowed is PLAIN or"),
-        ({"sasl.mechanism": "OAUTHBEARER"}, "kafka.sasl.mechanism='OAUTHBEARER': allowed is PLAIN or"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "kafka.sasl.mechanism=OAUTHBEARER: allowed is kafka.sasl.jaas.config"),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{BEARER} required;"}, "allowed is sasl.oauthbearer.token"),
+        ({"sasl.mechanism": "PLAIN", TOKEN_URL: "file:///x"}, "is given, but kafka.sasl.mechanism=PLAIN"),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{BEARER} required;", TOKEN_URL: "https://x"}, "file:///"),
         ({"sasl.mechanism": "PLAIN"}, "allowed is kafka.sasl.jaas.config, or kafka.sasl.username with kafka.sasl.password"),
         ({"sasl.mechanism": "PLAIN", "sasl.username": "a"}, "kafka.sasl.username with kafka.sasl.password"),
     ],
@@ -230,6 +239,28 @@ def test_jaas_texts_that_cannot_be_honoured(text: str, said: str) -> None:
 def test_sasl_that_cannot_be_honoured(given: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         client_settings({**SASL, **given})
+
+
+def test_tokens_of_oauthbearer_and_delegation_tokens(tmp_path: Path) -> None:
+    """KIP-48, KIP-255: whatever a text or file has, the server knows who logs in."""
+    given = {**SASL, "sasl.mechanism": "OAUTHBEARER"}
+    made = client_settings({**given, "sasl.jaas.config": f'{BEARER} required unsecuredLoginStringClaim_sub="al ice";'}).sasl
+    assert made is not None
+    now_ms = int(time.time() * 1000)
+    server = OAuthBearerServer(Unsecured(UnsecuredRules()))
+    outcome = server.evaluate(exchange(made).answer(None) or b"", now_ms).outcome
+    assert outcome is not None and outcome.principal.name == "al ice" and (outcome.expires_ms or 0) > now_ms + 3_000_000
+    (tmp_path / "token").write_text("aa.bb.cc\n")
+    read = client_settings({**given, "sasl.jaas.config": f"{BEARER} required;", TOKEN_URL: f"file://{tmp_path}/token"}).sasl
+    assert read is not None and exchange(read).answer(None) == b"n,,\1auth=Bearer aa.bb.cc\1\1"
+    assert exchange(read).answer(b'{"status":"invalid_token"}') == b"\1" and exchange(read).answer(b"") is None
+    (tmp_path / "token").write_text("hunter2")
+    with pytest.raises(SaslError, match="has no token") as caught:
+        exchange(read)
+    assert "hunter2" not in str(caught.value)
+    jaas = f'{SCRAM} required username="id" password="code" tokenauth="true";'
+    delegated = client_settings({**SASL, "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": jaas}).sasl
+    assert delegated is not None and (exchange(delegated).answer(None) or b"").endswith(b",tokenauth=true")
 
 
 def test_scram_sha_256_as_in_its_rfc() -> None:

@@ -1,0 +1,43 @@
+"""The server's side of a SASL exchange, whatever the mechanism is. Source: RFC 4422; SE-10."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from kraftlite.model.principal import Principal
+
+
+class Authenticated(NamedTuple):
+    """The end of an exchange that went well. `expires_ms`: when the credential ends, in epoch milliseconds; None: never."""
+
+    principal: Principal
+    expires_ms: int | None = None
+
+
+class Reply(NamedTuple):
+    """The bytes that go back to the client; with `outcome` the exchange is over."""
+
+    token: bytes
+    outcome: Authenticated | None = None
+
+
+class SaslRefused(Exception):
+    """The client is not let in. `told`: what it may be told; None: nothing but that its credentials are not valid, because the
+    reason would tell whether a user exists. The text of the exception is for the log, and never has a secret."""
+
+    def __init__(self, reason: str, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = told
+
+
+class ServerExchange(Protocol):
+    """One authentication of one client."""
+
+    def evaluate(self, token: bytes, now_ms: int) -> Reply:
+        """Answer the client's next message. Raises SaslRefused."""
+        ...
+
+
+def refused_openly(text: str) -> SaslRefused:
+    """A refusal whose reason the client may know."""
+    return SaslRefused(text, text)

@@ -1,0 +1,96 @@
+"""Reads the public keys that sign OAUTHBEARER tokens from a URL, again and again, off the loop. Source: KIP-768; SE-14."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from kraftlite.model.limits import MIB
+from kraftlite.runtime.ports import Ports, TaskHandle
+from kraftlite.runtime.trace.wire import SigningKeysRead, SigningKeysUnreadable
+from kraftlite.security.signed_tokens import KeySet, SignedRules
+
+MAX_BYTES: Final = MIB
+TIMEOUT_S: Final = 10.0
+UNKNOWN_PAUSE_MS: Final = 60_000
+"""The least time between two readings because a token names a key that is not known."""
+
+
+class SigningKeys:
+    """The keys in force. One reading at a time; what cannot be read leaves those that are there."""
+
+    def __init__(self, ports: Ports, listener: str, rules: SignedRules) -> None:
+        self._ports = ports
+        self._listener = listener
+        self._rules = rules
+        self._keys: KeySet | None = None
+        self._read_ms: int | None = None
+        self._wanted = asyncio.Event()
+        self._task: TaskHandle | None = None
+
+    def start(self) -> None:
+        self._task = self._ports.tasks.spawn(self._run(), name=f"signing-keys-{self._listener}")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def current(self) -> KeySet | None:
+        return self._keys
+
+    def unknown(self) -> None:
+        """A token names a key that is not in the set: the set may be old."""
+        if self._read_ms is not None and self._ports.clock.now_ms() - self._read_ms >= UNKNOWN_PAUSE_MS:
+            self._wanted.set()
+
+    async def _run(self) -> None:
+        rules, pause_ms = self._rules, self._rules.retry_ms
+        while True:
+            try:
+                self._keys = await self._ports.tasks.run_blocking(self._read)
+            except (OSError, ValueError) as error:
+                reason = str(error) or type(error).__name__
+                self._ports.tracer.emit(SigningKeysUnreadable(listener=self._listener, reason=reason, retry_ms=pause_ms))
+                await self._ports.clock.sleep(pause_ms)
+                pause_ms = min(2 * pause_ms, rules.retry_max_ms)
+                continue
+            pause_ms = rules.retry_ms
+            self._read_ms = self._ports.clock.now_ms()
+            self._ports.tracer.emit(SigningKeysRead(listener=self._listener, keys=len(self._keys)))
+            self._wanted.clear()
+            timer = self._ports.clock.call_later(rules.refresh_ms, self._wanted.set)
+            try:
+                await self._wanted.wait()
+            finally:
+                timer.cancel()
+
+    def _read(self) -> KeySet:
+        return KeySet.parse(read_url(self._rules.url))
+
+
+def read_url(url: str) -> bytes:
+    """Read a small document of a file, http or https. Blocks; raises OSError and ValueError. A redirection is not followed: it
+    would lead where nobody has allowed."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        path = Path(unquote(parts.path))
+        if not path.is_file():
+            raise OSError(f"{path} is not a file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    else:
+        opener = urllib.request.build_opener(_Direct)
+        with opener.open(url, timeout=TIMEOUT_S) as response:
+            data = response.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES} bytes")
+    return bytes(data)
+
+
+class _Direct(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_args: Any, **_more: Any) -> None:
+        return None
