@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftlite.model.messages import acls as a
 from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import introspection as i
 from kraftlite.model.messages import raft as r
@@ -39,6 +40,8 @@ ALTER_CLIENT_QUOTAS = Method("Controller", "AlterClientQuotas", s.AlterClientQuo
 ALTER_USER_SCRAM_CREDENTIALS = Method(
     "Controller", "AlterUserScramCredentials", s.AlterUserScramCredentialsRequest, s.AlterUserScramCredentialsResponse
 )
+CREATE_ACLS = Method("Controller", "CreateAcls", a.CreateAclsRequest, a.CreateAclsResponse)
+DELETE_ACLS = Method("Controller", "DeleteAcls", a.DeleteAclsRequest, a.DeleteAclsResponse)
 ALTER_PARTITION_REASSIGNMENTS = Method(
     "Controller",
     "AlterPartitionReassignments",
