@@ -178,6 +178,16 @@ _REASSIGN = LazyGroup(
         "cancel": ("reassign", "cancel_command", "Back to the replicas before the move."),
     },
 )
+_ACL = LazyGroup(
+    "acl",
+    "Access control: who may do what.",
+    {
+        "add": ("acls", "add_command", "Allow or deny principals an operation on resources."),
+        "list": ("acls", "list_command", "The access control entries."),
+        "delete": ("acls", "delete_command", "Remove access control entries."),
+        "test": ("acls", "test_command", "Whether something is allowed, by which rule, and why."),
+    },
+)
 _QUOTA = LazyGroup(
     "quota",
     "Client quotas: stored and described, not applied.",
@@ -246,6 +256,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "user": ("main", "_USER", "Users that log in with SCRAM: add, rotate, delete."),
     "certs": ("main", "_CERTS", "The certificates of a secure local cluster: show, rotate."),
     "quota": ("main", "_QUOTA", "Client quotas: describe and alter."),
+    "acl": ("main", "_ACL", "Access control: add, list, delete and test entries."),
     "pipeline": ("main", "_PIPELINE", "The data pipeline on Spark: ingest, aggregate, audit and more."),
     "compat": ("compat.command", "compat", "Kafka's own commands: kraftlite compat kafka-topics --list."),
 }

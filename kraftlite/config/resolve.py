@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kraftlite.config.authorization import authorization_problems
 from kraftlite.config.listeners import (
     QuorumVoter,
     controller_protocol,
@@ -87,6 +88,7 @@ def resolve(
         voters = _only_voter(node_id, roles, bootstrap, listeners, controller_names, own_names)
     _check_quorum(typed, node_id, roles, voters, listeners, controller_names, problems, warnings)
     _check_numbers(typed, problems)
+    problems.extend(authorization_problems(typed, {item.name for item in listeners}))
     log_dirs = _log_dirs(typed, problems)
     metadata_dir = typed.get("metadata.log.dir")
     return Resolved(

@@ -49,3 +49,5 @@ class ControllerConfig:
     """The time that an operation may wait that names no timeout."""
     heartbeat_timeout_ms: int = 4_500
     """The time that a heartbeat may wait in the queue: half a session."""
+    has_authorizer: bool = False
+    """Access control entries may be made, and are enforced (SE-30)."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from kraftlite.controller.activation import bootstrap_level
+from kraftlite.controller.authorization_driver import guarded
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.core import ControllerCore
 from kraftlite.controller.events import Operation, R
@@ -20,12 +21,13 @@ from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.messages import acls, methods, security
 from kraftlite.model.messages import controller as m
-from kraftlite.model.messages import methods, security
 from kraftlite.model.messages import tokens as t
 from kraftlite.model.policy import PolicyKind, PolicyQuestion
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
 from kraftlite.runtime.ports import Handlers, Ports, TimerHandle, route
+from kraftlite.security.gate import Gate
 
 STALL_MS: Final = 100
 """A timer that fires this much too late says that this node's loop stood still meanwhile."""
@@ -57,8 +59,11 @@ class ControllerDriver:
         raft: RaftClient,
         bootstrap: Sequence[MetadataRecord] | None,
         policies: Policies | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        """`gate`: decides what clients may do; None: everything."""
         self._ports = ports
+        self._gate = gate
         self._policies = policies
         self._config = config
         self._raft = raft
@@ -196,8 +201,8 @@ class ControllerDriver:
     # --- handlers
 
     def handlers(self) -> Handlers:
-        """Every method of service "Controller"."""
-        return dict(
+        """Every method of service "Controller", as clients and nodes may call it."""
+        handlers = dict(
             (
                 route(methods.REGISTER_BROKER, self._register_broker),
                 route(methods.BROKER_HEARTBEAT, self._broker_heartbeat),
@@ -219,8 +224,11 @@ class ControllerDriver:
                 route(methods.CREATE_DELEGATION_TOKEN, self._create_delegation_token),
                 route(methods.RENEW_DELEGATION_TOKEN, self._renew_delegation_token),
                 route(methods.EXPIRE_DELEGATION_TOKEN, self._expire_delegation_token),
+                route(methods.CREATE_ACLS, self._create_acls),
+                route(methods.DELETE_ACLS, self._delete_acls),
             )
         )
+        return guarded(handlers, self._gate, self.core.state.replication)
 
     async def _register_broker(self, request: m.BrokerRegistrationRequest) -> m.BrokerRegistrationResponse:
         state = self.core.state
@@ -360,3 +368,11 @@ class ControllerDriver:
     ) -> security.AlterUserScramCredentialsResponse:
         scram = self.core.state.scram
         return await self._submit("alter_user_scram_credentials", lambda _now: scram.alter(request), request.timeout_ms)
+
+    async def _create_acls(self, request: acls.CreateAclsRequest) -> acls.CreateAclsResponse:
+        control = self.core.state.acls
+        return await self._submit("create_acls", lambda _now: control.create(request), request.timeout_ms)
+
+    async def _delete_acls(self, request: acls.DeleteAclsRequest) -> acls.DeleteAclsResponse:
+        control = self.core.state.acls
+        return await self._submit("delete_acls", lambda _now: control.delete(request), request.timeout_ms)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from kraftlite.controller.acl_control import AclControl
 from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config import ControllerConfig
@@ -33,14 +34,6 @@ from kraftlite.timeline.collections import TimelineValue
 from kraftlite.timeline.registry import TimelineRegistry
 
 
-def _refuse_access_control(record: r.AccessControlEntryRecord | r.RemoveAccessControlEntryRecord) -> None:
-    """Nothing here enforces access control entries: a node that served beside them would open to everybody what they protect."""
-    raise ValueError(
-        f"the metadata log has access control entries, such as {record.id}, and this software has no authorizer to enforce them. "
-        "It reads such a log (log dump), but no controller runs on it: remove the entries with the software that wrote them first"
-    )
-
-
 class ControllerState:
     """Composition of the control managers. `replay` is the only way in which it changes."""
 
@@ -58,6 +51,7 @@ class ControllerState:
         self.quotas = QuotaControl(self.registry)
         self.scram = ScramControl(self.registry, self.features)
         self.tokens = TokenControl(self.registry, self.features, config.token_times, config.token_secret, rng)
+        self.acls = AclControl(self.registry, rng, enforced=config.has_authorizer)
         self.reassignments = ReassignmentControl(self.replication, self.cluster, self.configs, self.elections)
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
@@ -95,8 +89,8 @@ class ControllerState:
             r.ProducerIdsRecord: plain(self.producer_ids.replay),
             r.FenceBrokerRecord: plain(self.cluster.replay_fenced),
             r.UnfenceBrokerRecord: plain(self.cluster.replay_fenced),
-            r.AccessControlEntryRecord: plain(_refuse_access_control),
-            r.RemoveAccessControlEntryRecord: plain(_refuse_access_control),
+            r.AccessControlEntryRecord: plain(self.acls.replay),
+            r.RemoveAccessControlEntryRecord: plain(self.acls.replay_removed),
             r.DelegationTokenRecord: plain(self.tokens.replay),
             r.RemoveDelegationTokenRecord: plain(self.tokens.replay_removed),
             # Kept in the image, and so in every snapshot; it changes nothing that a controller decides.
@@ -171,6 +165,7 @@ class ControllerState:
             "client_quotas": [(entity, sorted(self.quotas.quotas[entity].items())) for entity in sorted(self.quotas.quotas)],
             "scram": sorted(self.scram.credentials.items()),
             "tokens": sorted(self.tokens.tokens.items()),
+            "acls": sorted(self.acls.entries.items()),
             "next_producer_id": self.producer_ids.next_producer_id.get(),
             "transaction_start": self.offsets.transaction_start_offset,
         }

@@ -73,6 +73,13 @@ class TopicsState:
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
+    def name_of(self, topic_id: UUID) -> str | None:
+        info = self.topics.get(topic_id)
+        return None if info is None else info.name
+
+    def exists(self, name: str) -> bool:
+        return name in self.topic_ids
+
     def partitions_with_broker_in_isr(self, broker_id: NodeId) -> list[PartitionRef]:
         return _in_order(self._isr_of.get(broker_id))
 

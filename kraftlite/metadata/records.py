@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from kraftlite.model.acls import AclBinding
 from kraftlite.model.ids import UNCHANGED, NodeId, Unchanged
 from kraftlite.model.messages.controller import (
     FeatureRange,
@@ -195,6 +196,19 @@ class AccessControlEntryRecord:
     host: str
     operation: int
     permission_type: int
+
+    @property
+    def binding(self) -> AclBinding:
+        """Return the entry without its id."""
+        return AclBinding(
+            resource_type=self.resource_type,
+            resource_name=self.resource_name,
+            pattern_type=self.pattern_type,
+            principal=self.principal,
+            host=self.host,
+            operation=self.operation,
+            permission_type=self.permission_type,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -320,6 +320,7 @@ _SECURITY: tuple[_Row, ...] = (
     ("authorizer.class.name", _S, "", None, _RO, "The authorizer; none if empty."),
     ("super.users", _S, "", None, _RO, "Principals that may do everything."),
     ("allow.everyone.if.no.acl.found", _B, "false", None, _RO, "What holds for a resource without ACLs."),
+    ("early.start.listeners", _LIST, None, None, _RO, "Listeners that open before the ACLs are known."),
     ("principal.builder.class", _C, None, None, _RO, "Known; not supported."),
     ("sasl.enabled.mechanisms", _LIST, "GSSAPI", None, _ONE, "SASL mechanisms of the listeners."),
     ("sasl.mechanism.inter.broker.protocol", _S, "GSSAPI", None, _ONE, "SASL mechanism between brokers."),

@@ -67,11 +67,6 @@ APPLIED: Final = Rule(Effect.APPLIED, "applied", "")
 
 _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     (
-        "Authorization",
-        "there is no authorizer, so every client may do everything; remove it, and let only trusted networks reach the listeners",
-        "authorizer.class.name super.users allow.everyone.if.no.acl.found early.start.listeners",
-    ),
-    (
         "SASL",
         "nodes do not log in to one another by SASL, and there is neither Kerberos nor a place for Java classes; remove it",
         """
@@ -216,6 +211,11 @@ _TUNED_AT_START: Final = (
 )
 
 _IN_PART: Final[tuple[tuple[str, str, str], ...]] = (
+    (
+        "Listeners that open early",
+        "listeners for nodes always open before the access control entries are known; those of a broker for clients never do",
+        "early.start.listeners",
+    ),
     (
         "Thread counts of the log cleaner",
         "one thread compacts; the number only says how large the key map must be",
@@ -395,6 +395,12 @@ _OF_LISTENERS: Final = Rule(
     "Limits of one listener",
     "limits of single listeners are not applied; remove it, and set the key without listener.name, which holds for all of them",
 )
+
+
+_OF_AUTHORIZERS: Final = Rule(
+    Effect.REFUSED, "Authorization", "it belongs to an authorizer that is not StandardAuthorizer; remove it"
+)
+_BY_TITLE[_OF_AUTHORIZERS.title] = _OF_AUTHORIZERS
 
 
 def effect_of(name: str) -> KeyEffect | None:

@@ -16,6 +16,7 @@ from kraftlite.metadata.snapshotter import SnapshotGenerator
 from kraftlite.model.errors import Fault
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaState
+from kraftlite.node.authorization import AclPublisher, load_gate
 from kraftlite.node.configs import broker_config, controller_config, quorum_config, replication_config
 from kraftlite.node.controller_clients import ControllerClients
 from kraftlite.node.listeners import NodeListeners
@@ -69,6 +70,7 @@ class Node:
         )
         introspection = Introspection(self.status, self._replica_states)
         self.listeners = NodeListeners(ports, config, introspection.handlers(), serve_clients=serve_clients)
+        self.gate = load_gate(config, ports)
         self.controller: ControllerDriver | None = None
         if config.is_controller:
             self.controller = ControllerDriver(
@@ -77,6 +79,7 @@ class Node:
                 self.raft,
                 layout.bootstrap,
                 load_policies(config, ports),
+                self.gate,
             )
             self.controller.core.state.features.voters = self.raft.voter_ids
         self.broker: BrokerServer | None = None
@@ -92,6 +95,7 @@ class Node:
                 self.listeners,
                 config.sources,
             )
+            self.broker.context.gate = self.gate
         self._stopped = asyncio.Event()
         self._stopping = False
         self._begun = False
@@ -117,10 +121,12 @@ class Node:
                 self.listeners.warm_up()
             await self.raft.start()
             publishers: list[MetadataPublisher] = [self.snapshotter]
+            if self.gate is not None:
+                publishers.append(AclPublisher(self.gate.authorizer))
             if self.controller is not None:
                 await self.controller.start()
                 handlers = {**self.raft.handlers(), **self.controller.handlers()}
-                clients = ControllerClients(self._ports, self._config, self.cluster_id, self.raft, handlers)
+                clients = ControllerClients(self._ports, self._config, self.cluster_id, self.raft, handlers, self.gate)
                 await self.listeners.open_controller(handlers, clients)
                 publishers += [clients, self.controller.registrar]
             self.loader.start()

@@ -73,6 +73,7 @@ def controller_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> C
         listeners=config.advertised_controller_listeners,
         request_timeout_ms=number("request.timeout.ms"),
         heartbeat_timeout_ms=session_ms // 2,
+        has_authorizer=bool(config.get_text("authorizer.class.name")),
     )
 
 

@@ -12,6 +12,7 @@ from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.raft.client import LeaderAndEpoch, RaftClient
 from kraftlite.runtime.ports import Handlers, Ports
+from kraftlite.security.gate import Gate
 
 if TYPE_CHECKING:
     from kraftlite.wire.apis import KafkaApis
@@ -25,11 +26,20 @@ class ControllerClients:
 
     name = "ControllerClients"
 
-    def __init__(self, ports: Ports, config: ServerConfig, cluster_id: str, raft: RaftClient, handlers: Handlers) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        config: ServerConfig,
+        cluster_id: str,
+        raft: RaftClient,
+        handlers: Handlers,
+        gate: Gate | None = None,
+    ) -> None:
         self._ports = ports
         self._config = config
         self._raft = raft
         self._handlers = handlers
+        self._gate = gate
         self._metadata = MetadataCache(cluster_id)
         self._known = asyncio.Event()
 
@@ -53,6 +63,7 @@ class ControllerClients:
             raft=self._raft,
             ports=self._ports,
             config_sources=self._config.sources,
+            gate=self._gate,
         )
         return controller_apis(context, listener)
 

@@ -18,6 +18,7 @@ from kraftlite.broker.handlers.at_controller import (
 from kraftlite.broker.handlers.context import BrokerContext, NodeContext
 from kraftlite.model.errors import ErrorCode
 from kraftlite.wire.apis import KafkaApis
+from kraftlite.wire.apis.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kraftlite.wire.apis.call import Api, Call, cold
 from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGISTER_BROKER, UPDATE_FEATURES
 from kraftlite.wire.apis.configs import DESCRIBE_CONFIGS, incremental_alter, legacy_alter
@@ -26,7 +27,6 @@ from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS
 from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, list_as
 from kraftlite.wire.apis.sasl import SASL_APIS
 from kraftlite.wire.apis.scram import ALTER_USER_SCRAM_CREDENTIALS
-from kraftlite.wire.apis.security import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kraftlite.wire.apis.tokens import (
     CREATE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
@@ -34,6 +34,7 @@ from kraftlite.wire.apis.tokens import (
 )
 from kraftlite.wire.apis.topics import CREATE_PARTITIONS, DELETE_TOPICS, create_topics_as
 from kraftlite.wire.apis.voters import UPDATE_RAFT_VOTER, VOTER_APIS
+from kraftlite.wire.rights.table import CONTROLLER_ROWS
 
 
 async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
@@ -87,4 +88,4 @@ CONTROLLER_APIS: Final[tuple[Api, ...]] = (
 def controller_apis(context: NodeContext, listener: str) -> KafkaApis:
     """The APIs of one listener of a controller."""
     # The rows use no field that a NodeContext does not have; a test calls each of them with one.
-    return KafkaApis(cast(BrokerContext, context), listener, only=CONTROLLER_APIS)
+    return KafkaApis(cast(BrokerContext, context), listener, only=CONTROLLER_APIS, rows=CONTROLLER_ROWS)

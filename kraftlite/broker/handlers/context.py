@@ -41,6 +41,7 @@ from kraftlite.replication.enrol_driver import Identity
 from kraftlite.replication.ports import ControllerChannel
 from kraftlite.runtime.ports import Clock, DiskSpace, Ports
 from kraftlite.runtime.turns import Admission, OffLoop, Turns
+from kraftlite.security.gate import Gate
 
 
 class Waiting(Protocol):
@@ -238,6 +239,8 @@ class NodeContext:
     """None: the APIs of transactions are not offered."""
     markers: WritesMarkers | None = None
     """None: administrators cannot write markers."""
+    gate: Gate | None = None
+    """Decides what clients may do; None: everything."""
     settings: ApiSettings = field(init=False)
     turns: Turns = field(init=False)
     """Taken by whatever walks over something whose size a client chose."""

@@ -18,11 +18,13 @@ from kraftlite.broker.handlers.fetch_sessions import (
     SessionKey,
     SessionPartition,
 )
+from kraftlite.model.acls import Operation
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import FetchEntry, FetchParams, FetchResult, LeaderHint
 from kraftlite.replication.consume import may_wait
+from kraftlite.security.gate import Rights
 
 CONSUMER: Final = -1
 DEBUG_CONSUMER: Final = -2
@@ -49,6 +51,8 @@ class FetchCall:
     """The client is too old to be sent to a follower (before v11), so it must not be served by one."""
     zstd_allowed: bool = True
     """False before v10: topics whose `compression.type` is zstd are refused (KIP-110, LG-13)."""
+    rights: Rights | None = None
+    """The client's rights; None: it may do everything."""
 
 
 class FetchedItem(NamedTuple):
@@ -142,7 +146,11 @@ def _resolve(ctx: BrokerContext, call: FetchCall, found: FetchPlan, partition: S
         topic = ctx.metadata.topic(key.name)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     tp = TopicPartition(key.name or "" if topic is None else topic.name, key.partition)
-    if topic is None:
+    if topic is None and key.name is None:
+        found.refused[key] = refused(tp, unknown)
+    elif call.rights is not None and not call.rights.topic(Operation.READ, tp.topic):
+        found.refused[key] = refused(tp, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif topic is None:
         found.refused[key] = refused(tp, unknown)
     elif key.partition not in topic.partitions:
         found.refused[key] = refused(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

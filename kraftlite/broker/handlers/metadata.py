@@ -19,6 +19,7 @@ from kraftlite.model.ids import NodeId
 from kraftlite.model.limits import MAX_TOPIC_NAME
 from kraftlite.model.messages.controller import CreatableTopic, CreateTopicsRequest
 from kraftlite.model.messages.methods import CREATE_TOPICS
+from kraftlite.model.messages.requester import RequesterInfo
 from kraftlite.runtime.trace.wire import AutoTopicCreationFailed, AutoTopicCreationRequested
 
 BROKERS: Final = 1
@@ -52,11 +53,12 @@ class TopicLookup(NamedTuple):
     """The unknown ones that may be created, by name."""
 
 
-def find_topics(ctx: BrokerContext, queries: Sequence[TopicQuery] | None, *, allow_auto_creation: bool) -> TopicLookup:
-    """All topics for None, which never creates any (CP-09). Named topics in the order asked, each once."""
+def find_topics(ctx: BrokerContext, queries: Sequence[TopicQuery] | None, *, creator: RequesterInfo | None) -> TopicLookup:
+    """All topics for None, which never creates any (CP-09). Named topics in the order asked, each once. `creator`: the client
+    that lets unknown ones be created; None: it does not."""
     found = look_up(ctx.metadata.image.topics, queries)
-    if allow_auto_creation and ctx.settings.auto_create_topics:
-        auto_create(ctx, found.creatable)
+    if creator is not None and ctx.settings.auto_create_topics:
+        auto_create(ctx, found.creatable, creator)
     return found
 
 
@@ -90,7 +92,7 @@ def look_up(topics: TopicsImage, queries: Sequence[TopicQuery] | None) -> TopicL
     return TopicLookup(list(known.values()), unknown, creatable)
 
 
-def auto_create(ctx: BrokerContext, names: Sequence[str]) -> None:
+def auto_create(ctx: BrokerContext, names: Sequence[str], creator: RequesterInfo) -> None:
     """Ask the controller in the background; the client learns of the topic when it asks again."""
     new = (name for name in names if name not in ctx.topics_being_created)
     wanted = list(islice(new, max(0, MAX_AUTO_CREATIONS - len(ctx.topics_being_created))))
@@ -98,10 +100,10 @@ def auto_create(ctx: BrokerContext, names: Sequence[str]) -> None:
         return
     ctx.topics_being_created.update(wanted)
     ctx.ports.tracer.emit(AutoTopicCreationRequested(topics=tuple(wanted)))
-    ctx.ports.tasks.spawn(_create(ctx, tuple(wanted)), name="auto-create-topics")
+    ctx.ports.tasks.spawn(_create(ctx, tuple(wanted), creator), name="auto-create-topics")
 
 
-async def _create(ctx: BrokerContext, names: tuple[str, ...]) -> None:
+async def _create(ctx: BrokerContext, names: tuple[str, ...], creator: RequesterInfo) -> None:
     request = CreateTopicsRequest(
         topics=tuple(
             CreatableTopic(
@@ -115,6 +117,7 @@ async def _create(ctx: BrokerContext, names: tuple[str, ...]) -> None:
         ),
         validate_only=False,
         timeout_ms=ctx.settings.request_timeout_ms,
+        requester=creator,
     )
     try:
         response = await ctx.controller.call(CREATE_TOPICS, request, ctx.settings.request_timeout_ms)
@@ -174,9 +177,16 @@ class TopicPage(NamedTuple):
 
 
 def describe_topic_partitions(
-    ctx: BrokerContext, listener: str, names: Sequence[str], *, limit: int, cursor: Cursor | None
+    ctx: BrokerContext,
+    listener: str,
+    names: Sequence[str],
+    *,
+    limit: int,
+    cursor: Cursor | None,
+    visible: frozenset[str] | None = None,
 ) -> TopicPage:
-    """A page of partitions in topic name order, from the cursor on. No names: all topics. ApiError(INVALID_REQUEST)."""
+    """A page of partitions in topic name order, from the cursor on. No names: all topics. `visible`: the topics of which the
+    client may know, None: all. ApiError(INVALID_REQUEST)."""
     limit = min(limit, ctx.settings.max_partitions_per_describe)
     if limit <= 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"ResponsePartitionLimit {limit} must be positive")
@@ -190,6 +200,8 @@ def describe_topic_partitions(
                 f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic}",
             )
         wanted = [name for name in wanted if name >= cursor.topic]
+    if visible is not None:
+        wanted = [name for name in wanted if name in visible]
     page: list[TopicMetadata] = []
     for name in wanted:
         topic = ctx.metadata.topic(name)

@@ -14,10 +14,12 @@ from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.metadata_cache import INTERNAL_TOPICS
 from kraftlite.log.batch import CODEC_MASK, TRANSACTIONAL_BIT, attributes_of, parse_header
 from kraftlite.log.codecs import ZSTD
+from kraftlite.model.acls import Operation
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import ZERO_UUID
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint, Lease, ProduceEntry, ProduceResult, ProduceTransaction
+from kraftlite.security.gate import Rights
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Kafka's own tools may write to internal topics; they say so by this client id."""
@@ -45,6 +47,8 @@ class ProduceCall(NamedTuple):
     lease: Lease | None = None
     transaction_version: int = 0
     knows_abortable: bool = False
+    rights: Rights | None = None
+    """The client's rights; None: it may do everything."""
 
 
 def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[ProduceResult]], None]) -> None:
@@ -56,6 +60,8 @@ def produce(ctx: BrokerContext, call: ProduceCall, on_done: Callable[[list[Produ
     entries: list[ProduceEntry] = []
     try:
         transaction = None if call.transactional_id is None else _transaction(call, call.transactional_id)
+        if call.rights is not None and transaction is not None:
+            _check_transaction(call.rights, transaction)
         for item in call.items:
             checked = _check(ctx, call, item)
             if isinstance(checked, ProduceResult):
@@ -117,6 +123,12 @@ def _transaction(call: ProduceCall, transactional_id: str) -> ProduceTransaction
     return ProduceTransaction(transactional_id, call.transaction_version, call.knows_abortable) if producers else None
 
 
+def _check_transaction(rights: Rights, transaction: ProduceTransaction) -> None:
+    """Raise ApiError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) unless the client may write with this transactional id (SE-40)."""
+    if not rights.transaction(Operation.WRITE, transaction.transactional_id):
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
 def _check(ctx: BrokerContext, call: ProduceCall, item: ProduceItem) -> ProduceEntry | ProduceResult:
     """ApiError: the whole request is refused (TP-01)."""
     name, topic_id, partition, records = item
@@ -128,6 +140,8 @@ def _check(ctx: BrokerContext, call: ProduceCall, item: ProduceItem) -> ProduceE
     else:
         topic = ctx.metadata.topic(name)
         tp = TopicPartition(name, partition)
+    if call.rights is not None and not call.rights.topic(Operation.WRITE, tp.topic):
+        return _refused(tp, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic is None or partition not in topic.partitions:
         return _refused(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if tp.topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:

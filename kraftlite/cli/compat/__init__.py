@@ -10,6 +10,7 @@ from typing import Final
 
 TOOLS: Final = {
     "kafka-topics": "topics",
+    "kafka-acls": "acls",
     "kafka-configs": "configs",
     "kafka-consumer-groups": "consumer_groups",
     "kafka-groups": "groups",

@@ -121,6 +121,9 @@ _BY_NAME: Final[dict[str, Range]] = {
     "source": INT32,
     "mechanism": INT32,
     "iterations": INT32,
+    "pattern_type": INT32,
+    "operation": INT32,
+    "permission_type": INT32,
 }
 
 _RAFT: Final = frozenset(

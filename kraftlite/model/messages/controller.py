@@ -15,6 +15,7 @@ from kraftlite.model.messages.choices import AlterConfigOp as AlterConfigOp
 from kraftlite.model.messages.choices import ConfigResourceType as ConfigResourceType
 from kraftlite.model.messages.choices import ElectionType as ElectionType
 from kraftlite.model.messages.choices import FeatureUpgradeType as FeatureUpgradeType
+from kraftlite.model.messages.requester import RequesterInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class BrokerHeartbeatResponse:
 class UnregisterBrokerRequest:
     broker_id: NodeId
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +151,7 @@ class ElectLeadersRequest:
     partitions: tuple[PartitionName, ...] | None
     """None: every partition; then those that need no election are left out of the answer."""
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +192,7 @@ class AlterPartitionReassignmentsRequest:
     partitions: tuple[ReassignablePartition, ...]
     allow_replication_factor_change: bool
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +213,7 @@ class ListPartitionReassignmentsRequest:
     partitions: tuple[PartitionName, ...] | None
     """None: all that are under way."""
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +261,7 @@ class CreateTopicsRequest:
     topics: tuple[CreatableTopic, ...]
     validate_only: bool
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +284,8 @@ class CreatableTopicResult:
     num_partitions: int = -1
     replication_factor: int = -1
     configs: tuple[TopicConfigValue, ...] = ()
+    configs_error: ErrorCode = ErrorCode.NONE
+    """The reason why the settings are left out (KIP-525)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +305,7 @@ class TopicSelector:
 class DeleteTopicsRequest:
     topics: tuple[TopicSelector, ...]
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,6 +334,7 @@ class CreatePartitionsRequest:
     topics: tuple[CreatePartitionsTopic, ...]
     validate_only: bool
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,6 +372,7 @@ class IncrementalAlterConfigsRequest:
     resources: tuple[ConfigResourceChange, ...]
     validate_only: bool
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +389,7 @@ class AlterConfigsRequest:
     resources: tuple[LegacyConfigResource, ...]
     validate_only: bool
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,6 +417,7 @@ class UpdateFeaturesRequest:
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

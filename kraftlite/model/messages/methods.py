@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftlite.model.messages import acls as a
 from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import introspection as i
 from kraftlite.model.messages import raft as r
@@ -49,6 +50,8 @@ RENEW_DELEGATION_TOKEN = Method(
 EXPIRE_DELEGATION_TOKEN = Method(
     "Controller", "ExpireDelegationToken", tokens.ExpireDelegationTokenRequest, tokens.ChangedDelegationTokenResponse
 )
+CREATE_ACLS = Method("Controller", "CreateAcls", a.CreateAclsRequest, a.CreateAclsResponse)
+DELETE_ACLS = Method("Controller", "DeleteAcls", a.DeleteAclsRequest, a.DeleteAclsResponse)
 ALTER_PARTITION_REASSIGNMENTS = Method(
     "Controller",
     "AlterPartitionReassignments",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.messages.requester import RequesterInfo
 
 # --- client quotas ----------------------------------------------------------------------------------------------------
 
@@ -39,6 +40,7 @@ class AlterClientQuotasRequest:
     entries: tuple[QuotaAlteration, ...]
     validate_only: bool
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,7 @@ class AlterUserScramCredentialsRequest:
     deletions: tuple[ScramDeletion, ...]
     upsertions: tuple[ScramUpsertion, ...]
     timeout_ms: int
+    requester: RequesterInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

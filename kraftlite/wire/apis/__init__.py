@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
@@ -20,6 +21,7 @@ from kraftlite.wire.api_versions_codec import (
     encode_api_versions,
     parse_api_versions,
 )
+from kraftlite.wire.apis.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kraftlite.wire.apis.call import Api, Call
 from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGISTER_BROKER, UPDATE_FEATURES
 from kraftlite.wire.apis.configs import (
@@ -43,7 +45,6 @@ from kraftlite.wire.apis.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOT
 from kraftlite.wire.apis.reassignments import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from kraftlite.wire.apis.sasl import SASL_APIS
 from kraftlite.wire.apis.scram import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
-from kraftlite.wire.apis.security import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kraftlite.wire.apis.tokens import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,
@@ -61,6 +62,7 @@ from kraftlite.wire.apis.transactions import (
 )
 from kraftlite.wire.apis.voters import VOTER_APIS
 from kraftlite.wire.frames import Connection
+from kraftlite.wire.rights.table import BROKER_ROWS, Row
 
 API_VERSIONS_KEY: Final = 18
 PRODUCE_ADVERTISED_MIN: Final = 0
@@ -97,8 +99,16 @@ class KafkaApis:
     which closes its connection (CP-02); a bug costs its request (`Call.failed`). `requests` counts by API name.
     """
 
-    def __init__(self, context: BrokerContext, listener_name: str, *, only: Iterable[Api] | None = None) -> None:
-        """`only`: what is offered beside ApiVersions, instead of everything that a broker with this context offers."""
+    def __init__(
+        self,
+        context: BrokerContext,
+        listener_name: str,
+        *,
+        only: Iterable[Api] | None = None,
+        rows: Mapping[int, Row] = BROKER_ROWS,
+    ) -> None:
+        """`only`: what is offered beside ApiVersions, instead of everything that a broker with this context offers. `rows`: what
+        clients must be allowed to do for each; KeyError for an API without a row."""
         self._ctx = context
         self._listener = listener_name
         self.requests: Counter[str] = Counter()
@@ -110,6 +120,18 @@ class KafkaApis:
             flexible_from=API_VERSIONS_FLEXIBLE,
             handle=self._api_versions,
         )
+        table = self._offered(context, api_versions) if only is None else {api.key: api for api in (*only, api_versions)}
+        self._table = {key: replace(api, needs=rows[key].needs, guard=rows[key].guard) for key, api in table.items()}
+        self._ranges = tuple(
+            ApiRange(key, self._table[key].min_version, self._table[key].max_version) for key in sorted(self._table)
+        )
+        self._advertised = tuple(
+            it._replace(min_version=PRODUCE_ADVERTISED_MIN) if it.api_key == PRODUCE.key else it for it in self._ranges
+        )
+
+    @staticmethod
+    def _offered(context: BrokerContext, api_versions: Api) -> dict[int, Api]:
+        """The APIs of a broker with this context, by key."""
         apis = (
             PRODUCE,
             FETCH,
@@ -149,25 +171,18 @@ class KafkaApis:
             *SASL_APIS,
             *VOTER_APIS,
         )
-        self._table: dict[int, Api] = {api.key: api for api in apis}
+        table: dict[int, Api] = {api.key: api for api in apis}
         if context.log_dirs is not None:
-            self._table[DESCRIBE_LOG_DIRS.key] = DESCRIBE_LOG_DIRS
+            table[DESCRIBE_LOG_DIRS.key] = DESCRIBE_LOG_DIRS
         if context.groups is not None:
-            self._table.update((api.key, api) for api in GROUP_APIS)
+            table.update((api.key, api) for api in GROUP_APIS)
         if context.transactions is not None:
-            self._table.update((api.key, api) for api in TRANSACTION_APIS)
+            table.update((api.key, api) for api in TRANSACTION_APIS)
         if context.transactions is not None and context.groups is not None:
-            self._table.update((api.key, api) for api in TRANSACTION_OFFSET_APIS)
+            table.update((api.key, api) for api in TRANSACTION_OFFSET_APIS)
         if context.markers is not None:
-            self._table[WRITE_TXN_MARKERS.key] = WRITE_TXN_MARKERS
-        if only is not None:
-            self._table = {api.key: api for api in (*only, api_versions)}
-        self._ranges = tuple(
-            ApiRange(key, self._table[key].min_version, self._table[key].max_version) for key in sorted(self._table)
-        )
-        self._advertised = tuple(
-            it._replace(min_version=PRODUCE_ADVERTISED_MIN) if it.api_key == PRODUCE.key else it for it in self._ranges
-        )
+            table[WRITE_TXN_MARKERS.key] = WRITE_TXN_MARKERS
+        return table
 
     @property
     def listener_name(self) -> str:
@@ -187,6 +202,11 @@ class KafkaApis:
         if not self.offers(key, version):
             return None
         return key != API_VERSIONS_KEY and version >= self._table[key].flexible_from
+
+    @property
+    def table(self) -> Mapping[int, Api]:
+        """The APIs that are offered, by key."""
+        return self._table
 
     @property
     def ranges(self) -> tuple[ApiRange, ...]:
@@ -223,6 +243,10 @@ class KafkaApis:
                 raise ProtocolViolation("the frame ends in its header") from error
         self.requests[api.name] += 1
         slot = connection.open_slot()
+        gate = self._ctx.gate
+        if gate is not None and not gate.is_open_for(connection.principal):
+            slot.fail("the access control entries are not loaded yet")
+            return
         call = Call(self._ctx, self._listener, connection, slot, api, version, correlation_id, client_id, frame, pos)
         try:
             api.handle(call)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kraftlite.broker.handlers.context import BrokerContext
-from kraftlite.model.errors import Fault
+from kraftlite.model.acls import REFUSALS, Operation, ResourceType
+from kraftlite.model.errors import ErrorCode, Fault
 from kraftlite.model.limits import KIB
+from kraftlite.model.messages.requester import RequesterInfo
 from kraftlite.model.principal import Principal, Requester
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import response_head
 from kraftlite.runtime.begun import begin
 from kraftlite.runtime.trace.wire import RequestFailed
+from kraftlite.security.gate import Rights
 from kraftlite.wire.frames import Connection, Part, ResponseSlot
 
 T = TypeVar("T")
@@ -44,6 +47,22 @@ class Api:
     flexible_from: int
     """First version with a flexible header, one beyond `max_version` when there is none."""
     handle: Callable[[Call], None]
+    needs: tuple[Need, ...] = ()
+    """The operations that a client must be allowed (SE-40); a listener takes them from the table in `wire/rights`."""
+    guard: Guard | None = None
+    """Decides it for an API of `cold`; None: `handle` does, or the controller, or there is nothing to decide."""
+
+
+class Need(NamedTuple):
+    """One operation on one type of resource."""
+
+    operation: Operation
+    resource: ResourceType
+
+    @property
+    def refusal(self) -> ErrorCode:
+        """Return the code that a client is told which lacks it."""
+        return REFUSALS[self.resource]
 
 
 class Call:
@@ -88,6 +107,17 @@ class Call:
         """The client that asks, as ACLs and quotas see it."""
         connection = self.connection
         return Requester(connection.principal, connection.peer_host.removeprefix("::ffff:"), self.client_id)
+
+    @property
+    def rights(self) -> Rights | None:
+        """The client's rights in this request; None where there is no authorizer, and everybody may do everything."""
+        gate = self.ctx.gate
+        return None if gate is None else gate.rights(self.requester, self.api.name)
+
+    @property
+    def on_behalf(self) -> RequesterInfo:
+        """The client, as the controller is told of it."""
+        return RequesterInfo.of(self.requester)
 
     @property
     def is_large(self) -> bool:
@@ -197,6 +227,10 @@ class Adapter(Protocol):
     def __call__(self, call: Call, request: Any) -> Awaitable[Mapping[str, object]]: ...
 
 
+Guard: TypeAlias = "Callable[[Call, Rights, Any, Adapter], Awaitable[Mapping[str, object]]]"
+"""Hands the part of a request that is allowed to the adapter, and puts the refusals into its answer."""
+
+
 class HandCodec(NamedTuple):
     """Small messages that are read and written by hand up to a version; larger ones go through kio, which can do it elsewhere.
     What `parse` gives has kio's fields, and `encode` takes the values that kio takes."""
@@ -245,7 +279,8 @@ def cold(
 
 
 async def _answer(call: Call, request: Any, adapt: Adapter, codec: HandCodec | None = None) -> None:
-    values = await adapt(call, request)
+    rights, guard = call.rights, call.api.guard
+    values = await (adapt(call, request) if rights is None or guard is None else guard(call, rights, request, adapt))
     if codec is not None:
         call.send_body(codec.encode(call.version, values))
         return

@@ -39,6 +39,7 @@ async def _elect_leaders(call: Call, request: Any) -> Mapping[str, object]:
                 election_type=getattr(request, "election_type", ElectionType.PREFERRED),
                 partitions=partitions,
                 timeout_ms=milliseconds(request.timeout),
+                requester=call.on_behalf,
             ),
         )
     except ApiError as error:
@@ -86,6 +87,7 @@ async def _update_features(call: Call, request: Any) -> Mapping[str, object]:
                 updates=updates,
                 validate_only=getattr(request, "validate_only", False),
                 timeout_ms=milliseconds(request.timeout),
+                requester=call.on_behalf,
             ),
         )
     except ApiError as error:
@@ -113,7 +115,11 @@ async def _unregister_broker(call: Call, request: Any) -> Mapping[str, object]:
     try:
         await unregister_broker(
             call.ctx,
-            UnregisterBrokerRequest(broker_id=NodeId(request.broker_id), timeout_ms=call.ctx.settings.request_timeout_ms),
+            UnregisterBrokerRequest(
+                broker_id=NodeId(request.broker_id),
+                timeout_ms=call.ctx.settings.request_timeout_ms,
+                requester=call.on_behalf,
+            ),
         )
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "error_message": error.message}

@@ -83,6 +83,7 @@ async def legacy_alter(call: Call, request: Any, decide: Decides = alter_configs
                 ),
                 validate_only=request.validate_only,
                 timeout_ms=call.ctx.settings.request_timeout_ms,
+                requester=call.on_behalf,
             ),
         ),
     )
@@ -109,6 +110,7 @@ async def incremental_alter(call: Call, request: Any, decide: Decides = alter_co
                 ),
                 validate_only=request.validate_only,
                 timeout_ms=call.ctx.settings.request_timeout_ms,
+                requester=call.on_behalf,
             ),
         ),
     )

@@ -188,6 +188,7 @@ def _domain(call: Call, request: FetchRequest) -> FetchCall:
         rack_id=request.rack_id,
         leader_only=call.version < FOLLOWER_FETCH_FROM,
         zstd_allowed=call.version >= FETCH_ZSTD_FROM,
+        rights=call.rights,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.metadata import (
@@ -20,8 +21,10 @@ from kraftlite.broker.handlers.metadata import (
 )
 from kraftlite.broker.metadata_cache import MetadataCache, TopicMetadata
 from kraftlite.metadata.image import MetadataImage, TopicImage
+from kraftlite.model.acls import CLUSTER_NAME, Operation, ResourceType
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NO_NODE, ZERO_UUID
+from kraftlite.security.gate import Rights
 from kraftlite.wire.apis.call import Api, Call, cold
 from kraftlite.wire.metadata_codec import (
     METADATA_FLEXIBLE,
@@ -105,7 +108,7 @@ def metadata_api(encoded: EncodedTopics) -> Api:
         if call.is_large:
             call.connection.lease_frame()
             call.spawn(
-                lambda: call.leased(parse_metadata, waits=False, then=lambda it: _metadata_off_loop(call, it, encoded)),
+                lambda: call.leased(parse_metadata, waits=False, then=lambda it: _metadata_large(call, it, encoded)),
                 "kafka-Metadata",
             )
             return
@@ -115,10 +118,15 @@ def metadata_api(encoded: EncodedTopics) -> Api:
         if refused is not ErrorCode.NONE:
             call.send((_refused(call, request, refused),))
             return
+        rights = call.rights
+        if rights is not None:
+            call.spawn(lambda: _metadata_seen(call, request, encoded, rights), "kafka-Metadata")
+            return
         if request.topics is None and len(call.ctx.metadata.image.topics.by_id) > OFF_LOOP_FROM:
             call.spawn(lambda: _metadata_off_loop(call, request, encoded), "kafka-Metadata")
             return
-        found = find_topics(call.ctx, _queries(request), allow_auto_creation=request.allow_auto_topic_creation)
+        creator = call.on_behalf if request.allow_auto_topic_creation else None
+        found = find_topics(call.ctx, _queries(request), creator=creator)
         if len(found.known) + sum(len(topic.partitions) for topic in found.known[:OFF_LOOP_FROM]) > OFF_LOOP_FROM:
             call.spawn(lambda: _metadata_off_loop(call, request, encoded), "kafka-Metadata")
             return
@@ -137,12 +145,90 @@ def metadata_api(encoded: EncodedTopics) -> Api:
     )
 
 
-async def _metadata_off_loop(call: Call, request: MetadataRequest, encoded: EncodedTopics) -> None:
-    """The same of many topics, or of many partitions: looked up and encoded from one image in another thread."""
+class Seen(NamedTuple):
+    """The view of a client that may not do everything: the topics to look up in the image, those that it is refused, and the
+    operations that it has on each topic, where it asked for them, and on the cluster."""
+
+    image: MetadataImage
+    queries: list[TopicQuery]
+    refused: list[TopicMetadata]
+    operations: dict[str, int] | None
+    on_cluster: int
+
+
+async def _metadata_large(call: Call, request: MetadataRequest, encoded: EncodedTopics) -> None:
+    rights = call.rights
+    if rights is None:
+        await _metadata_off_loop(call, request, encoded)
+    else:
+        await _metadata_seen(call, request, encoded, rights)
+
+
+async def _metadata_seen(call: Call, request: MetadataRequest, encoded: EncodedTopics, rights: Rights) -> None:
+    refused = _refuse(call.version, request)
+    if refused is ErrorCode.NONE:
+        await _metadata_off_loop(call, request, encoded, await _seen(call, request, rights))
+    else:
+        call.send((_refused(call, request, refused),))
+
+
+async def _seen(call: Call, request: MetadataRequest, rights: Rights) -> Seen:
+    """A topic that may not be described is left out when all were asked for. When it was named it is refused, whether it exists
+    or not; when its id was, its name is not told (SE-36)."""
+    image, each = call.ctx.metadata.image, call.ctx.turns.each
+    creates = request.allow_auto_topic_creation and call.ctx.settings.auto_create_topics
+    queries: list[TopicQuery] = []
+    denied: list[TopicMetadata] = []
+    operations: dict[str, int] = {}
+    asked = _queries(request)
+    by_id = any(query.topic_id is not None for query in asked or ())
+    async for query in each([TopicQuery(topic.name, None) for topic in image.topics] if asked is None else asked):
+        if by_id:
+            topic = None if query.topic_id is None else image.topics.topic_by_id(query.topic_id)
+        else:
+            topic = image.topics.topic(query.name or "")
+        name = topic.name if topic is not None else None if by_id else query.name
+        if name is None:
+            queries.append(query)
+        elif not rights.topic(Operation.DESCRIBE, name, audited=asked is not None):
+            if asked is not None:
+                denied.append(_denied(None if by_id else name, query.topic_id if by_id else None))
+        elif topic is None and creates and not _may_create(rights, name):
+            denied.append(_denied(name, None))
+        else:
+            queries.append(query)
+            if request.topic_operations and name not in operations:
+                operations[name] = rights.operations(ResourceType.TOPIC, name)
+    return Seen(image, queries, denied, operations if request.topic_operations else None, _on_cluster(rights))
+
+
+def _may_create(rights: Rights, name: str) -> bool:
+    return rights.cluster(Operation.CREATE, audited=False) or rights.topic(Operation.CREATE, name)
+
+
+def _denied(name: str | None, topic_id: UUID | None) -> TopicMetadata:
+    return TopicMetadata(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id or ZERO_UUID)
+
+
+def _on_cluster(rights: Rights | None) -> int:
+    """The operations on the cluster, for those who may describe it."""
+    if rights is None:
+        return CLUSTER_OPERATIONS
+    return rights.operations(ResourceType.CLUSTER, CLUSTER_NAME) if rights.cluster(Operation.DESCRIBE, audited=False) else 0
+
+
+async def _metadata_off_loop(call: Call, request: MetadataRequest, encoded: EncodedTopics, seen: Seen | None = None) -> None:
+    """The same of many topics, or of many partitions: looked up and encoded from one image in another thread. `seen`: for a
+    client that may not do everything, of few topics also here and now."""
     ctx, version, listener = call.ctx, call.version, call.listener
-    image, operations = ctx.metadata.image, _topic_operations(request)
+    image, everything = ctx.metadata.image if seen is None else seen.image, _topic_operations(request)
     brokers, controller_id, known = encoded.brokers(call), _controller(call), encoded.known(image)
     cost = len(image.topics.by_id) if request.topics is None else len(request.topics)
+    queries, denied = (_queries(request), []) if seen is None else (seen.queries, seen.refused)
+    on_cluster = CLUSTER_OPERATIONS if seen is None else seen.on_cluster
+
+    def on_topic(name: str | None) -> int:
+        return everything if seen is None or seen.operations is None else seen.operations.get(name or "", 0)
 
     def look_up_and_encode() -> tuple[Sequence[str], dict[tuple[int, str, int], bytes], bytes]:
         refused = _refuse(version, request)
@@ -150,22 +236,34 @@ async def _metadata_off_loop(call: Call, request: MetadataRequest, encoded: Enco
             return (), {}, _refused(call, request, refused)
         view = MetadataCache(ctx.cluster_id)
         view.set_image(image)
-        found = look_up(image.topics, _queries(request))
-        topics = [encode_topic(unknown, version, operations) for unknown in found.unknown]
+        found = look_up(image.topics, queries)
+        topics = [encode_topic(unknown, version, on_topic(unknown.name)) for unknown in found.unknown]
+        topics += [encode_topic(one, version) for one in denied]
         new: dict[tuple[int, str, int], bytes] = {}
         for topic in found.known:
+            operations = on_topic(topic.name)
             key = (version, topic.name, operations)
             one = known.get(key)
             if one is None:
                 one = new[key] = _encode(view, topic, listener, version, operations)
             topics.append(one)
-        return found.creatable, new, _response(call, request, brokers, controller_id, topics)
+        return found.creatable, new, _response(call, request, brokers, controller_id, topics, on_cluster)
 
-    creatable, new, response = await ctx.off_loop.run(cost, look_up_and_encode)
+    if seen is None or not _is_small(image, seen.queries):
+        creatable, new, response = await ctx.off_loop.run(cost, look_up_and_encode)
+    else:
+        creatable, new, response = look_up_and_encode()
     encoded.learn(image, new)
     call.send((response,))
     if request.allow_auto_topic_creation and ctx.settings.auto_create_topics:
-        auto_create(ctx, creatable)
+        auto_create(ctx, creatable, call.on_behalf)
+
+
+def _is_small(image: MetadataImage, queries: Sequence[TopicQuery]) -> bool:
+    if len(queries) > OFF_LOOP_FROM:
+        return False
+    topics = [image.topics.topic(query.name) for query in queries if query.name is not None]
+    return len(queries) + sum(len(topic.partitions) for topic in topics if topic is not None) <= OFF_LOOP_FROM
 
 
 def _queries(request: MetadataRequest) -> list[TopicQuery] | None:
@@ -181,7 +279,14 @@ def _controller(call: Call) -> int:
     return NO_NODE if found is None else found
 
 
-def _response(call: Call, request: MetadataRequest, brokers: bytes, controller_id: int, topics: Sequence[bytes]) -> bytes:
+def _response(
+    call: Call,
+    request: MetadataRequest,
+    brokers: bytes,
+    controller_id: int,
+    topics: Sequence[bytes],
+    on_cluster: int = CLUSTER_OPERATIONS,
+) -> bytes:
     return encode_metadata(
         call.correlation_id,
         call.version,
@@ -189,7 +294,7 @@ def _response(call: Call, request: MetadataRequest, brokers: bytes, controller_i
         cluster_id=call.ctx.metadata.cluster_id,
         controller_id=controller_id,
         topics=topics,
-        operations=CLUSTER_OPERATIONS if request.cluster_operations else OPERATIONS_NOT_ASKED,
+        operations=on_cluster if request.cluster_operations else OPERATIONS_NOT_ASKED,
     )
 
 
@@ -240,7 +345,7 @@ def describe_cluster_as(call: Call, request: Any, describe: DescribesCluster) ->
         "cluster_authorized_operations": OPERATIONS_NOT_ASKED,
     }
     if request.include_cluster_authorized_operations:
-        answer["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+        answer["cluster_authorized_operations"] = _on_cluster(call.rights)
     try:
         found = describe(call.ctx, call.listener, endpoint_type=endpoint_type, include_fenced=include_fenced)
     except ApiError as error:
@@ -268,12 +373,33 @@ async def _describe_topic_partitions(call: Call, request: Any) -> Mapping[str, o
     ctx.metadata = MetadataCache(ctx.cluster_id)
     ctx.metadata.set_image(call.ctx.metadata.image)
     cost = len(request.topics) or len(ctx.metadata.image.topics.by_id)
+    rights, denied = call.rights, []
+    names = [topic.name for topic in request.topics]
+    visible = None
+    if rights is not None:
+        visible = frozenset(await _describable(call, rights, names or list(ctx.metadata.topic_names()), audited=bool(names)))
+        denied = [_denied(name, None) for name in sorted(set(names) - visible)]
     if cost <= OFF_LOOP_FROM:
-        return _topic_partitions(ctx, call.listener, request)
-    return await ctx.off_loop.run(cost, lambda: _topic_partitions(ctx, call.listener, request))
+        page = _topic_partitions(ctx, call.listener, request, visible)
+    else:
+        page = await ctx.off_loop.run(cost, lambda: _topic_partitions(ctx, call.listener, request, visible))
+    if rights is not None:
+        for topic in page.topics:
+            topic["topic_authorized_operations"] = rights.operations(ResourceType.TOPIC, str(topic["name"]))
+    return {"throttle_time": 0, "topics": [*page.topics, *map(_described, denied)], "next_cursor": page.next_cursor}
 
 
-def _topic_partitions(ctx: BrokerContext, listener: str, request: Any) -> Mapping[str, object]:
+async def _describable(call: Call, rights: Rights, names: Sequence[str], *, audited: bool) -> list[str]:
+    return [name async for name in call.ctx.turns.each(names) if rights.topic(Operation.DESCRIBE, name, audited=audited)]
+
+
+class _Page(NamedTuple):
+    topics: list[dict[str, object]]
+    next_cursor: dict[str, object] | None
+
+
+def _topic_partitions(ctx: BrokerContext, listener: str, request: Any, visible: frozenset[str] | None) -> _Page:
+    """`visible`: the topics that the client may describe; None: all."""
     names = [topic.name for topic in request.topics]
     cursor = request.cursor
     try:
@@ -283,16 +409,14 @@ def _topic_partitions(ctx: BrokerContext, listener: str, request: Any) -> Mappin
             names,
             limit=request.response_partition_limit,
             cursor=None if cursor is None else Cursor(cursor.topic_name, cursor.partition_index),
+            visible=visible,
         )
     except ApiError as error:
-        refused = [TopicMetadata(error=error.code, name=name) for name in names]
-        return {"throttle_time": 0, "topics": [_described(topic) for topic in refused], "next_cursor": None}
-    following = page.next_cursor
-    return {
-        "throttle_time": 0,
-        "topics": [_described(topic) for topic in page.topics],
-        "next_cursor": None if following is None else {"topic_name": following.topic, "partition_index": following.partition},
-    }
+        refused = [TopicMetadata(error=error.code, name=name) for name in names if visible is None or name in visible]
+        return _Page([_described(topic) for topic in refused], None)
+    after = page.next_cursor
+    cursor_after = None if after is None else {"topic_name": after.topic, "partition_index": after.partition}
+    return _Page([_described(topic) for topic in page.topics], cursor_after)
 
 
 def _described(topic: TopicMetadata) -> dict[str, object]:

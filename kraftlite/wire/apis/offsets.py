@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from kraftlite.broker.handlers.fetch import DEBUG_CONSUMER
 from kraftlite.broker.handlers.list_offsets import OffsetQuery, list_offset, offset_for_leader_epoch
+from kraftlite.model.acls import Operation
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.security.gate import Rights
 from kraftlite.wire.apis.call import Api, Call, cold
 from kraftlite.wire.list_offsets_codec import (
     LIST_OFFSETS_FLEXIBLE,
@@ -42,13 +44,16 @@ def _list_offsets(call: Call) -> None:
     if len(request.topics) > LISTED_AT_ONCE or sum(len(partitions) for _, partitions in request.topics) > LISTED_AT_ONCE:
         call.spawn(lambda: _list_in_turns(call, request), "kafka-ListOffsets")
         return
+    rights = call.rights
     times = Counter((name, partition.partition) for name, partitions in request.topics for partition in partitions)
-    topics = [(name, [_listed(call, request, name, one, times) for one in partitions]) for name, partitions in request.topics]
+    topics = [
+        (name, [_listed(call, rights, request, name, one, times) for one in partitions]) for name, partitions in request.topics
+    ]
     call.send((encode_list_offsets(call.correlation_id, call.version, topics),))
 
 
 async def _list_in_turns(call: Call, request: ListOffsetsRequest) -> None:
-    each = call.ctx.turns.each
+    each, rights = call.ctx.turns.each, call.rights
     times: Counter[tuple[str, int]] = Counter()
     count = 0
     async for name, partitions in each(request.topics):
@@ -57,16 +62,23 @@ async def _list_in_turns(call: Call, request: ListOffsetsRequest) -> None:
             times[name, one.partition] += 1
     topics: list[tuple[str, list[ListedOffset]]] = []
     for name, partitions in request.topics:
-        topics.append((name, [_listed(call, request, name, one, times) async for one in each(partitions)]))
+        topics.append((name, [_listed(call, rights, request, name, one, times) async for one in each(partitions)]))
         await call.ctx.turns.next()
     call.send((await call.ctx.off_loop.run(count, lambda: encode_list_offsets(call.correlation_id, call.version, topics)),))
 
 
 def _listed(
-    call: Call, request: ListOffsetsRequest, name: str, partition: ListOffsetsPartition, times: Counter[tuple[str, int]]
+    call: Call,
+    rights: Rights | None,
+    request: ListOffsetsRequest,
+    name: str,
+    partition: ListOffsetsPartition,
+    times: Counter[tuple[str, int]],
 ) -> ListedOffset:
     if request.isolation_level not in (0, 1):
         return ListedOffset(partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1)
+    if rights is not None and not rights.topic(Operation.DESCRIBE, name):
+        return ListedOffset(partition.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, -1)
     found = list_offset(
         call.ctx,
         OffsetQuery(TopicPartition(name, partition.partition), partition.timestamp, _epoch(partition.current_leader_epoch)),

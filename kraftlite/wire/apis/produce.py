@@ -66,6 +66,7 @@ def _handle(call: Call) -> None:
             lease=_FrameLease(call),
             transaction_version=2 if version >= ADDS_PARTITIONS_FROM else 0,
             knows_abortable=version >= ABORTABLE_FROM,
+            rights=call.rights,
         ),
         done,
     )

@@ -42,6 +42,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, object]:
             ),
             validate_only=request.validate_only,
             timeout_ms=call.ctx.settings.request_timeout_ms,
+            requester=call.on_behalf,
         ),
     )
     return {

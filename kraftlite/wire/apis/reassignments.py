@@ -38,7 +38,10 @@ async def _alter(call: Call, request: Any) -> Mapping[str, object]:
         response = await alter_reassignments(
             call.ctx,
             AlterPartitionReassignmentsRequest(
-                partitions=tuple(partitions), allow_replication_factor_change=allowed, timeout_ms=milliseconds(request.timeout)
+                partitions=tuple(partitions),
+                allow_replication_factor_change=allowed,
+                timeout_ms=milliseconds(request.timeout),
+                requester=call.on_behalf,
             ),
         )
     except ApiError as error:
@@ -75,7 +78,8 @@ async def list_as(call: Call, request: Any, decide: Lists = list_reassignments) 
     # The request's own timeout is not looked at, as in Kafka: there are clients that send 0.
     timeout_ms = call.ctx.settings.request_timeout_ms
     try:
-        response = await decide(call.ctx, ListPartitionReassignmentsRequest(partitions=partitions, timeout_ms=timeout_ms))
+        asked = ListPartitionReassignmentsRequest(partitions=partitions, timeout_ms=timeout_ms, requester=call.on_behalf)
+        response = await decide(call.ctx, asked)
     except ApiError as error:
         return {"throttle_time": 0, "error_code": error.code, "error_message": error.message, "topics": []}
     topics: dict[str, list[dict[str, object]]] = {}

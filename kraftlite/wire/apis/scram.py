@@ -35,6 +35,7 @@ async def _alter(call: Call, request: Any) -> Mapping[str, object]:
                 ]
             ),
             timeout_ms=call.ctx.settings.request_timeout_ms,
+            requester=call.on_behalf,
         ),
     )
     return {

@@ -40,6 +40,7 @@ async def create_topics_as(call: Call, request: Any, decide: CreatesTopics = cre
             topics=tuple([_creatable(topic) async for topic in call.ctx.turns.each(request.topics)]),
             validate_only=request.validate_only,
             timeout_ms=milliseconds(request.timeout),
+            requester=call.on_behalf,
         ),
     )
     return {"throttle_time": 0, "topics": [_created(topic) async for topic in call.ctx.turns.each(response.topics)]}
@@ -67,6 +68,7 @@ def _created(topic: CreatableTopicResult) -> dict[str, object]:
         "error_message": topic.message if topic.error is not ErrorCode.NONE else None,
         "num_partitions": topic.num_partitions,
         "replication_factor": topic.replication_factor,
+        "topic_config_error_code": topic.configs_error,
         "configs": [
             {
                 "name": config.name,
@@ -88,7 +90,7 @@ async def _delete_topics(call: Call, request: Any) -> Mapping[str, object]:
         ]
     else:
         selectors = [TopicSelector(name=name, topic_id=None) async for name in call.ctx.turns.each(request.topic_names)]
-    asked = DeleteTopicsRequest(topics=tuple(selectors), timeout_ms=milliseconds(request.timeout))
+    asked = DeleteTopicsRequest(topics=tuple(selectors), timeout_ms=milliseconds(request.timeout), requester=call.on_behalf)
     response = await delete_topics(call.ctx, asked)
     results = []
     async for topic in call.ctx.turns.each(response.topics):
@@ -113,6 +115,7 @@ async def _create_partitions(call: Call, request: Any) -> Mapping[str, object]:
             topics=tuple([_grown(topic) async for topic in call.ctx.turns.each(request.topics)]),
             validate_only=request.validate_only,
             timeout_ms=milliseconds(request.timeout),
+            requester=call.on_behalf,
         ),
     )
     return {

@@ -22,6 +22,7 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 TOOLS: Final[Mapping[str, str]] = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",

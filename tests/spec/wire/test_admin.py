@@ -16,6 +16,7 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import methods as m
 from kraftlite.model.messages.raft import DescribeQuorumResponse, QuorumReplica
+from kraftlite.model.messages.requester import RequesterInfo
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DiskSpace
 from tests.harness.wire_fakes import FakeLog, Harness, partition, topic_uuid
@@ -23,6 +24,8 @@ from tests.harness.wire_fakes import FakeLog, Harness, partition, topic_uuid
 E = ErrorCode
 ALL_FAILED = "The update failed for all features since the following feature had an error"
 N = NodeId
+
+RAW = RequesterInfo(kind="User", name="ANONYMOUS", token_authenticated=False, host="127.0.0.1", client_id="raw")
 
 
 def creatable(name: str, **more: Any) -> dict[str, Any]:
@@ -52,6 +55,7 @@ async def test_cp_56_create_topics_is_forwarded_whole(version: int) -> None:
         ((method, request, timeout_ms),) = h.controller.calls
         assert (method, timeout_ms) == (m.CREATE_TOPICS, 4321)
         assert request == c.CreateTopicsRequest(
+            requester=RAW,
             topics=(
                 c.CreatableTopic(
                     name="a",
@@ -201,6 +205,7 @@ async def test_cm_24_create_partitions(version: int) -> None:
             ("b", E.INVALID_PARTITIONS, "fewer"),
         ]
         assert h.controller.calls[0][1] == c.CreatePartitionsRequest(
+            requester=RAW,
             topics=(
                 c.CreatePartitionsTopic(name="a", count=6, assignments=None),
                 c.CreatePartitionsTopic(
@@ -227,6 +232,7 @@ async def test_cm_38_elect_leaders(version: int) -> None:
         answer = await client.call(43, version, values)
         request = h.controller.calls[0][1]
         assert request == c.ElectLeadersRequest(
+            requester=RAW,
             election_type=1 if version >= 1 else 0,
             partitions=(c.PartitionName(topic="a", partition=0), c.PartitionName(topic="a", partition=2)),
             timeout_ms=9,

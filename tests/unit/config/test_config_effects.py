@@ -131,7 +131,7 @@ def test_each_key_that_brokers_describe_is_in_one_class() -> None:
         ("listener.name.client.max.connection.creation.rate", "5", "this limit is not applied"),
         ("ssl.keystore.filename", "kafka.jks", "TLS is OpenSSL's here"),
         ("sasl.anything", "x", "neither Kerberos nor a place for Java classes"),
-        ("authorizer.class", "x", "there is no authorizer"),
+        ("authorizer.class", "x", "belongs to an authorizer that is not StandardAuthorizer"),
         ("delegation.token.master.key", "x", "remove it, and set that one"),
         ("quota.producer.default", "1000", "quotas are not applied"),
         ("rsm.config.endpoint", "x", "there is no tiered storage"),
@@ -150,17 +150,34 @@ def test_a_listener_of_its_own_may_repeat_a_default_or_tune_what_is_not_there() 
 
 
 def test_the_environment_goes_through_the_same_table() -> None:
-    told = problem({}, {"KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
-    assert told.startswith("authorizer.class.name=") and told.endswith("(environment KAFKA_AUTHORIZER_CLASS_NAME)")
     assert "TLS is OpenSSL's here" in problem({}, {"KAFKA_CFG_LISTENER_NAME_CLIENT_SSL_PROVIDER": "BC"})
 
 
-@pytest.mark.parametrize("name", ["super.users", "allow.everyone.if.no.acl.found", "early.start.listeners"])
-def test_what_belongs_to_an_authorizer_is_refused_with_it_and_without(name: str) -> None:
-    values = {"authorizer.class.name": "org.example.Mine", name: another(name)}
-    with pytest.raises(ConfigError) as caught:
-        configured(values)
-    assert [told.partition("=")[0] for told in caught.value.problems] == ["authorizer.class.name", name]
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"authorizer.class.name": "org.example.Mine"}, "authorizer.class.name=org.example.Mine: the only authorizer here is"),
+        ({"super.users": "User:a"}, "super.users is set and does nothing without an authorizer"),
+        ({"allow.everyone.if.no.acl.found": "true"}, "does nothing without an authorizer"),
+        ({"authorizer.class.name": STANDARD, "super.users": "User:a;b"}, "super.users=User:a;b: a principal is written as"),
+        (
+            {"authorizer.class.name": STANDARD, "early.start.listeners": "NOPE"},
+            "early.start.listeners names the listener NOPE, which is not in listeners",
+        ),
+    ],
+)
+def test_keys_of_an_authorizer_that_would_not_do_what_they_say_are_refused(values: dict[str, str], words: str) -> None:
+    assert words in problem(values)
+
+
+def test_the_standard_authorizer_is_taken() -> None:
+    found = configured(
+        {"authorizer.class.name": STANDARD, "super.users": "User:a; User:b", "allow.everyone.if.no.acl.found": "true"}
+    )
+    assert found.warnings == ()
 
 
 def test_keys_of_tls_where_nothing_speaks_it_are_told_in_one_line() -> None:

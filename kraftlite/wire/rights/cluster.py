@@ -1,0 +1,72 @@
+"""APIs that one operation on the cluster allows or refuses as a whole. Source: SE-40."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kraftlite.model.acls import REFUSAL_TEXTS, REFUSALS, Operation, ResourceType
+from kraftlite.security.gate import Rights
+from kraftlite.wire.apis.call import Adapter, Call, Guard
+
+CODE: Final = REFUSALS[ResourceType.CLUSTER]
+TEXT: Final = REFUSAL_TEXTS[ResourceType.CLUSTER]
+
+
+def on_cluster(*operations: Operation, refused: Callable[[Any], Mapping[str, object]]) -> Guard:
+    """Any of the operations allows it. `refused` makes the answer of a request that is not allowed."""
+    first, *others = operations
+
+    async def guard(call: Call, rights: Rights, request: Any, adapt: Adapter) -> Mapping[str, object]:
+        if rights.cluster(first) or any(rights.cluster(one, audited=False) for one in others):
+            return await adapt(call, request)
+        return {"throttle_time": 0, **refused(request)}
+
+    return guard
+
+
+def empty(name: str, entries: object = ()) -> Callable[[Any], Mapping[str, object]]:
+    """An answer with a code, a text and an empty list of this name."""
+    return lambda _request: {"error_code": CODE, "error_message": TEXT, name: entries}
+
+
+def plain(_request: Any) -> Mapping[str, object]:
+    return {"error_code": CODE, "error_message": TEXT}
+
+
+def quorum(_request: Any) -> Mapping[str, object]:
+    return {"error_code": CODE, "error_message": TEXT, "topics": [], "nodes": []}
+
+
+def updated_voter(_request: Any) -> Mapping[str, object]:
+    return {"error_code": CODE, "current_leader": {"leader_id": -1, "leader_epoch": -1, "host": "", "port": 0}}
+
+
+def markers(request: Any) -> Mapping[str, object]:
+    """Every partition of every producer."""
+    found: dict[int, dict[str, dict[int, object]]] = {}
+    for one in request.markers:
+        for topic in one.topics:
+            told = found.setdefault(int(one.producer_id), {}).setdefault(topic.name, {})
+            told.update((index, {"partition_index": index, "error_code": CODE}) for index in topic.partition_indexes)
+    return {
+        "markers": [
+            {
+                "producer_id": producer_id,
+                "topics": [{"name": name, "partitions": list(indexes.values())} for name, indexes in topics.items()],
+            }
+            for producer_id, topics in found.items()
+        ]
+    }
+
+
+def controllers(request: Any) -> Mapping[str, object]:
+    return {
+        "error_code": CODE,
+        "error_message": TEXT,
+        "endpoint_type": getattr(request, "endpoint_type", 1),
+        "cluster_id": "",
+        "controller_id": -1,
+        "brokers": [],
+        "cluster_authorized_operations": -(2**31),
+    }
