@@ -122,12 +122,21 @@ def fetch_topics(cluster: ClusterClient, names: list[str]) -> list[Any]:
 
 
 def _overrides(cluster: ClusterClient, names: list[str]) -> dict[str, dict[str, str]]:
+    """A user who may see a topic may still lack the right to see its configuration: that is told and costs nothing else."""
     from kraftlite.client.admin import describe_configs
+    from kraftlite.client.errors import RequestRefused
+    from kraftlite.model.errors import ErrorCode
     from kraftlite.model.messages.choices import ConfigResourceType
 
     found = {}
     for name in names:
-        entries = describe_configs(cluster, ConfigResourceType.TOPIC, name)
+        try:
+            entries = describe_configs(cluster, ConfigResourceType.TOPIC, name)
+        except RequestRefused as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            click.echo(f"WARN this user may not see the configuration of topic {name}", err=True)
+            entries = []
         found[name] = {str(entry.name): entry.value for entry in entries if int(entry.config_source) == _OWN}
     return found
 
@@ -162,10 +171,13 @@ def describe(
         raise click.UsageError("--for needs --watch: it says how long to watch")
     if watch and output == "json":
         raise click.UsageError("--watch prints lines: it cannot be combined with --output json")
+    from kraftlite.model.errors import ErrorCode
+
     cluster = target.cluster()
     names = list(dict.fromkeys(topic)) or _names(cluster)
     topics = fetch_topics(cluster, names) if names else []
-    missing = [str(item.name) for item, _ in topics if item.error_code != 0]
+    hidden = [str(item.name) for item, _ in topics if item.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    missing = [str(item.name) for item, _ in topics if item.error_code not in (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     known = [(item, partitions) for item, partitions in topics if item.error_code == 0]
     overrides = _overrides(cluster, [str(item.name) for item, _ in known])
     filters = (under_replicated_partitions, unavailable_partitions, under_min_isr_partitions, at_min_isr_partitions)
@@ -177,6 +189,8 @@ def describe(
             _print_topic(entry, header=not any(filters))
     if watch and known:
         watch_topics(cluster, [str(item.name) for item, _ in known], seconds)
+    if hidden:
+        raise click.ClickException(f"this user may not see topic {', '.join(hidden)}")
     if missing:
         raise click.ClickException(
             f"Topic '{missing[0]}' does not exist as expected"

@@ -124,11 +124,15 @@ class ClusterClient(Routing):
         return found
 
     def topics(self, names: list[str] | None = None) -> dict[str, Any]:
-        """Metadata of topics, by name in order: of those that exist. None: of all."""
+        """Metadata of topics, by name in order: of those that exist. None: of all that the user may see. Raises RequestRefused
+        where one that is named may not be seen."""
         found = self.call(METADATA, 12, metadata_values(names))
         if self._nodes is None:
             self._nodes = _by_id(BrokerNode(int(one.node_id), str(one.host), int(one.port), one.rack) for one in found.brokers)
             self.cluster_id, self.controller_id = str(found.cluster_id), int(found.controller_id)
+        for topic in found.topics:
+            if names is not None and code_of(topic) is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise RequestRefused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"this user may not see topic {topic.name}")
         known = [topic for topic in found.topics if code_of(topic) is ErrorCode.NONE]
         return {str(topic.name): topic for topic in sorted(known, key=lambda topic: str(topic.name))}
 
