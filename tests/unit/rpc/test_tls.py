@@ -161,11 +161,10 @@ async def test_se_06_a_node_in_plain_text_and_one_that_is_not_there_fail_at_once
 
 async def test_se_06_the_way_behind_the_listener_is_for_carried_connections_alone(tmp_path: Path) -> None:
     """Somebody on this machine who knows the address of the relay has shown no certificate."""
-    async with door(source(tmp_path, "one")) as there:
-        async with aio.insecure_channel(there.relay.listen) as channel:
-            with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(path_of(NODE_STATUS))(b"", timeout=10)
-            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    async with door(source(tmp_path, "one")) as there, aio.insecure_channel(there.relay.listen) as channel:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await channel.unary_unary(path_of(NODE_STATUS))(b"", timeout=10)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_se_06_the_door_to_the_outside_is_for_this_process_alone(tmp_path: Path) -> None:
