@@ -32,6 +32,8 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
+    """The values that follow from several keys together."""
+
     node_id: NodeId
     roles: Names
     controller_names: Names

@@ -51,7 +51,9 @@ class TlsDialler(Relay):
             host, port = self._endpoint.host, self._endpoint.port
             found = await dial(host, port, source.client_context(), self.buffer, DIAL_MS)
         except (OSError, PeerRefused) as error:
-            self._failed(str(error) or f"no answer within {DIAL_MS} ms", refused=isinstance(error, PeerRefused))
+            number = error.errno if isinstance(error, OSError) else None
+            reason = str(error) if number is None else os.strerror(number).lower()
+            self._failed(reason or f"no answer within {DIAL_MS} ms", refused=isinstance(error, PeerRefused))
             local.abort()
             return
         if local.lost or self.closed:

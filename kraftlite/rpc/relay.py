@@ -37,7 +37,7 @@ class Relay:
         """The peers' ends."""
         self._dialling: set[asyncio.Task[None]] = set()
         self._callers: dict[str, Principal] = {}
-        """Of the peers that have shown a certificate: by the name that gRPC knows their connections by."""
+        """Peers that have shown a certificate, by the name that gRPC knows their connections by."""
         self.authenticates = False
         """Nobody is served whose connection was not carried with a principal. To be set before the server starts."""
         self.closed = False
@@ -81,7 +81,7 @@ class Relay:
         task.add_done_callback(self._dialling.discard)
 
     def caller_at(self, peer: str) -> Principal | None:
-        """Who is at the other end of a connection, by gRPC's name of it; None: it was not carried, or without a certificate."""
+        """Return who is at the other end of a connection, by gRPC's name of it; None: not carried, or without a certificate."""
         return self._callers.get(peer)
 
     async def _dial(self, peer: Half, server: Half, first: bytes, principal: Principal | None) -> None:

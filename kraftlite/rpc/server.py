@@ -45,7 +45,7 @@ class RpcServer:
     def __init__(self, handlers: Handlers, fault: FaultHandler, tracer: Tracer, coding: Coding) -> None:
         self.coding = coding
         self._relay: Relay | None = None
-        """What says who calls; None: everybody may."""
+        """The part that knows who calls; None: everybody may."""
         self._handlers = handlers
         self._fault = fault
         self._tracer = tracer

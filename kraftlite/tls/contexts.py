@@ -51,7 +51,7 @@ def load(settings: TlsSettings, *, alpn: tuple[str, ...] = ()) -> Loaded:
 
 
 def look(settings: TlsSettings) -> tuple[tuple[int, int, int] | None, ...]:
-    """What tells a file that has been replaced from the one that was read. None: it is not there."""
+    """Return what tells a replaced file from the one that was read. None: it is not there."""
     found: list[tuple[int, int, int] | None] = []
     for name in settings.files:
         try:

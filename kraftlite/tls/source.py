@@ -64,8 +64,8 @@ class TlsSource:
         self._loaded = loaded
 
     def principal_of(self, transport: TlsTransport) -> Principal:
-        """Who has connected, by its certificate. Raises ValueError when it must not: no rule fits its name, or the cipher suite
-        is not allowed."""
+        """Return who has connected, by its certificate. Raises ValueError when it must not: no rule fits its name, or the
+        cipher suite is not allowed."""
         cipher = transport.cipher
         if cipher is not None and not suite_allowed(self.settings, cipher[0]):
             raise ValueError(f"the cipher suite {cipher[0]} is not among ssl.cipher.suites")

@@ -218,7 +218,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return 0 if self._below is None else self._below.get_write_buffer_size()
 
     def close(self) -> None:
-        """What was written is sent, and that it was all."""
+        """Send what was written, and that it was all, and close."""
         if self._closing:
             return
         self._closing = True

@@ -24,6 +24,7 @@ from tests.bench import (
     peers,
     sim_speed,
     throughput,
+    tls,
     transactions,
 )
 
@@ -39,6 +40,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "replicated": throughput.replicated,
     "partitions": partitions.partitions,
     "peers": peers.peers,
+    "tls": tls.tls,
     "transactions": transactions.transactions,
     "greedy": greedy.greedy_connections,
     "long_requests": long_requests.long_requests,

@@ -61,9 +61,9 @@ def client(folder: Path, kind: str, authority: Authority = CA) -> str:
 def test_se_02_tools_create_write_and_read(cluster: Cluster, tmp_path: Path, kind: str) -> None:
     server, config, topic = ("--bootstrap-server", cluster.bootstrap), client(tmp_path, kind), f"java-{kind.lower()}"
     made = kafka_tool("kafka-topics", *server, "--command-config", config, "--create", "--topic", topic)
-    assert made.status == 0, made
+    assert made.code == 0, made
     sent = kafka_tool("kafka-console-producer", *server, "--command-config", config, "--topic", topic, stdin="one\ntwo\n")
-    assert sent.status == 0, sent
+    assert sent.code == 0, sent
     options = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "60000")
     read = kafka_tool("kafka-console-consumer", *server, "--command-config", config, "--topic", topic, *options)
     assert read.out.splitlines() == ["one", "two"], read
@@ -75,13 +75,13 @@ def test_se_06_tools_come_to_a_controller(cluster: Cluster, tmp_path: Path) -> N
     found = kafka_tool(
         "kafka-metadata-quorum", "--bootstrap-controller", controller, "--command-config", config, "describe", "--status"
     )
-    assert found.status == 0 and "LeaderId:               1" in found.out, found
+    assert found.code == 0 and "LeaderId:               1" in found.out, found
 
 
 def test_se_03_a_certificate_of_strangers_is_refused_as_java_tells_it(cluster: Cluster, tmp_path: Path) -> None:
     config = client(tmp_path, "PEM", Authority("stranger"))
     found = kafka_tool("kafka-topics", "--bootstrap-server", cluster.bootstrap, "--command-config", config, "--list")
-    assert found.status != 0 and "SslAuthenticationException" in found.out + found.err, found
+    assert found.code != 0 and "SslAuthenticationException" in found.out + found.err, found
     assert "its authority is not trusted" in cluster.nodes[1].output()
 
 
@@ -91,9 +91,9 @@ def test_se_05_kafka_configs_replaces_a_key_store(cluster: Cluster, tmp_path: Pa
     broker = ("--alter", "--entity-type", "brokers", "--entity-name", "1", "--add-config")
     key = "listener.name.plaintext.ssl.keystore"
     done = kafka_tool("kafka-configs", *server, *broker, f"{key}.location={tmp_path}/renewed.p12,{key}.password={PASSWORD}")
-    assert done.status == 0, done
+    assert done.code == 0, done
     wrong = kafka_tool("kafka-configs", *server, *broker, f"{key}.password=falsch")
-    assert wrong.status != 0 and "InvalidRequestException" in wrong.out + wrong.err, wrong
+    assert wrong.code != 0 and "InvalidRequestException" in wrong.out + wrong.err, wrong
     shown = kafka_tool("kafka-configs", *server, "--describe", "--entity-type", "brokers", "--entity-name", "1")
     assert f"{key}.password=null" in shown.out and PASSWORD not in shown.out, shown
     assert PASSWORD not in cluster.nodes[1].output()
