@@ -99,8 +99,7 @@ class KafkaApis:
 
     def __init__(self, context: BrokerContext, listener_name: str, *, only: Iterable[Api] | None = None) -> None:
         """`only`: what is offered beside ApiVersions, instead of everything that a broker with this context offers."""
-        self._ctx = context
-        self._listener = listener_name
+        self._ctx, self._listener = context, listener_name
         self.requests: Counter[str] = Counter()
         api_versions = Api(
             key=API_VERSIONS_KEY,
