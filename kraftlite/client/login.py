@@ -1,4 +1,4 @@
-"""How a client logs in: the login module of its `sasl.jaas.config`, by mechanism. Source: KIP-85, KIP-48, KIP-255, KIP-768.
+"""The login of a client: the module of its `sasl.jaas.config`, by mechanism. Source: KIP-85, KIP-48, KIP-255, KIP-768.
 
 Options that cannot be honoured are refused; no message shows a text in which a password or token may stand.
 """

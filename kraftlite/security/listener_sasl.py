@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kraftlite.model.limits import MIB
 from kraftlite.security.oauthbearer import UnsecuredRules
 from kraftlite.security.signed_tokens import SignedRules
 
@@ -24,3 +25,7 @@ class ListenerSasl:
     """None: OAUTHBEARER is not enabled."""
     failure_delay_ms: int = 100
     max_receive_bytes: int = 524_288
+    most_unauthenticated: int = 1_024
+    """Connections that have not proved who they are; beyond them the oldest is cut, so that one who is quick gets in."""
+    unauthenticated_bytes: int = 8 * MIB
+    """The memory that all their larger messages together may have."""

@@ -33,11 +33,15 @@ class BadToken(Exception):
 
 
 class TokenOwner(NamedTuple):
+    """The user whom a token names, and when it ends, in epoch milliseconds."""
+
     name: str
     expires_ms: int
 
 
 class Validator(Protocol):
+    """The part that decides whether a token holds."""
+
     def validate(self, token: str, now_ms: int) -> TokenOwner:
         """Raises BadToken."""
         ...

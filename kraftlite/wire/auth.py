@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.limits import MIB
 from kraftlite.model.principal import Principal
 from kraftlite.model.shown import shown
 from kraftlite.protocol.api_keys import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -39,10 +38,6 @@ if TYPE_CHECKING:
 
 AUTHENTICATION_MS: Final = 30_000
 """The time in which a client must have proved who it is."""
-MAX_UNAUTHENTICATED: Final = 1_024
-"""Connections of a listener that have not proved it yet; beyond them the oldest is cut, so that one who is quick gets in."""
-UNAUTHENTICATED_BYTES: Final = 8 * MIB
-"""The memory that all their larger messages together may have."""
 REAUTHENTICATION_PAUSE_MS: Final = 1_000
 """The least time between the beginnings of two re-authentications of a connection."""
 HANDSHAKE_VERSIONS: Final = (0, 1)
@@ -77,18 +72,16 @@ class AuthenticationCounts:
 class SaslGate:
     """Authentication at one listener: what the connections that wait there share. On the node's loop."""
 
-    def __init__(
-        self, ports: Ports, sasl: ListenerSasl, apis: KafkaApis, limits: ConnectionLimits, *, most_unauthenticated: int
-    ) -> None:
-        """`limits` hold for clients that are authenticated."""
+    def __init__(self, ports: Ports, sasl: ListenerSasl, apis: KafkaApis, limits: ConnectionLimits, most_files: int) -> None:
+        """`limits` hold for clients that are authenticated. `most_files`: the file descriptors that clients may have."""
         self.ports = ports
         self.sasl = sasl
         self.apis = apis
         self.limits = limits
         self.counts = AuthenticationCounts()
         self._first_limits = ConnectionLimits(max_request_bytes=sasl.max_receive_bytes, max_in_flight=limits.max_in_flight)
-        self._memory = ReceiveBudget(UNAUTHENTICATED_BYTES, ports.clock.now_ms)
-        self._most = most_unauthenticated
+        self._memory = ReceiveBudget(sasl.unauthenticated_bytes, ports.clock.now_ms)
+        self._most = max(1, min(sasl.most_unauthenticated, most_files // 2))
         self._waiting: dict[Connection, int] = {}
         self._tokens = TokenCredentials()
         self._keys: SigningKeys | None = None

@@ -12,33 +12,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Final, cast
+from typing import cast
 
 from kraftlite.log.stored import RecordsGone
-from kraftlite.model.limits import MIB
 from kraftlite.model.principal import ANONYMOUS, Principal
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.wire.budgets import SMALL_BUFFER_BYTES, ReceiveBudget
 from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
 from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, write_all
 from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, Owned, RequestHandler, ResponseSlot
-from kraftlite.wire.turns import MS
+from kraftlite.wire.tuning import LINGER_MS, MAX_TASKS, READY_HIGH_BYTES, RUN_NS, RUN_REQUESTS, SHRINK_AFTER_MS
 
 __all__ = ["Buffer", "Connection", "ConnectionLimits", "ConnectionOwner", "Owned", "Part", "RequestHandler", "ResponseSlot"]
-
-SHRINK_AFTER_MS: Final = 10_000
-READY_HIGH_BYTES: Final = MIB
-"""No request is taken while more bytes of answers wait for an earlier answer."""
-RUN_REQUESTS: Final = 5
-"""So many requests that have come together are taken together, even when the slice of time is over. An idempotent producer has
-at most five under way: when the broker becomes the leader, or the ISR grows, between two of them, the first is refused as too
-early and the next as out of order, and the client gives up its epoch."""
-RUN_NS: Final = 20 * MS
-"""The time by which such a run may exceed its slice."""
-MAX_TASKS: Final = 10
-"""Requests of one connection that are worked on beside the loop, or wait for data: how much they will answer is not known."""
-LINGER_MS: Final = 5_000
-"""The time that a connection that is to be closed may take to read what it was answered."""
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -16,7 +16,7 @@ from kraftlite.runtime.ports import Ports, TimerHandle
 from kraftlite.runtime.trace.tls import TlsHandshakeFailed
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
 from kraftlite.security.listener_sasl import ListenerSasl
-from kraftlite.wire.auth import MAX_UNAUTHENTICATED, SaslGate
+from kraftlite.wire.auth import SaslGate
 from kraftlite.wire.frames import Connection, ConnectionLimits
 from kraftlite.wire.share import NodeShare
 from kraftlite.wire.sockets import bound_socket
@@ -292,8 +292,7 @@ class KafkaListener:
         sasl = self._config.sasl
         if sasl is not None and self._gate is None:
             assert self._apis is not None
-            most = max(1, min(MAX_UNAUTHENTICATED, self._most_files // 2))
-            self._gate = SaslGate(self._ports, sasl, self._apis, self._limits, most_unauthenticated=most)
+            self._gate = SaslGate(self._ports, sasl, self._apis, self._limits, self._most_files)
             self._gate.start()
 
     def _schedule_sweep(self) -> None:

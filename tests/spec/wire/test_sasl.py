@@ -302,9 +302,8 @@ async def test_who_does_not_authenticate_in_time_is_cut() -> None:
         assert f"not authenticated within {AUTHENTICATION_MS + 100} ms" in h.reasons
 
 
-async def test_the_oldest_of_too_many_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlite.wire.listener.MAX_UNAUTHENTICATED", 3)
-    async with Secured() as h:
+async def test_the_oldest_of_too_many_makes_room() -> None:
+    async with Secured(most_unauthenticated=3) as h:
         first, (good, _) = await h.client(), await h.entered()
         await until(lambda: h.gate.unauthenticated == 1)
         rest = [await h.client() for _ in range(3)]
@@ -325,9 +324,8 @@ async def test_a_message_longer_than_its_bound_closes_and_large_requests_come_af
         assert len((await good.call(3, 9, {**METADATA, "topics": many})).topics) == 100
 
 
-async def test_what_the_unauthenticated_hold_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auth, "UNAUTHENTICATED_BYTES", 200_000)
-    async with Secured() as h:
+async def test_what_the_unauthenticated_hold_is_bounded() -> None:
+    async with Secured(unauthenticated_bytes=200_000) as h:
         good, _ = await h.entered()
         greedy = [await h.client() for _ in range(20)]
         for client in greedy:
