@@ -63,6 +63,7 @@ def explain(
     kraftlite explain controller             the elections of the metadata quorum
     kraftlite explain transaction payments   a transactional id: its producers, transactions, markers, coordinators
     kraftlite explain cluster                elections, fencings, changes of leaders and ISRs, reassignments
+    kraftlite explain acl User:alice         what was refused to a principal, or to all, and by which rule
     kraftlite explain record 1841            one record of the metadata log, its cause and its effect
     kraftlite explain --metadata DIR         the cluster, from the metadata log in a directory; with SUBJECT as above
 

@@ -69,8 +69,8 @@ class Node:
             max_interval_ms=config.get_int("metadata.log.max.snapshot.interval.ms"),
         )
         introspection = Introspection(self.status, self._replica_states)
-        self.listeners = NodeListeners(ports, config, introspection.handlers(), serve_clients=serve_clients)
         self.gate = load_gate(config, ports)
+        self.listeners = NodeListeners(ports, config, introspection.handlers(), serve_clients=serve_clients, gate=self.gate)
         self.controller: ControllerDriver | None = None
         if config.is_controller:
             self.controller = ControllerDriver(

@@ -11,6 +11,7 @@ from kraftlite.config.server import ServerConfig
 from kraftlite.model.broker_configs import connection_overrides, value_of
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import ListenerInfo
+from kraftlite.node.authorization import for_nodes
 from kraftlite.rpc.addresses import resolve
 from kraftlite.runtime.ports import Handlers, Ports, SharesPorts, TaskHandle
 from kraftlite.runtime.trace.node import ListenerOpened
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kraftlite.broker.handlers.context import BrokerContext
     from kraftlite.node.controller_clients import ControllerClients
     from kraftlite.node.tls import NodeTls
+    from kraftlite.security.gate import Gate
     from kraftlite.tls.source import TlsSource
     from kraftlite.wire.apis import KafkaApis
     from kraftlite.wire.listener import KafkaListener, ListenerConfig
@@ -45,10 +47,13 @@ class NodeListeners:
     when an address cannot be had.
     """
 
-    def __init__(self, ports: Ports, config: ServerConfig, introspection: Handlers, *, serve_clients: bool) -> None:
+    def __init__(
+        self, ports: Ports, config: ServerConfig, introspection: Handlers, *, serve_clients: bool, gate: Gate | None = None
+    ) -> None:
         self._ports = ports
         self._config = config
         self._introspection = introspection
+        self._gate = gate
         self._serve_clients = serve_clients
         self._clients: list[KafkaListener] = []
         self._controllers: list[SharedPortListener] = []
@@ -126,7 +131,7 @@ class NodeListeners:
         assert isinstance(transport, SharesPorts)
         wanted = Endpoint(listener.host, listener.port)
         tls = self._tls_of(listener)
-        relay = await transport.serve_behind(wanted, {**handlers, **self._introspection}, authenticates=tls is not None)
+        relay = await transport.serve_behind(wanted, self._for_nodes(handlers), authenticates=tls is not None)
         shared = SharedPortListener(
             self._ports,
             self._client_config(listener),
@@ -220,9 +225,12 @@ class NodeListeners:
     def connection_count(self) -> int:
         return sum(client.connection_count for client in [*self._clients, *self._controllers])
 
+    def _for_nodes(self, handlers: Handlers) -> Handlers:
+        return for_nodes({**handlers, **self._introspection}, self._gate)
+
     async def _serve(self, listener: ListenerInfo, handlers: Handlers) -> None:
         wanted = Endpoint(listener.host, listener.port)
-        bound = await self._ports.transport.serve(wanted, {**handlers, **self._introspection})
+        bound = await self._ports.transport.serve(wanted, self._for_nodes(handlers))
         self._ports.tracer.emit(ListenerOpened(listener=listener.name, endpoint=str(bound)))
 
     def _client_config(self, listener: ListenerInfo) -> ListenerConfig:

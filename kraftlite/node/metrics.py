@@ -13,6 +13,7 @@ from kraftlite.obs.stock import register_controller
 if TYPE_CHECKING:
     from kraftlite.broker.server import BrokerServer
     from kraftlite.raft.driver import RaftDriver
+    from kraftlite.security.gate import Gate
     from kraftlite.wire.share import NodeShare
 
 
@@ -49,6 +50,8 @@ def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
         _broker_gauges(metrics, node.broker)
         _group_gauges(metrics, node.broker)
         register_partitions(metrics, node.broker.replicas, most_partitions)
+    if node.gate is not None:
+        _authorizer_gauges(metrics, node.gate)
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
 
@@ -64,6 +67,13 @@ def _state_gauges(metrics: Metrics, raft: RaftDriver) -> None:
     metrics.gauge(
         "kafka_server_raftmetrics_current_vote", "Node id that this node has voted for in its epoch; -1 for none.", raft.voted_for
     )
+
+
+def _authorizer_gauges(metrics: Metrics, gate: Gate) -> None:
+    """Source: SE-38; Kafka's `kafka.server:type=authorizer-metrics`."""
+    metrics.gauge("kafka_server_authorizer_metrics_acls_total_count", "Access control entries.", lambda: len(gate.authorizer))
+    metrics.counter("kraftlite_authorizations_allowed", "Resources that requests were allowed to use.", lambda: gate.allowed)
+    metrics.counter("kraftlite_authorizations_denied", "Resources that requests were refused.", lambda: gate.denied)
 
 
 def _membership_gauges(metrics: Metrics, raft: RaftDriver) -> None:

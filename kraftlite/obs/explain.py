@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.obs import explain_log, explain_node, explain_partition, explain_quorum, explain_transaction
+from kraftlite.obs import explain_acl, explain_log, explain_node, explain_partition, explain_quorum, explain_transaction
 from kraftlite.obs.explain_causes import tell_cause
 from kraftlite.obs.explain_events import Recorded, from_line, from_trace
 from kraftlite.obs.explain_history import History
@@ -38,7 +38,7 @@ __all__ = [
     "from_trace",
 ]
 
-KINDS: Final = ("partition", "topic", "node", "controller", "cluster", "transaction", "record")
+KINDS: Final = ("partition", "topic", "node", "controller", "cluster", "transaction", "record", "acl")
 _NAMELESS: Final = {"controller": "it is the quorum of all controllers", "cluster": "there is only one"}
 _LISTED: Final = 20
 _SUGGESTED: Final = 5
@@ -51,7 +51,7 @@ class UnknownSubject(Exception):
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The subject to explain: `partition orders-0`, `topic orders`, `node 2`, `controller` (the quorum), `cluster` (all of it),
-    `transaction payments` (a transactional id), `record 1841`."""
+    `transaction payments` (a transactional id), `record 1841`, `acl` (all refusals) or `acl User:alice`."""
 
     kind: str
     name: str = ""
@@ -64,6 +64,8 @@ class Subject:
         if kind in _NAMELESS:
             if name:
                 raise ValueError(f"{kind} takes no name, not {name}: {_NAMELESS[kind]}")
+            return cls(kind)
+        if not name and kind == "acl":
             return cls(kind)
         if not name:
             raise ValueError(f"{kind} needs a name: {kind} {_EXAMPLES[kind]}")
@@ -125,6 +127,10 @@ def _check(history: History, subject: Subject) -> None:
             known = _nodes(history)
         case "transaction":
             known = explain_transaction.transactional_ids(history)
+        case "acl":
+            if not subject.name:
+                return
+            known = explain_acl.principals(history)
         case "record":
             if history.batch_of(int(subject.name)) is not None:
                 return
@@ -171,6 +177,8 @@ def _stories(history: History, subject: Subject, clock: Clock) -> Iterator[Story
             yield from explain_log.cluster_stories(history, clock)
         case "transaction":
             yield from explain_transaction.transaction_stories(history, subject.name, clock)
+        case "acl":
+            yield from explain_acl.acl_stories(history, subject.name, clock)
         case _:
             yield _record_story(history, int(subject.name), clock)
 
@@ -192,6 +200,8 @@ def _standing(history: History, subject: Subject, until_ms: int) -> str:
             return explain_log.cluster_standing(history, until_ms)
         case "transaction":
             return explain_transaction.standing(history, subject.name, until_ms)
+        case "acl":
+            return explain_acl.standing(history, subject.name, until_ms)
         case _:
             record = history.records.get(int(subject.name))
             return "one of many of an operation" if record is None else str(record.get("record"))

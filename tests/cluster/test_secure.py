@@ -121,8 +121,8 @@ def test_a_password_that_was_changed_opens_no_other_connection(closed: Closed) -
             consumer.list_topics(timeout=10)
             return None
         except KafkaException:
-                consumer.poll(1)  # the reason comes to the callback
-                return ",".join(errors)
+            consumer.poll(1)  # the reason comes to the callback
+            return ",".join(errors)
         finally:
             consumer.close()
 
