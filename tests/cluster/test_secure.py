@@ -16,9 +16,19 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from kraftlite.cli.main import cli
+from kraftlite.config.properties import parse_properties
 from kraftlite.local import cluster as local
 from kraftlite.local.secure import FIRST_USERS, client_dir, command_config, secure_dir
 from kraftlite.local.state import LocalCluster, load
+from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.model.ids import Endpoint
+from kraftlite.model.messages.introspection import NodeStatusRequest
+from kraftlite.model.messages.methods import NODE_STATUS
+from kraftlite.rpc.transport import GrpcTransport
+from kraftlite.runtime.trace import ListTracer
+from kraftlite.tls.contexts import HTTP2
+from kraftlite.tls.settings import read_settings
+from kraftlite.tls.source import TlsSource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("secure-cluster")]
 
@@ -184,3 +194,22 @@ def test_a_closed_cluster_stays_closed(closed: Closed) -> None:
     assert "is up" in refused.output, "without the flag it is the cluster that is there"
     with pytest.raises(local.LocalError, match="was made with --secure"):
         local.up(closed.data_dir, secure=False)
+
+
+async def test_a_user_cannot_pass_for_a_node(closed: Closed) -> None:
+    """SE-06: a certificate of the cluster's authority is not enough for the methods of nodes."""
+    text = (client_dir(closed.data_dir, "alice") / "client-mtls.properties").read_text()
+    settings = {item.key: item.value for item in parse_properties(text)}
+    problems: list[str] = []
+    tls = TlsSource.of(read_settings(settings.get, lambda key: key, problems), alpn=(HTTP2,))
+    assert not problems
+    transport = GrpcTransport(tracer=ListTracer())
+    transport.protect(lambda service: tls)
+    try:
+        for node in closed.state.nodes:
+            host, _, port = str(node.grpc).rpartition(":")
+            with pytest.raises(ApiError) as caught:
+                await transport.call(Endpoint(host, int(port)), NODE_STATUS, NodeStatusRequest(), 10_000)
+            assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    finally:
+        await transport.close()
