@@ -24,7 +24,8 @@ from kraftlite.cli.common import (
 from kraftlite.cli.target import CONFIG_VARIABLE
 from kraftlite.local import cluster as local
 from kraftlite.local import process, state
-from kraftlite.local.secure import ADMIN, FIRST_USERS, admin_security, client_dir, command_config, secure_dir
+from kraftlite.local.secure import admin_security, client_dir, command_config, secure_dir
+from kraftlite.security.first_users import ADMIN, FIRST_USERS
 
 
 def print_nodes(cluster: state.LocalCluster) -> None:

@@ -89,7 +89,7 @@ def delete(name: str, data_dir: Path | None, target: Target) -> None:
 
 
 def _password(from_stdin: bool) -> str:
-    from kraftlite.local.secure import new_password
+    from kraftlite.security.first_users import new_password
 
     if not from_stdin:
         return new_password()
@@ -115,7 +115,8 @@ def _local(data_dir: Path | None) -> LocalCluster | None:
 
 def _set_password(client: ClusterClient, name: str, password: str, cluster: LocalCluster | None) -> None:
     from kraftlite.client.admin import MECHANISMS, alter_scram
-    from kraftlite.local.secure import ITERATIONS, MECHANISM, check_user, client_dir, write_client_files
+    from kraftlite.local.secure import check_user, client_dir, write_client_files
+    from kraftlite.security.first_users import ITERATIONS, MECHANISM
 
     if cluster is not None:
         check_user(name)
@@ -147,12 +148,11 @@ def show(data_dir: Path | None, output: str) -> None:
 @data_dir_option
 def rotate_certificates(data_dir: Path | None) -> None:
     """Give every node a new certificate of the same authority. Running nodes take it for new connections."""
-    from kraftlite.local.certificates import Authority
-    from kraftlite.local.secure import issue_nodes, secure_dir
+    from kraftlite.local.secure import authority_of, issue_nodes
 
     with local_errors():
         cluster = _secure(data_dir)
-        issue_nodes(cluster, Authority.load(secure_dir(Path(cluster.data_dir))))
+        issue_nodes(cluster, authority_of(cluster))
     click.echo(f"{len(cluster.nodes)} nodes have new certificates")
 
 

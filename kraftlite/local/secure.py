@@ -12,11 +12,8 @@ other their certificates. `admin` and the nodes are super users; everybody else 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
-import secrets
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,20 +22,16 @@ from typing import TYPE_CHECKING, Final
 from kraftlite.config.properties import format_properties, parse_properties
 from kraftlite.local.private import write_private
 from kraftlite.local.state import LocalCluster, LocalError, LocalNode
+from kraftlite.security.first_users import ADMIN, FIRST_USERS, MECHANISM, add_scram_argument, new_password
 
 if TYPE_CHECKING:  # cryptography takes longer to load than most commands
-    from kraftlite.local.certificates import Authority
+    from kraftlite.tls.authority import Authority
 
-ADMIN: Final = "admin"
-FIRST_USERS: Final = (ADMIN, "alice", "bob")
-MECHANISM: Final = "SCRAM-SHA-512"
-ITERATIONS: Final = 4_096
 SASL_LISTENER: Final = "SASL_SSL"
 TLS_LISTENER: Final = "SSL"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_PASSWORD_BYTES: Final = 18
 _FIRST_CREDENTIALS: Final = "first-credentials"
 _STORE_PASSWORD: Final = "kraftlite"
 """Java wants a password for each store. These lie beside their passwords, so a secret one would protect nothing."""
@@ -67,22 +60,20 @@ def check_user(name: str) -> str:
     return name
 
 
-def new_password() -> str:
-    return secrets.token_urlsafe(_PASSWORD_BYTES)
-
-
 def create(cluster: LocalCluster) -> None:
     """Make certificates, users and client files of a new cluster."""
-    from kraftlite.local.certificates import Authority
+    from kraftlite.tls.authority import Authority
 
     data_dir = Path(cluster.data_dir)
-    authority = Authority.create(secure_dir(data_dir), f"kraftlite {cluster.cluster_id}")
+    authority = Authority.create(f"kraftlite {cluster.cluster_id}")
+    write_private(secure_dir(data_dir) / "ca.key", authority.pem())
+    write_private(secure_dir(data_dir) / "ca.pem", authority.certificate_pem())
     issue_nodes(cluster, authority)
     found = []
     for user in FIRST_USERS:
         password = new_password()
         write_client_files(cluster, user, password)
-        found.append(_scram_argument(user, password))
+        found.append(add_scram_argument(user, password))
     write_private(secure_dir(data_dir) / _FIRST_CREDENTIALS, "\n".join(found).encode())
 
 
@@ -98,27 +89,22 @@ def formatted(cluster: LocalCluster) -> None:
     (secure_dir(Path(cluster.data_dir)) / _FIRST_CREDENTIALS).unlink(missing_ok=True)
 
 
+def authority_of(cluster: LocalCluster) -> Authority:
+    """Raises LocalError when its file is gone or damaged."""
+    from kraftlite.tls.authority import Authority
+
+    path = secure_dir(Path(cluster.data_dir)) / "ca.key"
+    try:
+        return Authority.read(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise LocalError(f"{path} cannot be used: {error}") from None
+
+
 def issue_nodes(cluster: LocalCluster, authority: Authority) -> None:
     """New certificates for all nodes."""
     for node in cluster.nodes:
         issued = authority.issue(f"node-{node.id}", _HOSTS)
         write_private(secure_dir(Path(cluster.data_dir)) / f"node-{node.id}.pem", issued.pem())
-
-
-def _scram_argument(user: str, password: str) -> str:
-    salt = secrets.token_bytes(18)
-    salted = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
-    fields = {
-        "name": user,
-        "salt": base64.b64encode(salt).decode(),
-        "saltedpassword": base64.b64encode(salted).decode(),
-        "iterations": str(ITERATIONS),
-    }
-    return f"{MECHANISM}=[{','.join(f'{name}={_quoted(value)}' for name, value in fields.items())}]"
-
-
-def _quoted(value: str) -> str:
-    return f'"{value}"'
 
 
 def node_security(cluster: LocalCluster, node: LocalNode) -> dict[str, str]:
@@ -144,10 +130,8 @@ def node_security(cluster: LocalCluster, node: LocalNode) -> dict[str, str]:
 
 def write_client_files(cluster: LocalCluster, user: str, password: str) -> None:
     """Write, or write anew, everything that a client of this user needs."""
-    from kraftlite.local.certificates import Authority
-
     data_dir = Path(cluster.data_dir)
-    authority = Authority.load(secure_dir(data_dir))
+    authority = authority_of(cluster)
     directory = client_dir(data_dir, user)
     issued = authority.issue(user)
     write_private(directory / "user.pem", issued.pem())
@@ -253,7 +237,7 @@ def forget_user(cluster: LocalCluster, user: str) -> None:
 
 def described(path: Path) -> tuple[str, str, str]:
     """The subject of a certificate, the time until which it holds (UTC), and its SHA-256 fingerprint."""
-    from kraftlite.local.certificates import describe
+    from kraftlite.tls.authority import describe
 
     return describe(path.read_bytes())
 

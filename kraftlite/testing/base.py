@@ -14,6 +14,7 @@ from kraftlite.testing.thread import LoopThread
 
 if TYPE_CHECKING:
     from kraftlite.testing.nodes import Nodes
+    from kraftlite.testing.secure import Secrets
     from kraftlite.testing.transactions import TransactionView, WantedTransaction
     from kraftlite.testing.views import Views
 
@@ -38,6 +39,12 @@ class NodeInfo:
     failure: str | None
 
 
+def _secrets() -> Secrets:
+    from kraftlite.testing.secure import Secrets
+
+    return Secrets()
+
+
 class Base:
     """The common part of both clusters: the shape, what acts at once, and what only looks."""
 
@@ -49,13 +56,16 @@ class Base:
         combined: bool = False,
         config: Mapping[str, object] | None = None,
         racks: Sequence[str] = (),
+        secure: bool = False,
     ) -> None:
         """Controllers are nodes 1 … C, brokers C+1 …; `combined`: nodes 1 … are both. `config` are Kafka's `server.properties`
         for all nodes, over the short timeouts that are the default here (`kraftlite.testing.layout.FAST`); the lag limit is
-        raised with the session timeout. `racks`: where the brokers stand, in turn. Raises ValueError.
+        raised with the session timeout. `racks`: where the brokers stand, in turn. `secure`: clients log in over TLS and may do
+        what ACLs allow (`client_config`). Raises ValueError.
         """
         self._plans = plan(controllers, brokers, combined, racks)
         self._config = check_config(config or {})
+        self._secrets = _secrets() if secure else None
         self._thread: LoopThread | None = None
         self._nodes: Nodes | None = None
         self._views: Views | None = None
@@ -66,6 +76,15 @@ class Base:
     def bootstrap_servers(self) -> str:
         """Every broker's address, whether it runs or not; the same for the life of the cluster."""
         return ",".join(it.kafka for it in self.nodes.values() if it.kafka is not None)
+
+    def client_config(self, user: str = "admin") -> dict[str, str]:
+        """The options with which a librdkafka client reaches the cluster: the addresses, and in a secure one what proves that
+        it is `user`. `admin` may do everything, `alice` and `bob` what ACLs allow. Raises ClusterError for another user."""
+        servers = self.bootstrap_servers
+        return {"bootstrap.servers": servers} if self._secrets is None else self._secrets.client_config(user, servers)
+
+    def _admin_properties(self) -> dict[str, str]:
+        return {} if self._secrets is None else self._secrets.admin_properties()
 
     @property
     def nodes(self) -> Mapping[int, NodeInfo]:
@@ -297,7 +316,7 @@ class Base:
         from kraftlite.testing.nodes import Nodes
         from kraftlite.testing.views import Views
 
-        nodes = Nodes(thread.loop, self._plans, self._config)
+        nodes = Nodes(thread.loop, self._plans, self._config, self._secrets)
         self._nodes, self._views = nodes, Views(nodes)
         for it in self._plans:
             nodes.boot(it.node_id)

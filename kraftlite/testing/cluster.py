@@ -138,7 +138,7 @@ class Cluster(Base):
     async def fence(self, transactional_id: str, *, timeout: float = WAIT_LIMIT_S) -> tuple[int, int]:
         """Take a transactional id away from its producer, as Kafka's `fenceProducers` does: an open transaction is aborted, and
         the next request of the producer is refused. Returns the newest producer id and epoch. Raises ClusterError."""
-        return await asyncio.to_thread(fence, self.bootstrap_servers, transactional_id, timeout)
+        return await asyncio.to_thread(fence, self.bootstrap_servers, transactional_id, timeout, self._admin_properties())
 
 
 class SyncCluster(Base):
@@ -247,4 +247,4 @@ class SyncCluster(Base):
 
     def fence(self, transactional_id: str, *, timeout: float = WAIT_LIMIT_S) -> tuple[int, int]:
         """The blocking form of `Cluster.fence`."""
-        return fence(self.bootstrap_servers, transactional_id, timeout)
+        return fence(self.bootstrap_servers, transactional_id, timeout, self._admin_properties())

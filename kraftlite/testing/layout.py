@@ -71,10 +71,13 @@ def plan(controllers: int, brokers: int, combined: bool, racks: Sequence[str] = 
     )
 
 
-def server_config(node: NodePlan, nodes: tuple[NodePlan, ...], port: int | None, config: Mapping[str, str]) -> ServerConfig:
-    """Between nodes host `n<id>` stands for node id. Raises ValueError that names every bad key of `config`."""
+def server_config(
+    node: NodePlan, nodes: tuple[NodePlan, ...], port: int | None, config: Mapping[str, str], listener: str = "PLAINTEXT"
+) -> ServerConfig:
+    """Between nodes host `n<id>` stands for node id. `listener`: the one for clients, called by its protocol. Raises ValueError
+    that names every bad key of `config`."""
     name = f"n{node.node_id}"
-    listeners = [f"PLAINTEXT://{HOST}:{port}", f"REPLICATION://{name}:9192"] if node.is_broker else []
+    listeners = [f"{listener}://{HOST}:{port}", f"REPLICATION://{name}:9192"] if node.is_broker else []
     if node.is_controller:
         listeners.append(f"CONTROLLER://{name}:9093")
     replicas = min(3, sum(it.is_broker for it in nodes))

@@ -7,7 +7,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import kraftlite.broker.server  # noqa: F401 what nodes import late must not stop a cluster that is running
 from kraftlite.model.ids import NodeId
@@ -23,6 +23,9 @@ from kraftlite.simhost.real_time_loop import RealTimeLoop
 from kraftlite.testing.errors import ClusterError
 from kraftlite.testing.layout import HOST, HeldPort, NodePlan, random_cluster_id, server_config
 from kraftlite.testing.thread import CALL
+
+if TYPE_CHECKING:
+    from kraftlite.testing.secure import Secrets
 
 import_client_side()
 
@@ -45,8 +48,11 @@ class Nodes:
     Raises ClusterError when a node is not in the state that a call is for.
     """
 
-    def __init__(self, loop: RealTimeLoop, plans: tuple[NodePlan, ...], config: Mapping[str, str]) -> None:
+    def __init__(
+        self, loop: RealTimeLoop, plans: tuple[NodePlan, ...], config: Mapping[str, str], secrets: Secrets | None = None
+    ) -> None:
         self.loop = loop
+        self._secrets = secrets
         self.plans = plans
         self.outside = context_of(OUTSIDE)
         self.rng = random.Random()
@@ -74,11 +80,13 @@ class Nodes:
             raise
 
     def _add(self, plan: NodePlan, config: Mapping[str, str]) -> None:
-        port = self.ports.get(plan.node_id)
+        port, secrets = self.ports.get(plan.node_id), self._secrets
+        own = {} if secrets is None else secrets.node_config()
+        listener = "PLAINTEXT" if secrets is None else "SASL_SSL"
         node = SimHost(
             loop=self.loop,
             network=self.network,
-            config=server_config(plan, self.plans, None if port is None else port.number, config),
+            config=server_config(plan, self.plans, None if port is None else port.number, {**own, **config}, listener),
             wall_ms=wall_ms,
             disk=MemDisk(wall_ms=wall_ms),
             serve_clients=True,
@@ -87,7 +95,14 @@ class Nodes:
             seed=self.rng.getrandbits(64),
         )
         self.hosts[plan.node_id] = node
-        format_directories(node.disk, node.config, self.cluster_id, wall_ms=wall_ms(), entropy=self.rng)
+        format_directories(
+            node.disk,
+            node.config,
+            self.cluster_id,
+            wall_ms=wall_ms(),
+            entropy=self.rng,
+            add_scram=() if secrets is None else secrets.credentials,
+        )
 
     def _on_failure(self, node: SimHost, error: BaseException, where: str) -> None:
         self.failures[node.node_id] = f"{where}: {type(error).__name__}: {error}"

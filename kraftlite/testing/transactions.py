@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,10 +71,14 @@ class WantedTransaction:
         return found
 
 
-def fence(bootstrap_servers: str, transactional_id: str, timeout_s: float) -> tuple[int, int]:
+def fence(
+    bootstrap_servers: str, transactional_id: str, timeout_s: float, security: Mapping[str, str] | None = None
+) -> tuple[int, int]:
     """The newest producer id and epoch of the id. Blocks. Raises ClusterError."""
     limit_ms = str(max(1, int(timeout_s * 1000)))
-    with ClusterClient(settings_from({"bootstrap.servers": bootstrap_servers, "default.api.timeout.ms": limit_ms})) as client:
+    with ClusterClient(
+        settings_from({**(security or {}), "bootstrap.servers": bootstrap_servers, "default.api.timeout.ms": limit_ms})
+    ) as client:
         try:
             return fence_producer(client, transactional_id)
         except ClientError as error:

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from kraftlite.cli.main import cli
 from kraftlite.config.properties import parse_properties
 from kraftlite.local import cluster as local
-from kraftlite.local.secure import FIRST_USERS, client_dir, command_config, secure_dir
+from kraftlite.local.secure import client_dir, command_config, secure_dir
 from kraftlite.local.state import LocalCluster, load
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import Endpoint
@@ -26,6 +26,7 @@ from kraftlite.model.messages.introspection import NodeStatusRequest
 from kraftlite.model.messages.methods import NODE_STATUS
 from kraftlite.rpc.transport import GrpcTransport
 from kraftlite.runtime.trace import ListTracer
+from kraftlite.security.first_users import FIRST_USERS
 from kraftlite.tls.contexts import HTTP2
 from kraftlite.tls.settings import read_settings
 from kraftlite.tls.source import TlsSource

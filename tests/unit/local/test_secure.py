@@ -16,9 +16,9 @@ from kraftlite.client.properties import settings_from
 from kraftlite.client.security import tls_context
 from kraftlite.config.properties import parse_properties
 from kraftlite.local import secure
-from kraftlite.local.certificates import Authority
 from kraftlite.local.layout import plan, write_files
 from kraftlite.local.state import LocalCluster, LocalError, load, save
+from kraftlite.security.first_users import FIRST_USERS
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +77,11 @@ def test_the_files_of_a_user_are_read_by_the_clients_that_they_are_for(cluster: 
 def test_the_first_credentials_are_kept_until_the_nodes_are_formatted(cluster: LocalCluster) -> None:
     """KIP-900."""
     found = secure.first_credentials(cluster)
-    assert [item.split('name="')[1].split('"')[0] for item in found] == list(secure.FIRST_USERS)
+    assert [item.split('name="')[1].split('"')[0] for item in found] == list(FIRST_USERS)
     assert found == secure.first_credentials(cluster), "each node is formatted with the same ones"
     passwords = [
         json.loads((secure.client_dir(Path(cluster.data_dir), user) / "python.json").read_text())["sasl_plain_password"]
-        for user in secure.FIRST_USERS
+        for user in FIRST_USERS
     ]
     assert len(set(passwords)) == len(passwords)
     assert not any(password in item for password in passwords for item in found)
@@ -102,7 +102,7 @@ def test_the_state_of_an_open_cluster_of_an_earlier_version_is_read(tmp_path: Pa
 def test_new_certificates_come_from_the_same_authority(cluster: LocalCluster) -> None:
     path = secure.secure_dir(Path(cluster.data_dir)) / "node-3.pem"
     before = secure.described(path)
-    secure.issue_nodes(cluster, Authority.load(path.parent))
+    secure.issue_nodes(cluster, secure.authority_of(cluster))
     after = secure.described(path)
     assert before[0] == after[0] == "CN=node-3"
     assert before[2] != after[2]

@@ -1,15 +1,10 @@
-"""A certificate authority of a local cluster's own, and the certificates of its nodes and users.
-
-Everything is made here and kept below the cluster's directory, readable by its owner alone. Names of users are checked before
-they become parts of paths and subjects.
-"""
+"""A certificate authority of a cluster's own, and the certificates of its nodes and users: for clusters that are made closed."""
 
 from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -17,8 +12,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-from kraftlite.local.private import write_private
 
 AUTHORITY_DAYS: Final = 3_650
 CERTIFICATE_DAYS: Final = 825
@@ -34,11 +27,16 @@ class Issued:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
+    def certificate_pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def key_pem(self) -> bytes:
+        """The key in PKCS#8, not encrypted."""
+        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
     def pem(self) -> bytes:
         """The certificate and its key (PKCS#8, not encrypted) in one text, as `ssl.keystore.location` takes it (KIP-651)."""
-        return self.certificate.public_bytes(serialization.Encoding.PEM) + self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        return self.certificate_pem() + self.key_pem()
 
     def pkcs12(self, name: str, authority: x509.Certificate, password: str) -> bytes:
         """The same as a PKCS#12 store, with the authority's certificate."""
@@ -47,23 +45,25 @@ class Issued:
 
 
 class Authority:
-    """The cluster's own certificate authority, in one directory."""
+    """A certificate authority that signs for one cluster."""
 
-    def __init__(self, directory: Path, issued: Issued) -> None:
-        self.directory = directory
+    def __init__(self, issued: Issued) -> None:
         self._issued = issued
 
     @property
     def certificate(self) -> x509.Certificate:
         return self._issued.certificate
 
-    @property
-    def path(self) -> Path:
+    def certificate_pem(self) -> bytes:
         """The certificate that clients and nodes trust."""
-        return self.directory / "ca.pem"
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def pem(self) -> bytes:
+        """The certificate and the key, from which `read` makes the same authority again."""
+        return self._issued.pem()
 
     @classmethod
-    def create(cls, directory: Path, common_name: str) -> Authority:
+    def create(cls, common_name: str) -> Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         now = datetime.now(UTC)
@@ -80,19 +80,15 @@ class Authority:
             .add_extension(_usage(signs_certificates=True), critical=True)
             .sign(key, hashes.SHA256())
         )
-        authority = cls(directory, Issued(certificate, key))
-        write_private(directory / "ca.key", authority._issued.pem())
-        write_private(authority.path, certificate.public_bytes(serialization.Encoding.PEM))
-        return authority
+        return cls(Issued(certificate, key))
 
     @classmethod
-    def load(cls, directory: Path) -> Authority:
-        """Raises OSError, or ValueError when the file has no key or no certificate."""
-        data = (directory / "ca.key").read_bytes()
+    def read(cls, data: bytes) -> Authority:
+        """Raises ValueError when the text has no key or no certificate of this kind."""
         key = serialization.load_pem_private_key(data, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError(f"{directory / 'ca.key'} has a key of another kind than this cluster makes")
-        return cls(directory, Issued(x509.load_pem_x509_certificate(data), key))
+            raise ValueError("the authority's key is of another kind than a cluster makes")
+        return cls(Issued(x509.load_pem_x509_certificate(data), key))
 
     def issue(self, common_name: str, hosts: tuple[str, ...] = ()) -> Issued:
         """A certificate for both sides of a connection. `hosts`: names and addresses at which its owner is reached."""
