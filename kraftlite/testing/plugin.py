@@ -247,7 +247,7 @@ def kafka_chaos(request: pytest.FixtureRequest, _kafka_watch: Watch) -> Chaos:
 
 @pytest.fixture
 def kafka_cluster_factory(_kafka_watch: Watch) -> Iterator[ClusterFactory]:
-    """`kafka_cluster_factory(controllers=3, brokers=3, combined=False, config=None)`: a cluster of the test's own.
+    """`kafka_cluster_factory(controllers=3, brokers=3, combined=False, config=None, secure=False)`: a cluster of the test's own.
 
     Started when the call returns, gone when the test ends; never one of `--kafka-external`. Raises as `SyncCluster` does.
     """
@@ -256,9 +256,14 @@ def kafka_cluster_factory(_kafka_watch: Watch) -> Iterator[ClusterFactory]:
     with ExitStack() as stack:
 
         def make(
-            *, controllers: int = 3, brokers: int = 3, combined: bool = False, config: Mapping[str, object] | None = None
+            *,
+            controllers: int = 3,
+            brokers: int = 3,
+            combined: bool = False,
+            config: Mapping[str, object] | None = None,
+            secure: bool = False,
         ) -> SyncCluster:
-            found = SyncCluster(controllers=controllers, brokers=brokers, combined=combined, config=config)
+            found = SyncCluster(controllers=controllers, brokers=brokers, combined=combined, config=config, secure=secure)
             stack.enter_context(found)
             _kafka_watch.add_cluster(found)
             return found
