@@ -47,16 +47,16 @@ def settings_for(
     return found
 
 
-def check_stores(settings: TlsSettings, listener: str, *, serves: bool) -> str | None:
+def check_stores(settings: TlsSettings, *, serves: bool) -> str | None:
     """Say what is wrong with the stores; None when they can be used. `serves`: connections are accepted with them."""
     try:
         loaded = load(settings)
     except TlsError as error:
-        return f"{error} (listener {listener})"
+        return str(error)
     if serves and loaded.server is None:
         prefix = settings.keys.prefix
         return (
-            f"{prefix}ssl.keystore.location is not set: listener {listener} speaks TLS and needs a key and a certificate; "
+            f"{prefix}ssl.keystore.location is not set: a listener that speaks TLS needs a key and a certificate; "
             f"set it, or {prefix}ssl.keystore.key and {prefix}ssl.keystore.certificate.chain with {prefix}ssl.keystore.type=PEM"
         )
     return None
@@ -71,16 +71,19 @@ def tls_settings(
 ) -> dict[str, TlsSettings]:
     """By the names of the listeners that speak TLS. `dialled`: the controllers' listener, where this node has none itself."""
     found: dict[str, TlsSettings] = {}
-    told: list[str] = []
+    told: dict[str, list[str]] = {}
     for listener in (*listeners, *(() if dialled is None else (dialled,))):
         if not speaks_tls(listener.security_protocol):
             continue
         wrong: list[str] = []
         settings = settings_for(values, listener.name, listener.security_protocol, wrong, named_as=named_as.get(listener.name))
         if not wrong:
-            problem = check_stores(settings, listener.name, serves=listener is not dialled)
+            problem = check_stores(settings, serves=listener is not dialled)
             wrong += [] if problem is None else [problem]
-        told += [line for line in wrong if line not in told]
+        for line in wrong:
+            if any(problem.startswith(line.partition(":")[0] + ":") for problem in problems):
+                continue  # told already, by the type of the key
+            told.setdefault(line, []).append(listener.name)
         found[listener.name] = settings
-    problems += told
+    problems += [f"{line} (listener {', '.join(names)})" for line, names in told.items()]
     return found

@@ -221,6 +221,11 @@ class NodeListeners:
         overrides = connection_overrides(value_of(values, "max.connections.per.ip.overrides")) or {}
         return value_of(values, "max.connections"), value_of(values, "max.connections.per.ip"), overrides
 
+    def handshakes(self) -> tuple[int, int, int]:
+        """Count the handshakes of TLS of all listeners: under way, done, and refused."""
+        found = [client.handshakes for client in [*self._clients, *self._controllers] if client.handshakes is not None]
+        return sum(map(len, found)), sum(it.done for it in found), sum(it.refused for it in found)
+
     @property
     def connection_count(self) -> int:
         return sum(client.connection_count for client in [*self._clients, *self._controllers])

@@ -54,6 +54,15 @@ def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
         _authorizer_gauges(metrics, node.gate)
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
+    if node.listeners.tls is not None:
+        _tls_gauges(metrics, node)
+
+
+def _tls_gauges(metrics: Metrics, node: Node) -> None:
+    handshakes, gauge = node.listeners.handshakes, metrics.gauge
+    gauge("kraftlite_tls_handshakes", "Handshakes of TLS that are under way.", lambda: handshakes()[0])
+    gauge("kraftlite_tls_handshakes_done", "Handshakes of TLS that were done.", lambda: handshakes()[1])
+    gauge("kraftlite_tls_handshakes_refused", "Handshakes of TLS that failed.", lambda: handshakes()[2])
 
 
 def _state_gauges(metrics: Metrics, raft: RaftDriver) -> None:

@@ -254,6 +254,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         tls = self._tls
         while not self._paused and not self._closing and self._above is not None:
             room: memoryview = self._above.get_buffer(-1)
+            count: Any  # the bytes that are in `room`
             try:
                 count = tls.read(len(room), room)
             except ssl.SSLWantReadError:

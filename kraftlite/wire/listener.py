@@ -108,6 +108,11 @@ class KafkaListener:
         return len(self._connections)
 
     @property
+    def handshakes(self) -> Handshakes | None:
+        """None: no connection has any."""
+        return self._handshakes
+
+    @property
     def endpoint(self) -> Endpoint | None:
         """The address at which it listens; None before `start`."""
         return self._endpoint

@@ -67,7 +67,7 @@ class Secure(Harness):
 
     @property
     def handshakes(self) -> Handshakes:
-        found = self.listener._handshakes
+        found = self.listener.handshakes
         assert found is not None
         return found
 
