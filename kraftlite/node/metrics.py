@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kraftlite.node.build import Node
@@ -47,6 +48,7 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
         _broker_gauges(metrics, node.broker)
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
+    _authentication_gauges(metrics, node)
 
 
 def _membership_gauges(metrics: Metrics, raft: RaftDriver) -> None:
@@ -85,6 +87,19 @@ def _share_gauges(metrics: Metrics, node: Node) -> None:
     gauge("kraftlite_client_receive_waiting", "Connections waiting for one.", shared(lambda it: it.receive.waiting))
     gauge("kraftlite_client_response_bytes", "Answers not taken by sockets.", shared(lambda it: it.responses.held_bytes))
     gauge("kraftlite_client_deferred", "Connections waiting for their turn.", shared(lambda it: it.turns.deferred))
+
+
+def _authentication_gauges(metrics: Metrics, node: Node) -> None:
+    """Source: KIP-188, KIP-368; SE-15."""
+    for outcome, name, words in (
+        ("successful", "successful_authentication_count", "Clients that have authenticated."),
+        ("failed", "failed_authentication_count", "Clients that could not authenticate."),
+        ("successful_again", "successful_reauthentication_count", "Sessions that were begun again."),
+        ("failed_again", "failed_reauthentication_count", "Sessions that could not be begun again."),
+        ("successful_old_clients", "successful_authentication_no_reauth_count", "Clients that cannot authenticate again."),
+        ("expired_killed", "expired_connections_killed_count", "Connections closed because their session was over."),
+    ):
+        metrics.gauge(f"kafka_server_socketservermetrics_{name}", words, partial(node.listeners.authentications, outcome))
 
 
 def _leader(node: Node) -> int:
