@@ -233,6 +233,11 @@ class NodeListeners:
     def _for_nodes(self, handlers: Handlers) -> Handlers:
         return for_nodes({**handlers, **self._introspection}, self._gate)
 
+    def authentications(self, outcome: str) -> int:
+        """Count the authentications of clients with this outcome, a field of `AuthenticationCounts`, at all open listeners."""
+        gates = (client.gate for client in [*self._clients, *self._controllers])
+        return sum(getattr(gate.counts, outcome) for gate in gates if gate is not None)
+
     async def _serve(self, listener: ListenerInfo, handlers: Handlers) -> None:
         wanted = Endpoint(listener.host, listener.port)
         bound = await self._ports.transport.serve(wanted, self._for_nodes(handlers))

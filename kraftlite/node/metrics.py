@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kraftlite.node.build import Node
@@ -54,6 +55,7 @@ def register_gauges(metrics: Metrics, node: Node, most_partitions: int) -> None:
         _authorizer_gauges(metrics, node.gate)
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
+    _authentication_gauges(metrics, node)
     if node.listeners.tls is not None:
         _tls_gauges(metrics, node)
 
@@ -121,6 +123,19 @@ def _share_gauges(metrics: Metrics, node: Node) -> None:
     gauge("kraftlite_client_receive_waiting", "Connections waiting for one.", shared(lambda it: it.receive.waiting))
     gauge("kraftlite_client_response_bytes", "Answers not taken by sockets.", shared(lambda it: it.responses.held_bytes))
     gauge("kraftlite_client_deferred", "Connections waiting for their turn.", shared(lambda it: it.turns.deferred))
+
+
+def _authentication_gauges(metrics: Metrics, node: Node) -> None:
+    """Source: KIP-188, KIP-368; SE-15."""
+    for outcome, name, words in (
+        ("successful", "successful_authentication_count", "Clients that have authenticated."),
+        ("failed", "failed_authentication_count", "Clients that could not authenticate."),
+        ("successful_again", "successful_reauthentication_count", "Sessions that were begun again."),
+        ("failed_again", "failed_reauthentication_count", "Sessions that could not be begun again."),
+        ("successful_old_clients", "successful_authentication_no_reauth_count", "Clients that cannot authenticate again."),
+        ("expired_killed", "expired_connections_killed_count", "Connections closed because their session was over."),
+    ):
+        metrics.gauge(f"kafka_server_socketservermetrics_{name}", words, partial(node.listeners.authentications, outcome))
 
 
 def _leader(node: Node) -> int:

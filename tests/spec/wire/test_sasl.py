@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from kraftlite.client.security import Scram
 from kraftlite.metadata.records import UserScramCredentialRecord
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.principal import Principal
+from kraftlite.node.listeners import NodeListeners
 from kraftlite.runtime.trace.wire import ConnectionClosed
 from kraftlite.security.listener_sasl import ListenerSasl
 from kraftlite.security.oauthbearer import UnsecuredRules
@@ -359,3 +362,15 @@ async def test_garbage_costs_its_connection_alone(mechanism: str) -> None:
                 await client.closed()
         assert h.gate.counts.successful == 0
         assert (await h.entered())[1].error_code == 0
+
+
+async def test_a_node_counts_authentications_over_its_listeners() -> None:
+    """SE-15, KIP-368."""
+    async with Secured(reauth_ms=10) as h:
+        client, _ = await h.entered()
+        h.clock.advance(11)
+        client.send(3, 9, METADATA)
+        assert await client.closed()
+        node = SimpleNamespace(_clients=[h.listener, SimpleNamespace(gate=None)], _controllers=[h.listener])
+        counted = partial(NodeListeners.authentications, node)  # type: ignore[arg-type]
+        assert (counted("successful"), counted("expired_killed"), counted("failed")) == (2, 2, 0)
