@@ -129,7 +129,7 @@ CASES = [(sample, need) for sample in BROKER_SAMPLES for need in sample.needs]
     ("sample", "need"), CASES, ids=lambda it: str(it) if isinstance(it, Sample) else f"{it[0].name}-{it[1].name}"
 )
 def test_each_api_asks_for_each_right_that_it_needs(world: World, sample: Sample, need: Need, how: str) -> None:
-    """All other rights are there, so that this one decides."""
+    """All other rights are there, so that this one decides. Source: SE-39, SE-40."""
     kind = need[1]
     if kind is R.CLUSTER and how in ("prefixed", "wildcard"):
         pytest.skip("the cluster has one name")
@@ -157,6 +157,7 @@ def test_the_samples_are_of_every_api_and_of_all_that_each_needs() -> None:
 
 
 def test_a_topic_that_may_not_be_described_looks_as_one_that_there_is_not(world: World) -> None:
+    """Source: SE-36."""
     grant_only(world.admin, [])
 
     def told(name: str) -> bytes:
@@ -181,6 +182,7 @@ def test_all_topics_are_those_that_may_be_described(world: World) -> None:
 
 
 def test_operations_are_those_that_the_client_has(world: World) -> None:
+    """Source: SE-37."""
     bits = {one: 1 << one for one in OP}
     grant_only(
         world.admin, [entry(R.TOPIC, TOPIC, OP.READ), entry(R.GROUP, GROUP, OP.DELETE), entry(R.CLUSTER, CLUSTER_NAME, OP.ALTER)]
@@ -243,6 +245,7 @@ def test_an_unknown_topic_is_told_as_such_to_who_may_describe_it(world: World) -
 
 
 def test_a_revoked_grant_holds_for_the_next_request_of_an_open_connection(world: World) -> None:
+    """Source: SE-33."""
     produce = next(one for one in BROKER_SAMPLES if one.key == 0)
     grant_only(world.admin, [entry(R.TOPIC, TOPIC, OP.WRITE)])
     assert codes(asked(world, produce)) == {0}

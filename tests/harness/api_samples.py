@@ -18,8 +18,8 @@ Need = tuple[Operation, ResourceType, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """`needs`: all rights that the request needs, each to be left out in turn. `shows`: for an API that leaves out what may not be
-    seen, whether the answer has it; None: it refuses."""
+    """`needs`: all rights that the request needs, each to be left out in turn. `shows`: for an API that leaves out what
+    may not be seen, whether the answer has it; None: it refuses."""
 
     key: int
     version: int

@@ -24,7 +24,9 @@ from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.fetch import CONSUMER, FetchCall, answer, plan
 from kraftlite.broker.handlers.fetch_sessions import FINAL_EPOCH, NO_SESSION, SessionKey, SessionPartition
 from kraftlite.broker.handlers.produce import ProduceCall, ProduceItem, produce
+from kraftlite.model.messages.requester import RequesterInfo
 from kraftlite.model.method import Method
+from kraftlite.model.principal import ANONYMOUS, Requester
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node
 from kraftlite.replication.api import FetchResult, ProduceResult
@@ -127,6 +129,7 @@ def _metadata(ctx: BrokerContext, oldest: bool) -> list[Any]:
     ]
 
 
+CREATOR: Final = RequesterInfo.of(Requester(ANONYMOUS, "127.0.0.1", None))
 DESCRIPTIONS: Final[Mapping[str, Callable[[BrokerContext, Any], Any]]] = {
     "configs": _configs,
     "cluster": _cluster,
@@ -134,7 +137,7 @@ DESCRIPTIONS: Final[Mapping[str, Callable[[BrokerContext, Any], Any]]] = {
     "features": _features,
     "metadata": _metadata,
     "resources": lambda ctx, types: config_resources.list_config_resources(ctx, LISTENER, types),
-    "lookup": lambda ctx, queries: metadata.find_topics(ctx, queries, allow_auto_creation=True),
+    "lookup": lambda ctx, queries: metadata.find_topics(ctx, queries, creator=CREATOR),
     "quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=False),
     "strict quotas": lambda ctx, filters: quotas.describe_quotas(ctx, filters, strict=True),
     "scram": scram.describe_scram,

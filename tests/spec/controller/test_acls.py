@@ -41,6 +41,7 @@ def entries(world: World) -> list[AclBinding]:
 
 
 def test_an_equal_entry_is_there_once(world: World) -> None:
+    """Source: SE-30."""
     assert created(world, READ, READ, WRITE) == [ErrorCode.NONE] * 3
     assert created(world, READ) == [ErrorCode.NONE]
     assert sorted(entries(world), key=lambda it: it.operation) == [READ, WRITE]
@@ -62,11 +63,13 @@ def test_an_equal_entry_is_there_once(world: World) -> None:
     ],
 )
 def test_what_could_decide_nothing_is_refused_by_itself(world: World, wrong: AclBinding) -> None:
+    """Source: SE-35."""
     assert created(world, wrong, READ) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     assert entries(world) == [READ]
 
 
 def test_an_entry_that_two_filters_match_is_removed_by_one_record(world: World) -> None:
+    """Source: SE-30."""
     created(world, READ, WRITE)
     before = world.active.raft.log_end_offset()
     filters = (replace(ALL_ENTRIES, resource_name="t"), replace(ALL_ENTRIES, operation=Operation.READ))
@@ -78,6 +81,7 @@ def test_an_entry_that_two_filters_match_is_removed_by_one_record(world: World) 
 
 
 def test_a_removal_of_what_is_not_there_is_fatal(world: World) -> None:
+    """Source: SE-30."""
     created(world, READ)
     (key,) = world.state.acls.entries
     world.state.replay(r.RemoveAccessControlEntryRecord(id=key), 100)

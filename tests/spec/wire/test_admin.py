@@ -16,16 +16,13 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages import controller as c
 from kraftlite.model.messages import methods as m
 from kraftlite.model.messages.raft import DescribeQuorumResponse, QuorumReplica
-from kraftlite.model.messages.requester import RequesterInfo
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DiskSpace
-from tests.harness.wire_fakes import FakeLog, Harness, partition, topic_uuid
+from tests.harness.wire_fakes import FakeLog, Harness, for_nobody, partition, topic_uuid
 
 E = ErrorCode
 ALL_FAILED = "The update failed for all features since the following feature had an error"
 N = NodeId
-
-RAW = RequesterInfo(kind="User", name="ANONYMOUS", token_authenticated=False, host="127.0.0.1", client_id="raw")
 
 
 def creatable(name: str, **more: Any) -> dict[str, Any]:
@@ -54,8 +51,7 @@ async def test_cp_56_create_topics_is_forwarded_whole(version: int) -> None:
         assert [(topic.name, topic.error_code.value) for topic in answer.topics] == [("a", 0), ("b", 0)]
         ((method, request, timeout_ms),) = h.controller.calls
         assert (method, timeout_ms) == (m.CREATE_TOPICS, 4321)
-        assert request == c.CreateTopicsRequest(
-            requester=RAW,
+        assert for_nobody(request) == c.CreateTopicsRequest(
             topics=(
                 c.CreatableTopic(
                     name="a",
@@ -204,8 +200,7 @@ async def test_cm_24_create_partitions(version: int) -> None:
             ("a", 0, None),
             ("b", E.INVALID_PARTITIONS, "fewer"),
         ]
-        assert h.controller.calls[0][1] == c.CreatePartitionsRequest(
-            requester=RAW,
+        assert for_nobody(h.controller.calls[0][1]) == c.CreatePartitionsRequest(
             topics=(
                 c.CreatePartitionsTopic(name="a", count=6, assignments=None),
                 c.CreatePartitionsTopic(
@@ -231,8 +226,7 @@ async def test_cm_38_elect_leaders(version: int) -> None:
         values = {"election_type": 1, "topic_partitions": [{"topic": "a", "partitions": [0, 2]}], "timeout": 9}
         answer = await client.call(43, version, values)
         request = h.controller.calls[0][1]
-        assert request == c.ElectLeadersRequest(
-            requester=RAW,
+        assert for_nobody(request) == c.ElectLeadersRequest(
             election_type=1 if version >= 1 else 0,
             partitions=(c.PartitionName(topic="a", partition=0), c.PartitionName(topic="a", partition=2)),
             timeout_ms=9,

@@ -138,6 +138,10 @@ COMMANDS: Final = {
     "reassign list": [],
     "reassign start": ["t-0=1"],
     "reassign cancel": ["--all"],
+    "acl add": ["--principal", "a", "--topic", "t", "--operation", "read"],
+    "acl list": [],
+    "acl delete": ["--all"],
+    "acl test": ["--principal", "a", "--topic", "t", "--operation", "read"],
     "quota describe": [],
     "quota alter": ["--user", "u", "--delete", "producer_byte_rate"],
 }

@@ -74,7 +74,10 @@ ENTRIES = st.builds(
 def test_every_decision_is_that_of_the_model(
     changes: list[tuple[int, AclBinding | None]], cut: int, supers: str, allow_everyone: bool
 ) -> None:
-    """Applied in two parts, with all questions asked between them, so that nothing of the first is remembered wrongly."""
+    """Applied in two parts, with all questions asked between them, so that nothing of the first is remembered wrongly.
+
+    Source: SE-31 to SE-33.
+    """
     found = Authorizer(super_users(supers), allow_everyone=allow_everyone)
     entries: dict[int, AclBinding] = {}
     for part in (changes[:cut], changes[cut:]):
@@ -136,6 +139,7 @@ def test_what_holds_for_resources_without_entries_is_asked_of_all_principals_tog
 
 @pytest.mark.parametrize("operation", [Op.READ, Op.WRITE, Op.DELETE, Op.ALTER, Op.ALL])
 def test_who_may_use_a_topic_may_describe_it(operation: Operation) -> None:
+    """Source: SE-32."""
     assert may(authorizer(entry(operation=operation)), Op.DESCRIBE)
 
 

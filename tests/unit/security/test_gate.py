@@ -43,6 +43,7 @@ def test_what_nobody_named_is_left_out_without_a_word() -> None:
 
 
 def test_the_audit_of_a_flood_is_bounded_and_says_how_much_it_left_out() -> None:
+    """Source: SE-38."""
     gate, clock, events = gate_of()
     rights = gate.rights(ALICE, "Metadata")
     for number in range(AUDITED_PER_SECOND + 40):
