@@ -180,5 +180,9 @@ NODES_ALONE: Final = (
     methods.REGISTER_CONTROLLER,
     methods.ALTER_PARTITION,
     methods.ALLOCATE_PRODUCER_IDS,
+    methods.CREATE_DELEGATION_TOKEN,
+    methods.RENEW_DELEGATION_TOKEN,
+    methods.EXPIRE_DELEGATION_TOKEN,
 )
-"""The calls that only nodes make, for themselves."""
+"""The calls that only nodes make, for themselves; and those about delegation tokens, which a broker hands on when it has decided
+whether its client may (`broker/handlers/tokens`)."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.metadata.records import DelegationTokenRecord
+from kraftlite.model.acls import Operation, ResourceType
 from kraftlite.model.broker_configs import value_of
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_OFFSET
@@ -33,15 +34,22 @@ def token_secret(ctx: BrokerContext) -> str | None:
 def may_create_for(ctx: BrokerContext, requester: Requester, owner: Principal) -> bool:
     """Return whether the client may have a token for somebody else: CREATE_TOKENS on User:owner.
 
-    Without an authorizer everybody may, as in Kafka; an authorizer is asked here.
+    Without an authorizer everybody may, as in Kafka.
     """
-    return True
+    if ctx.gate is None:
+        return True
+    return ctx.gate.rights(requester, "CreateDelegationToken").may(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
 
 
 def may_describe(ctx: BrokerContext, requester: Requester, token: DelegationTokenRecord) -> bool:
     """Return whether the client may see a token that is not its business: DESCRIBE on the token, or DESCRIBE_TOKENS on its
-    owner. Without an authorizer everybody may, as in Kafka; an authorizer is asked here."""
-    return True
+    owner. Without an authorizer everybody may, as in Kafka."""
+    if ctx.gate is None:
+        return True
+    rights = ctx.gate.rights(requester, "DescribeDelegationToken")
+    return rights.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, audited=False) or rights.may(
+        Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner, audited=False
+    )
 
 
 def check_allowed(requester: Principal) -> None:
