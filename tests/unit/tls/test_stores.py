@@ -160,3 +160,15 @@ def test_se_05_a_successor_speaks_for_the_same_names() -> None:
     with pytest.raises(TlsError, match="lacks the subject alternative names DNSName:b"):
         check_successor(old, load(of(CA.issue("node", ["a"]))))
     check_successor(old, load(of(CA.issue("node", ["a"]), allow_san_changes="true")))
+
+
+def test_se_02_what_openssl_does_not_take_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that changed on disk must not end a node, whatever is odd about it."""
+    import ssl
+
+    def refuse(*_arguments: object, **_more: object) -> None:
+        raise ssl.SSLError(1, "[X509] something odd")
+
+    monkeypatch.setattr("kraftlite.tls.contexts._load_chain", refuse)
+    pair = {"keystore_key": NODE.key_pem(), "keystore_certificate_chain": NODE.pem}
+    assert "cannot be used" in refused(keystore_type="PEM", **pair)
