@@ -14,6 +14,7 @@ from typing import Final
 
 from cryptography import x509
 
+from kraftlite.security.distinguished_names import rfc2253
 from kraftlite.tls.ciphers import TLS_1_3_SUITES, openssl_name
 from kraftlite.tls.errors import TlsError
 from kraftlite.tls.settings import ClientAuth, TlsSettings
@@ -44,9 +45,17 @@ class Loaded:
 def load(settings: TlsSettings, *, alpn: tuple[str, ...] = ()) -> Loaded:
     """Read the stores. Raises TlsError. It reads files and is to be called off a busy loop."""
     seen = look(settings)
-    keys, trusted = read_keys(settings.keys), read_trusted(settings.trust)
-    server = None if keys is None else _context(ssl.PROTOCOL_TLS_SERVER, settings, keys, trusted, alpn)
-    client = _context(ssl.PROTOCOL_TLS_CLIENT, settings, keys, trusted, alpn)
+    try:
+        keys, trusted = read_keys(settings.keys), read_trusted(settings.trust)
+        server = None if keys is None else _context(ssl.PROTOCOL_TLS_SERVER, settings, keys, trusted, alpn)
+        client = _context(ssl.PROTOCOL_TLS_CLIENT, settings, keys, trusted, alpn)
+        if keys is not None:
+            rfc2253(keys.leaf.subject.public_bytes())
+    except TlsError:
+        raise
+    except (OSError, ValueError) as error:  # what OpenSSL or the library find odd; ssl.SSLError is an OSError
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise TlsError(f"{settings.keys.prefix}ssl.keystore and ssl.truststore cannot be used: {reason}") from None
     return Loaded(settings, server, client, None if keys is None else keys.leaf, seen)
 
 

@@ -8,12 +8,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography.x509.oid import NameOID
 
+from kraftlite.security.distinguished_names import MAX_NAME_BYTES
 from kraftlite.tls.contexts import load
 from kraftlite.tls.errors import TlsError
 from kraftlite.tls.settings import TlsSettings, read_settings
 from kraftlite.tls.stores import MAX_STORE_BYTES
-from tests.harness.certificates import Authority, Certificate
+from tests.harness.certificates import Authority, Certificate, named
 
 CA = Authority()
 NODE = CA.issue("node")
@@ -160,3 +162,10 @@ def test_se_05_a_successor_speaks_for_the_same_names() -> None:
     with pytest.raises(TlsError, match="lacks the subject alternative names DNSName:b"):
         check_successor(old, load(of(CA.issue("node", ["a"]))))
     check_successor(old, load(of(CA.issue("node", ["a"]), allow_san_changes="true")))
+
+
+def test_se_02_what_is_odd_about_a_certificate_is_one_line_too() -> None:
+    """A file that changed on disk must not end a node: here the name is longer than any that clients are let in with."""
+    odd = CA.issue(named("node", (NameOID.ORGANIZATION_NAME, "o" * MAX_NAME_BYTES)))
+    pair = {"keystore_key": odd.key_pem(), "keystore_certificate_chain": odd.pem}
+    assert "cannot be used: a distinguished name of" in refused(keystore_type="PEM", **pair)
