@@ -15,7 +15,8 @@ A request goes through these hands:
 |---|---|
 | `listener`, `frames`, `slots`, `sockets` | connections, requests and answers in order |
 | `shared_port`, `controller_apis` | the listener of a controller, on the port that nodes use, too; the table of what it offers |
-| `inbound`, `outbound`, `budgets`, `share`, `turns` | buffers, memory and the loop's time, shared by the connections of a node |
+| `auth`, `jwks_driver`, `token_credentials` | SASL, before anything else is served; keys that sign tokens; delegation tokens |
+| `inbound`, `outbound`, `budgets`, `share`, `turns`, `tuning` | buffers, memory and the loop's time |
 | `apis/` | one module per family: Kafka's messages to and from domain types; the table that ApiVersions shows |
 | `hot_codec`, `fetch_codec`, `list_offsets_codec`, `metadata_codec`, `api_versions_codec` | codecs of our own |
 | `operations` | the bits of authorized operations |
