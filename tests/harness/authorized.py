@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ import pytest
 from kraftlite.client.acls import ALL_ENTRIES
 from kraftlite.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.principal import ANONYMOUS, Principal
+from kraftlite.model.principal import ANONYMOUS, Principal, Requester
 from kraftlite.protocol.kio_codec import decode_response
 from kraftlite.wire.frames import Connection
 from tests.harness.wire_fakes import request_bytes
@@ -150,3 +150,9 @@ def codes(value: Any) -> set[int]:
             else:
                 found |= codes(inner)
     return found
+
+
+def for_nobody(request: Any) -> Any:
+    """The same request without the client on whose behalf it is made, who must be the one of `RawClient`."""
+    assert request.requester.requester() == Requester(ANONYMOUS, "127.0.0.1", "raw")
+    return replace(request, requester=None)

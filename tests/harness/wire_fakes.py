@@ -8,7 +8,7 @@ import io
 import random
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -42,7 +42,6 @@ from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.method import Method
-from kraftlite.model.principal import ANONYMOUS, Requester
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.kio_codec import build_entity
 from kraftlite.raft.client import RaftClient
@@ -492,12 +491,6 @@ class Harness:
         client = RawClient(*await asyncio.open_connection("127.0.0.1", endpoint.port))
         self.clients.append(client)
         return client
-
-
-def for_nobody(request: Any) -> Any:
-    """The same request without the client on whose behalf it is made, who must be the one of `RawClient`."""
-    assert request.requester.requester() == Requester(ANONYMOUS, "127.0.0.1", "raw")
-    return replace(request, requester=None)
 
 
 class RawClient:

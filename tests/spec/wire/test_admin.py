@@ -18,7 +18,8 @@ from kraftlite.model.messages import methods as m
 from kraftlite.model.messages.raft import DescribeQuorumResponse, QuorumReplica
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DiskSpace
-from tests.harness.wire_fakes import FakeLog, Harness, for_nobody, partition, topic_uuid
+from tests.harness.authorized import for_nobody
+from tests.harness.wire_fakes import FakeLog, Harness, partition, topic_uuid
 
 E = ErrorCode
 ALL_FAILED = "The update failed for all features since the following feature had an error"
