@@ -118,8 +118,8 @@ _FOR_EVERYBODY: Final[Mapping[int, Row]] = dict.fromkeys((17, 18, 36), Row(()))
 """SaslHandshake, ApiVersions and SaslAuthenticate."""
 
 _TOKENS: Final[Mapping[int, Row]] = dict.fromkeys((38, 39, 40, 41), Row(()))
-"""Delegation tokens belong to their owners and renewers. The handlers decide what others need: CREATE_TOKENS and DESCRIBE_TOKENS on the
-owner, DESCRIBE on the token."""
+"""Delegation tokens belong to their owners and renewers. Their handlers decide about others: CREATE_TOKENS and DESCRIBE_TOKENS on
+the owner, DESCRIBE on the token."""
 
 BROKER_ROWS: Final[Mapping[int, Row]] = {
     **_HANDED_ON,
