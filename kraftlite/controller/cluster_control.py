@@ -23,7 +23,7 @@ from kraftlite.metadata.records import (
 )
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId, is_reserved_uuid, uuid_to_str
+from kraftlite.model.ids import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, NodeId, is_reserved_uuid, uuid_to_str
 from kraftlite.model.messages.controller import (
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
@@ -82,6 +82,24 @@ class ClusterControl:
         """Return whether a broker is registered, unfenced and not in controlled shutdown (CM-14)."""
         registration = self.brokers.get(broker_id)
         return registration is not None and registration.active
+
+    def directory_online(self, broker_id: NodeId, directory: UUID | None) -> bool:
+        """Return whether a replica in `directory` may be used (JB-01). A registration without any directory is older than
+        directories are, and says nothing of them."""
+        if directory is None or directory in (UNASSIGNED_DIR, MIGRATING_DIR):
+            return True
+        registration = self.brokers.get(broker_id)
+        if directory == LOST_DIR or registration is None:
+            return False
+        return not registration.log_dirs or directory in registration.log_dirs
+
+    def first_directory(self, broker_id: NodeId) -> UUID:
+        """Return the directory of a new replica: a broker that has only one need not say which it takes (JB-03)."""
+        registration = self.brokers.get(broker_id)
+        known = () if registration is None else registration.log_dirs
+        if registration is not None and not known:
+            return MIGRATING_DIR
+        return known[0] if len(known) == 1 else UNASSIGNED_DIR
 
     def check_assignment(self, replicas: Sequence[NodeId]) -> None:
         """Check the replicas that a request names. Raises ApiError(INVALID_REPLICA_ASSIGNMENT), worded as Kafka words it."""

@@ -29,7 +29,7 @@ from kraftlite.metadata.records import (
     UnregisterBrokerRecord,
 )
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, NodeId
+from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
     ElectionType,
     ElectLeadersRequest,
@@ -72,14 +72,16 @@ class ElectionControl:
         """The change of one partition. `removed` may not lead, `added` may, whatever the registrations say yet. `elr`: the
         rules of its topic, where the caller knows them."""
         partition = info.partitions[index]
-        placed = dict(zip(partition.replicas, partition.directories, strict=False))
+        replicas = partition.replicas if target.replicas is None else target.replicas
+        directories = partition.directories if target.directories is None else target.directories
+        placed = dict(zip(replicas, directories, strict=False))
 
         def acceptable(broker_id: NodeId) -> bool:
             if broker_id == removed:
                 return False
             if broker_id == added:
-                return self._directory_online(broker_id, placed.get(broker_id))
-            return self._cluster.is_active(broker_id) and self._directory_online(broker_id, placed.get(broker_id))
+                return self._cluster.directory_online(broker_id, placed.get(broker_id))
+            return self._cluster.is_active(broker_id) and self._cluster.directory_online(broker_id, placed.get(broker_id))
 
         bump = not features.skips_leader_epoch_bump_on_isr_shrink(self._features.level_or_minimum())
         builder = PartitionChangeBuilder(
@@ -88,23 +90,15 @@ class ElectionControl:
             acceptable=acceptable,
             election=election,
             bump_leader_epoch_on_shrink=bump,
-            elr=self._elr_rules(info.name) if elr is None else elr,
+            elr=self.elr_rules(info.name) if elr is None else elr,
         )
         return builder.build(info.topic_id, index)
 
-    def _elr_rules(self, topic: str, lost: NodeId | None = None) -> ElrRules:
+    def elr_rules(self, topic: str, lost: NodeId | None = None) -> ElrRules:
         """Return the rules of a topic's partitions (KIP-966)."""
         if not self._features.elr_enabled:
             return WITHOUT_ELR
         return ElrRules(enabled=True, min_isr=self._configs.configured_min_isr(topic), lost=lost)
-
-    def _directory_online(self, broker_id: NodeId, directory: object) -> bool:
-        if directory is None or directory in (UNASSIGNED_DIR, MIGRATING_DIR):
-            return True
-        if directory == LOST_DIR:
-            return False
-        registration = self._cluster.brokers.get(broker_id)
-        return registration is not None and directory in registration.log_dirs
 
     # --- many partitions
 
@@ -124,7 +118,7 @@ class ElectionControl:
             policy = policies.get(info.name)
             if policy is None:
                 unclean = self._configs.unclean_election_enabled(info.name)
-                rules = self._elr_rules(info.name, removed if lost else None)
+                rules = self.elr_rules(info.name, removed if lost else None)
                 policy = policies[info.name] = (Election.UNCLEAN if unclean else Election.ONLINE, rules)
             isr = tuple(member for member in info.partitions[index].isr if member != removed)
             record = self.change(info, index, PartitionTarget(isr=isr), policy[0], removed=removed, added=added, elr=policy[1])

@@ -15,6 +15,7 @@ from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.directory_control import DirectoryControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.isr_control import IsrControl
@@ -58,6 +59,7 @@ class ControllerState:
         self.scram = ScramControl(self.registry, self.features)
         self.reassignments = ReassignmentControl(self.replication, self.cluster, self.configs, self.elections)
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
+        self.directories = DirectoryControl(self.replication, self.cluster, self.configs, self.features, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
         self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer)
         self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)

@@ -137,6 +137,34 @@ class AlterPartitionResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDirectory:
+    """The log directory in which the sender has its replica of a partition; LOST_DIR when it cannot tell (KIP-858)."""
+
+    topic_id: UUID
+    partition: int
+    directory_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirsRequest:
+    broker_id: NodeId
+    broker_epoch: int
+    replicas: tuple[ReplicaDirectory, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicaResult:
+    topic_id: UUID
+    partition: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirsResponse:
+    replicas: tuple[AssignReplicaResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionName:
     topic: str
     partition: int
