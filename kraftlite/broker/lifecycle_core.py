@@ -209,6 +209,10 @@ class BrokerLifecycleCore:
         """True when the controller's last answer said that this broker is fenced."""
         return self._fenced
 
+    def has_failed(self, directory_id: UUID) -> bool:
+        """Return whether a log directory has failed since the start."""
+        return directory_id in self._offline
+
     def next_deadline_ms(self) -> int | None:
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
             return None

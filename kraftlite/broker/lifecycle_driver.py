@@ -202,7 +202,7 @@ class BrokerLifecycle:
             listeners=facts.listeners,
             features=facts.features,
             rack=facts.rack,
-            log_dirs=tuple(sorted(facts.log_dirs)),
+            log_dirs=tuple(sorted(it for it in facts.log_dirs if not self._core.has_failed(it))),
             previous_broker_epoch=facts.previous_broker_epoch,
         )
         try:

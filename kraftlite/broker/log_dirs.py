@@ -11,7 +11,8 @@ from uuid import UUID
 from kraftlite.broker.config import BrokerConfig
 from kraftlite.broker.log_cleaner import LogCleaner
 from kraftlite.broker.log_dirs_damage import fails_directory, remove
-from kraftlite.broker.log_dirs_loading import EpochOf, IsOurs, IsSole, LogLoader
+from kraftlite.broker.log_dirs_loading import AssignedOf, EpochOf, IsOurs, IsSole, LogLoader
+from kraftlite.broker.log_dirs_placement import Placement
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
@@ -19,7 +20,7 @@ from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.promises import LogDamaged
 from kraftlite.log.retention import apply_retention
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
-from kraftlite.model.ids import random_uuid, uuid_to_str
+from kraftlite.model.ids import LOST_DIR, is_reserved_uuid, random_uuid, uuid_to_str
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DiskSpace, Ports, TaskHandle
@@ -52,6 +53,7 @@ class LogDirs:
         self._config_for = config_for
         self._on_dir_failed = on_dir_failed
         self._dirs = [LogDirState(spec=spec) for spec in config.log_dirs]
+        self.placement = Placement(self._dirs)
         self._home: dict[TopicPartition, LogDirState] = {}
         self._tasks: list[TaskHandle] = []
         self._flushing: dict[TopicPartition, Log] = {}
@@ -79,10 +81,11 @@ class LogDirs:
         epoch_of: EpochOf = lambda tp: None,
         is_sole: IsSole = lambda tp: False,
         hosted: Mapping[TopicPartition, UUID] | None = None,
+        assigned: AssignedOf = lambda tp: None,
     ) -> int:
         """Open every log, recovering what was not closed. Returns their number. Raises Fault (LG-33).
 
-        `hosted`: every replica that the metadata gives this broker.
+        `hosted`: every replica that the metadata gives this broker; `assigned`: the directory of one by that metadata.
         """
         loader = LogLoader(
             self._ports,
@@ -100,7 +103,15 @@ class LogDirs:
                 self._adopt(state, tp, log)
                 if log.deleted:
                     self.purge_soon(log)
+        self._withhold(hosted or {}, is_sole, assigned)
         return count
+
+    def _withhold(self, hosted: Mapping[TopicPartition, UUID], is_sole: IsSole, assigned: AssignedOf) -> None:
+        """A replica that nobody else is known to have is not begun anew while it may be in a directory that is offline."""
+        if all(state.online for state in self._dirs):
+            return
+        lacking = {tp: topic_id for tp, topic_id in hosted.items() if tp not in self._home and is_sole(tp)}
+        self.placement.withhold({tp: lacking[tp] for tp in lacking if (found := assigned(tp)) is None or is_reserved_uuid(found)})
 
     def start_housekeeping(self) -> None:
         config, spawn = self._config, self._ports.tasks.spawn
@@ -122,10 +133,13 @@ class LogDirs:
         state = self._home.get(tp)
         return state.logs.get(tp) if state is not None and state.online else None
 
-    def get_or_create(self, tp: TopicPartition, topic_id: UUID) -> Log:
-        """Raises StorageFault when the log's directory, or every directory, is offline; ApiError(INCONSISTENT_TOPIC_ID) when a
-        log of another topic of this name is open."""
+    def get_or_create(self, tp: TopicPartition, topic_id: UUID, assigned: UUID | None = None) -> Log:
+        """Raises StorageFault when the log's directory, the `assigned` one, or every directory, is offline;
+        ApiError(INCONSISTENT_TOPIC_ID) when a log of another topic of this name is open."""
         state = self._home.get(tp)
+        if state is not None and not state.online and state.logs[tp].topic_id not in (None, topic_id):
+            del self._home[tp], state.logs[tp]  # what has failed was another topic's (KAFKA-16157)
+            state = None
         if state is not None:
             if not state.online:
                 raise StorageFault(f"{tp} is in {state.path}, which is offline", state.path)
@@ -134,12 +148,19 @@ class LogDirs:
                 expected, found = uuid_to_str(topic_id), uuid_to_str(log.topic_id)
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} has topic id {found} on disk, not {expected}")
             return log
-        online = [candidate for candidate in self._dirs if candidate.online]
-        if not online:
-            raise StorageFault(f"no log directory is online for {tp}")
-        for candidate in online:
-            self._check_refused(candidate, tp, topic_id)
-        state = min(online, key=lambda candidate: len(candidate.logs))
+        for candidate in self._dirs:
+            if candidate.online:
+                self._check_refused(candidate, tp, topic_id)
+        *others, last = self.placement.candidates(tp, topic_id, assigned)
+        for candidate in others:
+            try:
+                return self._create_in(candidate, tp, topic_id)
+            except StorageFault:
+                if candidate.online:
+                    raise
+        return self._create_in(last, tp, topic_id)
+
+    def _create_in(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
         try:
             log = self._create(state, tp, topic_id)
         except (OSError, LogDamaged) as error:
@@ -147,6 +168,7 @@ class LogDirs:
                 self._fail(state, error)
             raise StorageFault(f"{tp} could not be created in {state.path}: {error}", state.path) from error
         state.logs[tp] = log
+        self.placement.unpin(tp)
         self._adopt(state, tp, log)
         return log
 
@@ -243,6 +265,16 @@ class LogDirs:
 
     def logs(self) -> tuple[Log, ...]:
         return tuple(log for state in self._dirs if state.online for log in state.logs.values())
+
+    def standing(self, tp: TopicPartition, topic_id: UUID) -> UUID | None:
+        """Return the directory that the controller is to know for a replica; None: nothing is known against metadata."""
+        state = self._home.get(tp)
+        if state is None:
+            return LOST_DIR if self.placement.is_withheld(tp, topic_id) else None
+        return state.directory_id if state.logs[tp].topic_id == topic_id else None
+
+    def online_ids(self) -> tuple[UUID, ...]:
+        return tuple(state.directory_id for state in self._dirs if state.online)
 
     def directory_of(self, tp: TopicPartition) -> str | None:
         state = self._home.get(tp)

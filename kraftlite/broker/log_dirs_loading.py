@@ -42,6 +42,8 @@ EpochOf = Callable[[TopicPartition], int | None]
 IsSole = Callable[[TopicPartition], bool]
 """Says whether this broker is the only one in the partition's ISR as of that metadata: then nobody else is known to have its
 records. Where it is not, its registration has taken it out of the ISR, and it comes back when it has what the leader has."""
+AssignedOf = Callable[[TopicPartition], UUID | None]
+"""The directory of this broker's replica of a partition as of that metadata."""
 
 
 def _broken(error: Exception) -> bool:
@@ -92,13 +94,13 @@ class LogLoader:
         """Returns how many logs were loaded; they are in the directories' `logs`. `hosted`: all replicas that the metadata gives
         this broker."""
         found: list[tuple[LogDirState, deque[_Job]]] = []
+        scanned: list[tuple[LogDirState, deque[_Job]]] = []
         seen: dict[TopicPartition, str] = {}
         for state in self._dirs:
             if not state.online:
                 continue
             try:
                 jobs = deque(self._scan(state, is_ours, hosted))
-                self._find_missing(state, {job.tp for job in jobs}, hosted)
             except OSError as error:
                 self._fail_dir(state, error)
                 continue
@@ -106,6 +108,13 @@ class LogLoader:
                 if job.tp in seen:
                     raise Fault(f"{job.tp} is in two log directories: {seen[job.tp]} and {job.directory}; remove one of them")
                 seen[job.tp] = job.directory
+            scanned.append((state, jobs))
+        for state, jobs in scanned:
+            try:
+                self._find_missing(state, set(seen), hosted)
+            except OSError as error:
+                self._fail_dir(state, error)
+                continue
             found.append((state, jobs))
         for state, jobs in found:
             await self._load_dir(state, jobs)

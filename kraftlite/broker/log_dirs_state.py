@@ -54,7 +54,7 @@ class LogDirState:
     """The state of one log directory, as far as it is known. Owned by `LogDirs`."""
 
     spec: LogDirSpec
-    online: bool = True
+    online: bool = field(init=False)
     clean: bool = False
     """The previous run closed every log of this directory."""
     marked_epoch: int | None = None
@@ -62,6 +62,8 @@ class LogDirState:
     loaded: bool = False
     """Every log of this directory was loaded in this run."""
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    futures: dict[TopicPartition, Log] = field(default_factory=dict)
+    """Copies of replicas that are being moved here from other directories (KIP-113)."""
     hws: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
@@ -82,7 +84,17 @@ class LogDirState:
 
     @property
     def directory_id(self) -> UUID:
+        """For a directory that is, or was, online: only then is it known."""
+        assert self.spec.directory_id is not None, f"{self.path} was never read"
         return self.spec.directory_id
+
+    def __post_init__(self) -> None:
+        self.online = self.spec.directory_id is not None
+
+    @property
+    def count(self) -> int:
+        """The logs in it, those on their way into it included."""
+        return len(self.logs) + len(self.futures)
 
     def file(self, name: str) -> str:
         return f"{self.spec.path}/{name}"

@@ -78,7 +78,7 @@ class BrokerMetadataPublisher:
         configs: DynamicConfigs,
         log_dirs: LogDirs,
         replicas: AppliesMetadata,
-        resend_registration: Callable[[], None],
+        on_directories_known: Callable[[], None],
         guard: Callable[[Callable[[], None]], None],
         coordinators: Sequence[FollowsReplicas] = (),
     ) -> None:
@@ -88,7 +88,7 @@ class BrokerMetadataPublisher:
         self._configs = configs
         self._log_dirs = log_dirs
         self._replicas = replicas
-        self._resend_registration = resend_registration
+        self._on_directories_known = on_directories_known
         self._guard = guard
         self._coordinators = coordinators
         # Not bounded here: what the metadata log says can neither be refused nor dropped.
@@ -145,6 +145,7 @@ class BrokerMetadataPublisher:
             lambda tp: _leader_epoch(image, tp),
             lambda tp: _vouches_alone(image, self._node_id, tp, clean=self._log_dirs.stopped_cleanly),
             _hosted(image, self._node_id),
+            lambda tp: _assigned(image, self._node_id, tp),
         )
         if self._closed:
             return
@@ -216,7 +217,7 @@ class BrokerMetadataPublisher:
         own = image.cluster.brokers.get(self._node_id)
         level = image.features.metadata_version
         if own is not None and not own.log_dirs and level is not None and supports_directories(level):
-            self._resend_registration()
+            self._on_directories_known()
 
 
 def _has_replica(image: MetadataImage, node_id: NodeId, tp: TopicPartition, topic_id: UUID) -> bool:
@@ -230,6 +231,11 @@ def _has_replica(image: MetadataImage, node_id: NodeId, tp: TopicPartition, topi
 def _leader_epoch(image: MetadataImage, tp: TopicPartition) -> int | None:
     registration = image.topics.registration(tp)
     return None if registration is None else registration.leader_epoch
+
+
+def _assigned(image: MetadataImage, node_id: NodeId, tp: TopicPartition) -> UUID | None:
+    registration = image.topics.registration(tp)
+    return None if registration is None or node_id not in registration.replicas else registration.directory_of(node_id)
 
 
 def _vouches_alone(image: MetadataImage, node_id: NodeId, tp: TopicPartition, *, clean: bool) -> bool:

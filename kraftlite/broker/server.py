@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
+from kraftlite.broker.assignments_driver import AssignmentReporter
 from kraftlite.broker.config import BrokerConfig
 from kraftlite.broker.controller_channel import RaftControllerChannel
 from kraftlite.broker.dynamic_configs import DynamicConfigs
@@ -74,6 +75,10 @@ class BrokerServer:
         self.configs = DynamicConfigs(config.node_id, config.values)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
+        self.assignments = AssignmentReporter(
+            ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch, lambda: self.cache.image
+        )
+        self.assignments.logs = self.log_dirs
         self.replicas = ReplicaManager(
             ports,
             replication,
@@ -81,6 +86,7 @@ class BrokerServer:
             self.channel,
             lambda: self.lifecycle.broker_epoch,
             trace_hot=ports.trace_hot,
+            on_hosted=self.assignments.hosted,
         )
         self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
         self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
@@ -99,7 +105,7 @@ class BrokerServer:
             configs=self.configs,
             log_dirs=self.log_dirs,
             replicas=self.replicas,
-            resend_registration=self.lifecycle.resend_registration,
+            on_directories_known=self._say_directories,
             guard=lambda call: loader.guard(self.publisher, call),
             coordinators=(self.groups, self.transactions),
         )
@@ -133,12 +139,13 @@ class BrokerServer:
                 listeners=config.listeners,
                 features=SUPPORTED_FEATURES,
                 rack=config.rack,
-                log_dirs=tuple(spec.directory_id for spec in config.log_dirs),
+                log_dirs=self.log_dirs.online_ids(),
                 previous_broker_epoch=previous_broker_epoch,
             )
         )
         await self.lifecycle.wait_caught_up()
         self._publishing = True
+        self.assignments.start()
         self._loader.install_publishers([self.publisher])
         await self.publisher.wait_first_publish()
         between_brokers = {**self.replicas.handlers(), **transaction_handlers(self.marker_writing, self.enrolling)}
@@ -159,6 +166,7 @@ class BrokerServer:
         self.transactions.close()
         if self._serving:
             await self._listeners.close_clients(CLIENT_GRACE_MS if graceful else 0)
+        self.assignments.close()
         self.publisher.close()
         if self._publishing:
             await self.replicas.stop()
@@ -176,6 +184,25 @@ class BrokerServer:
         return self.replicas.replica_states(topics)
 
     def _on_log_dir_failed(self, directory_id: UUID, partitions: Sequence[TopicPartition]) -> None:
-        """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16)."""
+        """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16).
+
+        It must know what was there: also of replicas that had just come into this directory (JB-06).
+        """
         self.replicas.drop_failed_logs()
+        image = self.cache.image
+        for tp in partitions:
+            topic = image.topics.topic(tp.topic)
+            registration = None if topic is None else topic.partitions.get(tp.partition)
+            if topic is not None and registration is not None and self._config.node_id in registration.replicas:
+                self.assignments.hosted(tp, topic.topic_id, registration.directory_of(self._config.node_id))
         self.lifecycle.directory_failed(directory_id)
+
+    def _say_directories(self) -> None:
+        """The metadata version has begun to know directories, and the registration has none: say them, and who is in them."""
+        self.lifecycle.resend_registration()
+        image, node_id = self.cache.image, self._config.node_id
+        for topic in image.topics:
+            for index, registration in topic.partitions.items():
+                if node_id in registration.replicas:
+                    tp = TopicPartition(topic.name, index)
+                    self.assignments.hosted(tp, topic.topic_id, registration.directory_of(node_id))

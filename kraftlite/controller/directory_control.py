@@ -74,7 +74,8 @@ class DirectoryControl:
         directories = list(partition.directories or (MIGRATING_DIR,) * len(partition.replicas))
         before, directories[position] = directories[position], item.directory_id
         offline = not self._cluster.directory_online(broker_id, item.directory_id)
-        anew = before != item.directory_id and not is_reserved_uuid(before) and not self._cluster.directory_online(broker_id, before)
+        gone = not is_reserved_uuid(before) and not self._cluster.directory_online(broker_id, before)
+        anew = gone and before != item.directory_id
         left = tuple(member for member in partition.isr if member != broker_id)
         isr = left if offline or (anew and (left or self._features.elr_enabled)) else None
         election = Election.UNCLEAN if self._configs.unclean_election_enabled(info.name) else Election.ONLINE

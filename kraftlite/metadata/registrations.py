@@ -12,7 +12,7 @@ from kraftlite.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
 )
-from kraftlite.model.ids import UNCHANGED, NodeId
+from kraftlite.model.ids import MIGRATING_DIR, UNCHANGED, NodeId
 from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
 
 
@@ -135,6 +135,12 @@ class PartitionRegistration:
     @property
     def preferred_leader(self) -> NodeId:
         return self.replicas[0]
+
+    def directory_of(self, broker_id: NodeId) -> UUID:
+        """Return the directory assigned to the replica of a broker that has one; MIGRATING_DIR before any was known."""
+        if len(self.directories) != len(self.replicas):
+            return MIGRATING_DIR
+        return self.directories[self.replicas.index(broker_id)]
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:

@@ -54,6 +54,23 @@ class FirstPublishDone(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoriesReported(TraceEvent):
+    """The controller was told in which log directories so many replicas are; `again`: of them, those to be named once more."""
+
+    event: ClassVar[str] = "broker.directories_reported"
+    replicas: int
+    again: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoriesReportFailed(TraceEvent):
+    event: ClassVar[str] = "broker.directories_report_failed"
+    level: ClassVar[str] = "warning"
+    replicas: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogsLoaded(TraceEvent):
     event: ClassVar[str] = "broker.logs_loaded"
     log_dir: str

@@ -115,7 +115,7 @@ class Scene:
             configs=self.configs,
             log_dirs=self.logs.dirs,
             replicas=self.replicas,
-            resend_registration=self._resend,
+            on_directories_known=self._resend,
             guard=self._guard,
         )
         self.image = MetadataImage.EMPTY
