@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -42,6 +42,7 @@ class AssignmentReporter:
         channel: ControllerChannel,
         broker_epoch: Callable[[], int | None],
         image: Callable[[], MetadataImage],
+        logs: Whereabouts,
     ) -> None:
         self._ports = ports
         self._channel = channel
@@ -50,8 +51,7 @@ class AssignmentReporter:
         self._core = Assignments(node_id)
         self._wakeup: asyncio.Future[None] | None = None
         self._task: TaskHandle | None = None
-        self.logs: Whereabouts | None = None
-        """The owner of the logs, which needs a reporter itself."""
+        self._logs = logs
 
     def queued(self) -> int:
         return len(self._core)
@@ -67,15 +67,11 @@ class AssignmentReporter:
     def hosted(self, tp: TopicPartition, topic_id: UUID, assigned: UUID | None) -> None:
         """Metadata places a replica of ours in `assigned`; say so where it is elsewhere. None: no directory is assigned."""
         level = self._image().features.metadata_version
-        if self.logs is None or level is None or not supports_directories(level):
+        if level is None or not supports_directories(level):
             return
-        actual = self.logs.standing(tp, topic_id)
+        actual = self._logs.standing(tp, topic_id)
         if actual is not None and actual != assigned:
             self.report(topic_id, tp.partition, actual)
-
-    def hosted_all(self, replicas: Iterable[tuple[TopicPartition, UUID, UUID | None]]) -> None:
-        for tp, topic_id, assigned in replicas:
-            self.hosted(tp, topic_id, assigned)
 
     def report(self, topic_id: UUID, partition: int, directory_id: UUID) -> None:
         self._core.wish(topic_id, partition, directory_id)

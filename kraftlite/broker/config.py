@@ -21,6 +21,10 @@ class LogDirSpec:
 
     path: str
     directory_id: UUID | None
+    problem: str | None = None
+    """The reason why it cannot be read."""
+    holds_metadata: bool = False
+    """The metadata log is in it: without it no node can go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from kraftlite.model.ids import LOST_DIR, is_reserved_uuid, random_uuid, uuid_to
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DiskSpace, Ports, TaskHandle
-from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogDirFailed
+from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogDirFailed, LogDirUnusable
 from kraftlite.runtime.trace.log import RetentionFailed
 
 HOUSEKEEPING_MAX_MS: Final = 300_000
@@ -66,6 +66,9 @@ class LogDirs:
     def read_markers(self) -> int | None:
         """Tell how the previous run ended: its broker epoch if all directories agree on one, else None (BL-13)."""
         for state in self._dirs:
+            if not state.online:
+                self._ports.tracer.emit(LogDirUnusable(log_dir=state.path, reason=state.spec.problem or "it cannot be read"))
+                continue
             try:
                 state.read_marker(self._ports.disk)
             except OSError as error:
@@ -466,8 +469,11 @@ class LogDirs:
             return
         state.online = False
         self._ports.tracer.emit(LogDirFailed(log_dir=state.path, directory_id=uuid_to_str(state.directory_id), reason=str(error)))
-        if not any(other.online for other in self._dirs):
-            self._ports.fault(
-                StorageFault(f"every log directory has failed; the last was {state.path}: {error}", state.path), "log dirs"
-            )
+        told = None
+        if state.spec.holds_metadata:
+            told = f"{state.path} has failed, where the metadata log is: {error}"
+        elif not any(other.online for other in self._dirs):
+            told = f"every log directory has failed; the last was {state.path}: {error}"
+        if told is not None:
+            self._ports.fault(StorageFault(told, state.path), "log dirs")
         self._on_dir_failed(state.directory_id, tuple(sorted(state.logs)))

@@ -24,6 +24,7 @@ from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.metadata.features import SUPPORTED_FEATURES
+from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
@@ -75,22 +76,19 @@ class BrokerServer:
         self.configs = DynamicConfigs(config.node_id, config.values)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
-        self.assignments = AssignmentReporter(
-            ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch, lambda: self.cache.image
-        )
-        self.assignments.logs = self.log_dirs
+        self.assignments = AssignmentReporter(ports, config.node_id, self.channel, self._broker_epoch, self._image, self.log_dirs)
         self.replicas = ReplicaManager(
             ports,
             replication,
             self.log_dirs,
             self.channel,
-            lambda: self.lifecycle.broker_epoch,
+            self._broker_epoch,
             trace_hot=ports.trace_hot,
             on_hosted=self.assignments.hosted,
         )
         self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
-        self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
-        peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, lambda: self.cache.image)
+        self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, self._broker_epoch)
+        peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, self._image)
         transactions = TransactionConfig.from_values(config.values)
         patience_ms = transactions.request_timeout_ms
         self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, patience_ms)
@@ -174,6 +172,12 @@ class BrokerServer:
             await self.log_dirs.close(self.lifecycle.broker_epoch)
         else:
             await self.log_dirs.stop_housekeeping()
+
+    def _broker_epoch(self) -> int | None:
+        return self.lifecycle.broker_epoch
+
+    def _image(self) -> MetadataImage:
+        return self.cache.image
 
     def _applied_offset(self) -> int:
         """Return the offset that the controller is told: it counts on all brokers knowing of a move before a broker leaves

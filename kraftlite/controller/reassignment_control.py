@@ -191,5 +191,3 @@ def _plan(partition: PartitionRegistration, wanted: Nodes) -> _Plan:
     base = _without(partition.replicas, tuple(node for node in partition.adding_replicas if node in wanted) + abandoned)
     removing = tuple(sorted(_without(base, wanted)))
     return _Plan(replicas=wanted + removing, adding=tuple(sorted(_without(wanted, base))), removing=removing, isr=isr)
-
-

@@ -71,6 +71,16 @@ class DirectoriesReportFailed(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirUnusable(TraceEvent):
+    """A log directory could not be read when the broker started: it starts without it."""
+
+    event: ClassVar[str] = "broker.log_dir_unusable"
+    level: ClassVar[str] = "error"
+    log_dir: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogsLoaded(TraceEvent):
     event: ClassVar[str] = "broker.logs_loaded"
     log_dir: str
