@@ -97,6 +97,7 @@ class ReplicaManager:
             broker_id=config.broker_id,
             lag_time_max_ms=config.lag_time_max_ms,
             eligible=table.eligible,
+            directory_online=table.directory_online,
             broker_epoch=broker_epoch,
             on_isr_proposed=self._alter.submit,
             tracer=ports.tracer,

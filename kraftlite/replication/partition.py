@@ -45,6 +45,7 @@ class PartitionEnv:
     eligible: Eligible
     broker_epoch: Callable[[], int | None]
     on_isr_proposed: Callable[[Partition], None]
+    directory_online: Callable[[NodeId, UUID], bool] = lambda broker_id, directory: True
     tracer: Tracer
     trace_hot: bool = False
 
@@ -63,6 +64,7 @@ class Partition:
         self.log: Log | None = None
         self.offline_reason: str | None = "not opened yet"
         self.replicas: tuple[NodeId, ...] = ()
+        self._directories: tuple[UUID, ...] = ()
         self.leader_id: NodeId | None = None
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -135,8 +137,7 @@ class Partition:
         leader.isr.check(tp, self.committed_isr)
         leader.check(tp, self._env.broker_id, self.replicas, (self.leader_epoch, self.partition_epoch), log.leo)
 
-    # --- roles --------------------------------------------------------------------------------------------------------
-
+    # --- roles
     def attach_log(self, log: Log, checkpointed_hw: int) -> None:
         """The HW starts from its checkpoint, within [log start, leo] (RP-16)."""
         self.log = log
@@ -235,6 +236,7 @@ class Partition:
 
     def _adopt(self, registration: PartitionRegistration) -> None:
         self.replicas = registration.replicas
+        self._directories = registration.directories
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
@@ -285,7 +287,7 @@ class Partition:
             observer.on_moved()
         self.wake_waiters()
 
-    # --- appending ----------------------------------------------------------------------------------------------------
+    # --- appending
 
     def append(
         self,
@@ -329,7 +331,7 @@ class Partition:
     def fail_waiting(self, error: ErrorCode) -> None:
         self.waiting.fail(error)
 
-    # --- the high watermark -------------------------------------------------------------------------------------------
+    # --- the high watermark
 
     def maybe_advance_hw(self, now_ms: int, cause: str = "isr", by: tuple[NodeId, ...] = ()) -> bool:
         """`cause` and `by` say what may have made the difference, for the trace."""
@@ -337,7 +339,7 @@ class Partition:
         if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard_epoch is not None:
             return False
         old = log.hw
-        new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._env.eligible)
+        new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._eligible)
         if new <= old:
             return False
         log.update_hw(new)
@@ -363,7 +365,7 @@ class Partition:
         for waiters in (self.waiters, self.leo_waiters, self.start_waiters):
             wake_all(waiters)
 
-    # --- the ISR ------------------------------------------------------------------------------------------------------
+    # --- the ISR
 
     def follower_fetched(
         self, broker_id: NodeId, replica_epoch: int, fetch_offset: int, log_start_offset: int, now_ms: int
@@ -416,7 +418,7 @@ class Partition:
             broker_id
             for broker_id, follower in leader.followers.items()
             if (broker_id == fetched_by or follower.is_caught_up(log.leo, now_ms, self._env.lag_time_max_ms))
-            and leader.may_join(follower, log.hw, self._env.eligible)
+            and leader.may_join(follower, log.hw, self._eligible)
         )
         if added:
             isr = in_order((*leader.isr.committed, *added), self.replicas)
@@ -437,6 +439,12 @@ class Partition:
             recovering=False,
         )
         leader.isr.propose(PendingIsr(item=item, added=added, removed=removed), self.replicas)
+
+    def _eligible(self, member: NodeId, replica_epoch: int | None) -> bool:
+        """Return whether a replica may be in the ISR: not while its log directory is offline, which the HW need not wait for."""
+        known = len(self._directories) == len(self.replicas) and member in self.replicas
+        online = not known or self._env.directory_online(member, self._directories[self.replicas.index(member)])
+        return online and self._env.eligible(member, replica_epoch)
 
     def _epoch_of(self, leader: LeaderState, member: NodeId) -> int | None:
         if member == self._env.broker_id:

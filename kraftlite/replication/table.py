@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.ids import LOST_DIR, Endpoint, NodeId, is_reserved_uuid
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.partition import Partition
@@ -70,6 +70,13 @@ class PartitionTable:
         """May be in an ISR: registered under the epoch of its last fetch, unfenced, not shutting down (RP-21)."""
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.active and broker.broker_epoch == replica_epoch
+
+    def directory_online(self, broker_id: NodeId, directory: UUID) -> bool:
+        """Return whether the log directory of a replica is online, as far as its broker's registration says (JB-01)."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        if is_reserved_uuid(directory) or broker is None or not broker.log_dirs:
+            return directory != LOST_DIR
+        return directory in broker.log_dirs
 
     def is_stale(self, broker_id: NodeId, replica_epoch: int) -> bool:
         """Return whether a newer incarnation of this broker is registered: what the old one says no longer counts (RP-34)."""

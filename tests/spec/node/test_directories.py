@@ -166,3 +166,54 @@ async def test_jb_08_an_upgrade_registers_the_directories_and_says_who_is_in_the
     assert registered.log_dirs == tuple(sorted(logs_of(node).online_ids()))
     assert registered.broker_epoch == own.broker_epoch, "the same incarnation (KAFKA-16952)"
     assert cluster.leader("a") is node
+
+
+def other_directory(node: MemNode, tp: TopicPartition = A0) -> str:
+    home = logs_of(node).directory_of(tp)
+    return next(path for path in ("/d1", "/d2") if path != home)
+
+
+async def test_jb_10_jb_11_a_replica_moves_under_load_and_nothing_is_missing(tmp_path: Path) -> None:
+    """Leader and follower at once: both go on, and the metadata says where they are."""
+    cluster = await cluster_of(tmp_path)
+    await cluster.create_topic("a", replicas=2)
+    await settled(cluster, "a", (2, 3))
+    for count in range(20):
+        assert await cluster.produce("a", f"before {count}") is ErrorCode.NONE
+    leader, targets = cluster.leader("a"), {}
+    for node in (cluster.nodes[2], cluster.nodes[3]):
+        targets[node.node_id] = other_directory(node)
+        logs_of(node).moves.alter(A0, targets[node.node_id])
+    for count in range(20):
+        assert await cluster.produce("a", f"meanwhile {count}") is ErrorCode.NONE
+    for node in (cluster.nodes[2], cluster.nodes[3]):
+        home = targets[node.node_id]
+        await cluster.until(lambda node=node, home=home: logs_of(node).directory_of(A0) == home, "the move")  # type: ignore[misc]
+    assert cluster.leader("a") is leader, "nobody was disturbed"
+    assert await cluster.produce("a", "after") is ErrorCode.NONE
+    await settled(cluster, "a", (2, 3))
+    assert cluster.readable("a") == 41
+    await cluster.clock.run_for(70_000)  # file.delete.delay.ms
+    for node in (cluster.nodes[2], cluster.nodes[3]):
+        found = {path: [it for it in node.disk.listdir(path) if it.startswith("a-0")] for path in ("/d1", "/d2")}
+        assert found[targets[node.node_id]] == ["a-0"] and found[other_directory(node)] == []
+        await node.stop()
+        node.boot()
+        await settled(cluster, "a", (2, 3))
+    assert cluster.readable("a") == 41
+
+
+async def test_jb_06_the_hw_does_not_wait_for_a_follower_whose_directory_has_failed(tmp_path: Path) -> None:
+    """It was caught up a moment ago, and its broker is well: it would be waited for until it lags."""
+    cluster = await cluster_of(tmp_path)
+    await cluster.create_topic("a", replicas=2)
+    await settled(cluster, "a", (2, 3))
+    assert await cluster.produce("a", "before") is ErrorCode.NONE
+    leader = cluster.leader("a")
+    follower = next(node for node in cluster.nodes.values() if node is not leader and node.node_id != 1)
+    state = next(state for state in logs_of(follower)._dirs if A0 in state.logs)
+    logs_of(follower)._fail(state, OSError(5, "gone"))
+    await cluster.until(lambda: len(cluster.isr("a")) == 1, "the follower to leave the ISR")
+    before_ms = cluster.clock.now_ms()
+    assert await cluster.produce("a", "after") is ErrorCode.NONE
+    assert cluster.clock.now_ms() - before_ms < 500
