@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -12,11 +11,14 @@ from kraftlite.broker.config import BrokerConfig
 from kraftlite.broker.log_cleaner import LogCleaner
 from kraftlite.broker.log_dirs_damage import fails_directory, remove
 from kraftlite.broker.log_dirs_loading import AssignedOf, EpochOf, IsOurs, IsSole, LogLoader
-from kraftlite.broker.log_dirs_placement import Placement
+from kraftlite.broker.log_dirs_moves import ReplicaMoves
+from kraftlite.broker.log_dirs_placement import Placement, create_log
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
+from kraftlite.broker.log_moves import LogMoves
+from kraftlite.broker.log_moves_driver import MoveDriver
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
-from kraftlite.log.log import Log, OpenLog
+from kraftlite.log.log import Log
 from kraftlite.log.promises import LogDamaged
 from kraftlite.log.retention import apply_retention
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
@@ -55,6 +57,9 @@ class LogDirs:
         self._dirs = [LogDirState(spec=spec) for spec in config.log_dirs]
         self.placement = Placement(self._dirs)
         self._home: dict[TopicPartition, LogDirState] = {}
+        self.log_moves = LogMoves(ports, config_for, self._fail)
+        self.log_moves.retire = self._retire
+        self.moves = ReplicaMoves(self._dirs, self._home, self.placement, self.log_moves, self._fail)
         self._tasks: list[TaskHandle] = []
         self._flushing: dict[TopicPartition, Log] = {}
         self._purging: dict[TopicPartition, Log] = {}
@@ -98,6 +103,7 @@ class LogDirs:
             fail_dir=self._fail,
             epoch_of=epoch_of,
             is_sole=is_sole,
+            assigned=assigned,
         )
         count = await loader.load(is_ours, hosted or {})
         for state in self._dirs:
@@ -107,6 +113,7 @@ class LogDirs:
                 if log.deleted:
                     self.purge_soon(log)
         self._withhold(hosted or {}, is_sole, assigned)
+        self.moves.resume(self._ports.disk, assigned)
         return count
 
     def _withhold(self, hosted: Mapping[TopicPartition, UUID], is_sole: IsSole, assigned: AssignedOf) -> None:
@@ -116,7 +123,8 @@ class LogDirs:
         lacking = {tp: topic_id for tp, topic_id in hosted.items() if tp not in self._home and is_sole(tp)}
         self.placement.withhold({tp: lacking[tp] for tp in lacking if (found := assigned(tp)) is None or is_reserved_uuid(found)})
 
-    def start_housekeeping(self) -> None:
+    def start_housekeeping(self, assigned: AssignedOf = lambda tp: None) -> None:
+        """`assigned`: the directory of one of our replicas by the metadata of the time of the call."""
         config, spawn = self._config, self._ports.tasks.spawn
         self._tasks = [
             spawn(self._repeat(config.checkpoint_interval_ms, self.write_recovery_points), name="recovery-point-checkpoint"),
@@ -125,6 +133,15 @@ class LogDirs:
             spawn(self._retain(config.retention_check_interval_ms), name="log-retention"),
         ]
         self._tasks.append(spawn(self._repeat(config.producer_check_interval_ms, self._expire_producers), name="producer-expiry"))
+        if len(self._dirs) > 1:
+            driver = MoveDriver(
+                self._ports,
+                self.log_moves,
+                self._fail,
+                lambda move: assigned(move.tp) == move.target.directory_id,
+                self._home.__setitem__,
+            )
+            self._tasks.append(spawn(driver.run(), name="replica-moves"))
         if config.cleaner.enable:
             self._tasks.append(spawn(LogCleaner(self._ports, config.cleaner, self).run(), name="log-cleaner"))
         if config.flush_check_interval_ms < MAX_INT64:
@@ -165,7 +182,7 @@ class LogDirs:
 
     def _create_in(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
         try:
-            log = self._create(state, tp, topic_id)
+            log = create_log(self._ports, self._config_for(tp.topic), state, tp, topic_id)
         except (OSError, LogDamaged) as error:
             if isinstance(error, OSError) and fails_directory(error):
                 self._fail(state, error)
@@ -188,25 +205,8 @@ class LogDirs:
                 refused.directory, state.file(renamed(tp, random_uuid(self._ports.entropy).hex, STRAY_SUFFIX))
             )
 
-    def _create(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
-        directory, newest = state.file(str(tp)), state.newest
-        log = Log(
-            OpenLog(
-                disk=self._ports.disk,
-                directory=directory,
-                tp=tp,
-                topic_id=topic_id,
-                config=self._config_for(tp.topic),
-                wall_ms=self._ports.clock.wall_ms(),
-                entropy=random.Random(self._ports.entropy.getrandbits(64)),
-                tracer=self._ports.tracer,
-                sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
-            )
-        )
-        state.newest = (topic_id, directory)
-        return log
-
     def delete(self, tp: TopicPartition) -> None:
+        self.log_moves.cancel(tp, "the replica is deleted")
         state = self._home.pop(tp, None)
         if state is None:
             return
@@ -215,7 +215,6 @@ class LogDirs:
         if log is None or not state.online:
             return
         log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
-        delay_ms = log.config.file_delete_delay_ms
         try:
             log.rename_directory(state.file(renamed(tp, random_uuid(self._ports.entropy).hex, DELETE_SUFFIX)))
             if state.statements is not None and log.topic_id is not None:
@@ -227,7 +226,11 @@ class LogDirs:
             # A topic of thousands of partitions goes as a whole: its checkpoints are written once, when it is gone.
             state.rewriting = True
             self._ports.tasks.spawn(self._write_checkpoints(state), name="checkpoints-after-deletion")
-        self._ports.tasks.spawn(self._remove_later(state, log, delay_ms), name=f"delete-{tp}")
+        self._retire(state, log)
+
+    def _retire(self, state: LogDirState, log: Log) -> None:
+        """Remove a log that was renamed `-delete`, `file.delete.delay.ms` from now."""
+        self._ports.tasks.spawn(self._remove_later(state, log, log.config.file_delete_delay_ms), name=f"delete-{log.tp}")
 
     async def _write_checkpoints(self, state: LogDirState) -> None:
         await self._ports.clock.sleep(0)
@@ -274,10 +277,21 @@ class LogDirs:
         state = self._home.get(tp)
         if state is None:
             return LOST_DIR if self.placement.is_withheld(tp, topic_id) else None
+        move = self.log_moves.get(tp)
+        if move is not None and move.said and move.topic_id == topic_id:
+            return move.target.directory_id
         return state.directory_id if state.logs[tp].topic_id == topic_id else None
+
+    @property
+    def cordoned(self) -> frozenset[str]:
+        return self.placement.cordoned
 
     def online_ids(self) -> tuple[UUID, ...]:
         return tuple(state.directory_id for state in self._dirs if state.online)
+
+    def is_moving(self, tp: TopicPartition) -> bool:
+        """Return whether the replica is on its way into another directory: then it is not compacted."""
+        return self.log_moves.get(tp) is not None
 
     def directory_of(self, tp: TopicPartition) -> str | None:
         state = self._home.get(tp)
@@ -324,7 +338,7 @@ class LogDirs:
             if not state.online:
                 continue
             try:
-                for log in list(state.logs.values()):
+                for log in [*state.logs.values(), *state.futures.values()]:
                     log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
                     await self._ports.tasks.run_blocking(log.close)
                 if not state.loaded:
@@ -476,4 +490,5 @@ class LogDirs:
             told = f"every log directory has failed; the last was {state.path}: {error}"
         if told is not None:
             self._ports.fault(StorageFault(told, state.path), "log dirs")
-        self._on_dir_failed(state.directory_id, tuple(sorted(state.logs)))
+        moving = self.log_moves.directory_failed(state)
+        self._on_dir_failed(state.directory_id, tuple(sorted({*state.logs, *moving})))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 from kraftlite.broker.log_dirs_state import LogDirState
+from kraftlite.log.config import LogConfig
+from kraftlite.log.log import Log, OpenLog
 from kraftlite.model.errors import StorageFault
 from kraftlite.model.ids import is_reserved_uuid, uuid_to_str
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.ports import Ports
 
 MAX_PINNED: Final = 10_000
 """Wishes for replicas that are not here yet; the oldest are forgotten."""
@@ -65,3 +69,23 @@ class Placement:
                 return [state]
         open_ = [state for state in online if state.path not in self.cordoned]
         return sorted(open_, key=lambda state: state.count) if open_ else online[:1]
+
+
+def create_log(ports: Ports, config: LogConfig, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
+    """Make the directory of a new log. Raises OSError, LogDamaged."""
+    directory, newest = state.file(str(tp)), state.newest
+    log = Log(
+        OpenLog(
+            disk=ports.disk,
+            directory=directory,
+            tp=tp,
+            topic_id=topic_id,
+            config=config,
+            wall_ms=ports.clock.wall_ms(),
+            entropy=random.Random(ports.entropy.getrandbits(64)),
+            tracer=ports.tracer,
+            sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
+        )
+    )
+    state.newest = (topic_id, directory)
+    return log

@@ -34,6 +34,15 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2])) if match and int(match[2]) <= MAX_INT32 else None
 
 
+_FUTURE = re.compile(r"(.+)\.[0-9a-f]{32}" + FUTURE_SUFFIX)
+
+
+def parse_future_name(name: str) -> TopicPartition | None:
+    """`orders-0.<32 hex digits>-future` -> the partition; None for any other name."""
+    match = _FUTURE.fullmatch(name)
+    return None if match is None else parse_directory_name(match[1])
+
+
 def renamed(tp: TopicPartition, unique: str, suffix: str) -> str:
     """Kafka's name for a directory on its way out: `orders-0.<32 hex digits>-delete`, cut to what a file system takes."""
     tail = f"-{tp.partition}.{unique}{suffix}"
@@ -64,6 +73,8 @@ class LogDirState:
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
     futures: dict[TopicPartition, Log] = field(default_factory=dict)
     """Copies of replicas that are being moved here from other directories (KIP-113)."""
+    copies_found: dict[TopicPartition, tuple[UUID, str]] = field(default_factory=dict)
+    """Topic id and path of those that a former run has left, until they are gone on with."""
     hws: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
@@ -201,6 +212,13 @@ class LogDirState:
         offsets = {tp: log.clean_offset for tp, log in self.logs.items() if log.clean_offset is not None}
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.CLEANER_CHECKPOINT), offsets)
 
+    def write_all(self, disk: Disk) -> None:
+        """Write every checkpoint of this directory: logs have come or gone."""
+        self.write_recovery_points(disk)
+        self.write_log_starts(disk)
+        self.write_clean_offsets(disk)
+        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT), self.hws)
+
     def write_hws(self, disk: Disk, hws: Mapping[TopicPartition, int]) -> None:
         kept = {tp: self.hws[tp] for tp in self.refused if tp in self.hws}
         self.hws = kept | {tp: hw for tp, hw in hws.items() if tp in self.logs}
@@ -209,4 +227,4 @@ class LogDirState:
 
 def is_foreign(name: str) -> bool:
     """Return whether a directory is none of the broker's business: the metadata log, or something set aside earlier."""
-    return name == f"{METADATA_TOPIC}-0" or name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX, DAMAGED_SUFFIX))
+    return name == f"{METADATA_TOPIC}-0" or name.endswith((STRAY_SUFFIX, DAMAGED_SUFFIX))

@@ -155,7 +155,7 @@ class BrokerMetadataPublisher:
                 await self._ports.clock.sleep(0)
         self._ready, self._task = True, None
         self._replicas.start_hw_checkpoints()
-        self._log_dirs.start_housekeeping()
+        self._log_dirs.start_housekeeping(lambda tp: _assigned(self._cache.image, self._node_id, tp))
         self._ports.tracer.emit(FirstPublishDone(metadata_offset=self._cache.image.offset, logs=count))
         self._settled.set()
 

@@ -361,6 +361,18 @@ class FakeLog:
 class FakeLogDirs:
     """Directories of this broker, and which log lies where."""
 
+    cordoned: frozenset[str] = frozenset()
+
+    @property
+    def moves(self) -> FakeLogDirs:
+        return self
+
+    def alter(self, tp: TopicPartition, path: str) -> None:
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, path)
+
+    def copies(self) -> list[Any]:
+        return []
+
     def __init__(self) -> None:
         self.online: dict[str, list[FakeLog]] = {"/data/1": []}
         self.offline: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 
 
@@ -68,6 +69,36 @@ class DirectoriesReportFailed(TraceEvent):
     level: ClassVar[str] = "warning"
     replicas: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMoveStarted(TraceEvent):
+    """A replica is copied into another directory of this broker; its copy ends at `leo`."""
+
+    event: ClassVar[str] = "broker.replica_move_started"
+    tp: TopicPartition
+    source: str
+    target: str
+    leo: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMoveEnded(TraceEvent):
+    """The replica stays where it is."""
+
+    event: ClassVar[str] = "broker.replica_move_ended"
+    tp: TopicPartition
+    target: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMoved(TraceEvent):
+    event: ClassVar[str] = "broker.replica_moved"
+    tp: TopicPartition
+    source: str
+    target: str
+    leo: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,6 +256,7 @@ MINIMAL: dict[int, dict[str, Any]] = {
     23: {"replica_id": -1, "topics": []},
     32: {"resources": []},
     33: {"resources": [], "validate_only": False},
+    34: {"dirs": []},
     35: {"topics": []},
     37: {"topics": [], "timeout": 0, "validate_only": False},
     43: {"election_type": 0, "topic_partitions": []},
