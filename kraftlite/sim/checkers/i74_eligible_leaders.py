@@ -14,7 +14,7 @@ from kraftlite.model.messages.controller import BrokerRegistrationRequest
 from kraftlite.model.messages.methods import REGISTER_BROKER
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import BROKER, TOPIC, MetadataState, completes_a_move, has_elr
+from kraftlite.sim.checkers.model import BROKER, TOPIC, MetadataState, completes_a_move, has_elr, in_online_directory
 from kraftlite.sim.checkers.views import Entry
 
 _MIN_ISR: Final = "min.insync.replicas"
@@ -174,7 +174,7 @@ def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState) ->
 
     def live(members: Sequence[NodeId]) -> list[NodeId]:
         found = [it for it in members if it in new.replicas and it not in gone]
-        return [it for it in found if it in state.brokers and state.brokers[it].active]
+        return [it for it in found if it in state.brokers and state.brokers[it].active and in_online_directory(state, new, it)]
 
     if new.leader is None:
         could = live(new.isr or new.elr)
