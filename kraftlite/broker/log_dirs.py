@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from kraftlite.broker.log_dirs_damage import fails_directory, remove
 from kraftlite.broker.log_dirs_loading import AssignedOf, EpochOf, IsOurs, IsSole, LogLoader
 from kraftlite.broker.log_dirs_moves import ReplicaMoves
 from kraftlite.broker.log_dirs_placement import Placement, create_log
+from kraftlite.broker.log_dirs_purges_driver import Purges
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
 from kraftlite.broker.log_moves import LogMoves
 from kraftlite.broker.log_moves_driver import MoveDriver
@@ -62,7 +64,9 @@ class LogDirs:
         self.moves = ReplicaMoves(self._dirs, self._home, self.placement, self.log_moves, self._fail)
         self._tasks: list[TaskHandle] = []
         self._flushing: dict[TopicPartition, Log] = {}
-        self._purging: dict[TopicPartition, Log] = {}
+        self._purges = Purges(ports, self.get, self._on_restated, self.handle_failure)
+        self._hooks = (self._on_roll, self._on_recovery_point_lowered, self._on_restated)
+        """Made once: each mention of a method makes an object, and every log keeps three."""
         self.stopped_cleanly = False
         """The run before this one has said so in every directory: the controller takes this broker's replicas for complete."""
 
@@ -149,6 +153,10 @@ class LogDirs:
 
     # --- LogProvider --------------------------------------------------------------------------------------------------
 
+    @property
+    def failed_directories(self) -> int:
+        return sum(not state.online for state in self._dirs)
+
     def get(self, tp: TopicPartition) -> Log | None:
         state = self._home.get(tp)
         return state.logs.get(tp) if state is not None and state.online else None
@@ -211,7 +219,8 @@ class LogDirs:
         if state is None:
             return
         log = state.logs.pop(tp, None)
-        state.hws.pop(tp, None)
+        if state.hws.pop(tp, None) is not None:
+            state.hws_filed = False
         if log is None or not state.online:
             return
         log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
@@ -338,9 +347,11 @@ class LogDirs:
             if not state.online:
                 continue
             try:
-                for log in [*state.logs.values(), *state.futures.values()]:
+                logs, at_once = [*state.logs.values(), *state.futures.values()], self._ports.tuning.logs_per_turn
+                for log in logs:
                     log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
-                    await self._ports.tasks.run_blocking(log.close)
+                for start in range(0, len(logs), at_once):
+                    await self._ports.tasks.run_blocking(partial(_close_all, logs[start : start + at_once]))
                 if not state.loaded:
                     continue
                 state.write_recovery_points(self._ports.disk)
@@ -360,9 +371,7 @@ class LogDirs:
 
     def _adopt(self, state: LogDirState, tp: TopicPartition, log: Log) -> None:
         self._home[tp] = state
-        log.on_roll = self._on_roll
-        log.on_recovery_point_lowered = self._on_recovery_point_lowered
-        log.on_restated = self._on_restated
+        log.on_roll, log.on_recovery_point_lowered, log.on_restated = self._hooks
 
     def _on_roll(self, log: Log) -> None:
         """Make the closed segments durable in the background; one flush per log at a time, a later one covers what it missed."""
@@ -429,30 +438,7 @@ class LogDirs:
 
     def purge_soon(self, log: Log) -> None:
         """Segments of `log` were deleted: unlink their files `file.delete.delay.ms` from now (LG-38)."""
-        log.deleted.stamp(self._ports.clock.now_ms())
-        if self._purging.get(log.tp) is not log:
-            self._purging[log.tp] = log
-            self._ports.tasks.spawn(self._purge(log), name=f"purge-{log.tp}")
-
-    async def _purge(self, log: Log) -> None:
-        clock = self._ports.clock
-        try:
-            while self.get(log.tp) is log and (due_ms := log.deleted.next_ms) is not None:
-                await clock.sleep(max(due_ms - clock.now_ms(), 0))
-                self._on_restated(log)  # durably, before what it speaks of is gone
-                paths = log.deleted.take(clock.now_ms())
-                await self._ports.tasks.run_blocking(lambda paths=paths: self._unlink(paths))  # type: ignore[misc]
-        except OSError as error:
-            self.handle_failure(error, log.tp)
-        finally:
-            if self._purging.get(log.tp) is log:
-                del self._purging[log.tp]
-
-    def _unlink(self, paths: list[str]) -> None:
-        for path in paths:
-            # Meanwhile the topic may have been deleted, and its directory have another name.
-            with contextlib.suppress(FileNotFoundError):
-                self._ports.disk.unlink(path)
+        self._purges.soon(log)
 
     def _expire_producers(self) -> None:
         wall_ms = self._ports.clock.wall_ms()
@@ -492,3 +478,9 @@ class LogDirs:
             self._ports.fault(StorageFault(told, state.path), "log dirs")
         moving = self.log_moves.directory_failed(state)
         self._on_dir_failed(state.directory_id, tuple(sorted({*state.logs, *moving})))
+
+
+def _close_all(logs: Sequence[Log]) -> None:
+    """Close logs, on a thread: on its own the trip to the thread would be most of what an idle log costs."""
+    for log in logs:
+        log.close()

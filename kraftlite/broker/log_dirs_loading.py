@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from kraftlite.broker.log_dirs_damage import ACCEPT_LOSS, DamagedLogs, fails_directory, holds_records, remove
@@ -22,6 +22,7 @@ from kraftlite.broker.log_dirs_state import (
 )
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
+from kraftlite.log.context import SeededLater
 from kraftlite.log.indexes import CorruptIndex
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.log.promises import LogDamaged, Promise
@@ -55,6 +56,19 @@ def _broken(error: Exception) -> bool:
 
 _ERRORS = (OSError, LogDamaged, ApiError, CorruptIndex, ValueError, OverflowError, struct.error)
 """The errors that the bytes of a log's files can cause when it is opened."""
+
+
+def _open_all(openers: Sequence[tuple[_Job, Callable[[], Log]]]) -> list[tuple[_Job, Log | Exception]]:
+    """Open logs, on a thread; each with what came of it. No further than to an error that is the directory's."""
+    found: list[tuple[_Job, Log | Exception]] = []
+    for job, opener in openers:
+        try:
+            found.append((job, opener()))
+        except _ERRORS as error:
+            found.append((job, error))
+            if not _broken(error):
+                break
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,23 +319,32 @@ class LogLoader:
         self._ports.tracer.emit(LogsLoaded(log_dir=state.path, logs=len(state.logs), clean=state.clean, elapsed_ms=elapsed_ms))
 
     async def _work(self, state: LogDirState, jobs: deque[_Job], failures: list[OSError]) -> None:
+        """Open logs. The way to a thread and back takes longer than to open one that has nothing to recover, and where they are
+        many most are such: several of them go together."""
         while jobs and not failures:
-            job = jobs.popleft()
-            seed = self._ports.entropy.getrandbits(64)
+            most = min(self._ports.tuning.logs_per_turn, len(jobs) // self._threads)
+            taken = [jobs.popleft()]
+            while len(taken) < most and self._is_light(state, taken[-1]) and self._is_light(state, jobs[0]):
+                taken.append(jobs.popleft())
+            openers = [(job, self._opener(state, job, self._ports.entropy.getrandbits(64))) for job in taken]
             try:
-                try:
-                    log = await self._ports.tasks.run_blocking(self._opener(state, job, seed))
-                except _ERRORS as error:
-                    if not _broken(error):
-                        raise
-                    self._damaged.handle(state, job.tp, job.topic_id, job.directory, str(error))
-                    continue
-                if job.accept_loss:
-                    self._accepted(state, job, log)
+                for job, found in await self._ports.tasks.run_blocking(partial(_open_all, openers)):
+                    if isinstance(found, Log):
+                        if job.accept_loss:
+                            self._accepted(state, job, found)
+                        state.logs[job.tp] = found
+                    elif _broken(found):
+                        self._damaged.handle(state, job.tp, job.topic_id, job.directory, str(found))
+                    else:
+                        raise found
             except OSError as error:
                 failures.append(error)
                 return
-            state.logs[job.tp] = log
+
+    @staticmethod
+    def _is_light(state: LogDirState, job: _Job) -> bool:
+        """Return whether a log was closed, or never had a record."""
+        return state.clean or state.stated((job.topic_id, job.tp.partition)) is None
 
     def _accepted(self, state: LogDirState, job: _Job, log: Log) -> None:
         """Note that from now on this is all that the log is known to have held."""
@@ -352,7 +375,7 @@ class LogLoader:
                     recovery_point=0 if unknown else state.recovery_points.get(job.tp, 0),
                     clean=state.clean,
                     wall_ms=ports.clock.wall_ms(),
-                    entropy=random.Random(seed),
+                    entropy=SeededLater(seed),
                     tracer=ports.tracer,
                     max_epoch=max_epoch,
                     promise=promise,

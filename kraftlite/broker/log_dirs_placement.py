@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 from kraftlite.broker.log_dirs_state import LogDirState
 from kraftlite.log.config import LogConfig
+from kraftlite.log.context import SeededLater
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.model.errors import StorageFault
 from kraftlite.model.ids import is_reserved_uuid, uuid_to_str
@@ -82,7 +82,7 @@ def create_log(ports: Ports, config: LogConfig, state: LogDirState, tp: TopicPar
             topic_id=topic_id,
             config=config,
             wall_ms=ports.clock.wall_ms(),
-            entropy=random.Random(ports.entropy.getrandbits(64)),
+            entropy=SeededLater(ports.entropy.getrandbits(64)),
             tracer=ports.tracer,
             sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
         )

@@ -76,6 +76,8 @@ class LogDirState:
     copies_found: dict[TopicPartition, tuple[UUID, str]] = field(default_factory=dict)
     """Topic id and path of those that a former run has left, until they are gone on with."""
     hws: dict[TopicPartition, int] = field(default_factory=dict)
+    hws_filed: bool = False
+    """`hws` is what this run has written last."""
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
     clean_offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -217,12 +219,21 @@ class LogDirState:
         self.write_recovery_points(disk)
         self.write_log_starts(disk)
         self.write_clean_offsets(disk)
-        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT), self.hws)
+        self._file_hws(disk)
 
     def write_hws(self, disk: Disk, hws: Mapping[TopicPartition, int]) -> None:
+        """Write the HWs, unless they stand in the file: nothing moves on a broker whose many partitions are idle."""
         kept = {tp: self.hws[tp] for tp in self.refused if tp in self.hws}
-        self.hws = kept | {tp: hw for tp, hw in hws.items() if tp in self.logs}
+        found = kept | {tp: hw for tp, hw in hws.items() if tp in self.logs}
+        if self.hws_filed and found == self.hws:
+            return
+        self.hws = found
+        self._file_hws(disk)
+
+    def _file_hws(self, disk: Disk) -> None:
+        self.hws_filed = False
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT), self.hws)
+        self.hws_filed = True
 
 
 def is_foreign(name: str) -> bool:

@@ -5,7 +5,6 @@ Source: KIP-113, KIP-858; KAFKA-16082, KAFKA-16297; JB-09 to JB-11.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +12,7 @@ from uuid import UUID
 
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, FUTURE_SUFFIX, LogDirState, renamed
 from kraftlite.log.config import LogConfig
+from kraftlite.log.context import SeededLater
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import random_uuid
@@ -87,7 +87,7 @@ class LogMoves:
                 config=self._config_for(tp.topic),
                 clean=target.clean,
                 wall_ms=self._ports.clock.wall_ms(),
-                entropy=random.Random(self._ports.entropy.getrandbits(64)),
+                entropy=SeededLater(self._ports.entropy.getrandbits(64)),
                 tracer=NullTracer(),  # its events would be taken for those of the replica
             )
         )

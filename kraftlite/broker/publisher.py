@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -54,12 +55,41 @@ class FollowsReplicas(Protocol):
     def configs_applied(self, image: MetadataImage) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """The part of a metadata update, or of several that follow one another, that concerns a broker; and the image after it."""
+
+    image: MetadataImage
+    topics: TopicsDelta | None
+    configs: tuple[tuple[int, str], ...] | None
+    registrations: bool
+    """Features or registrations have changed."""
+
+    @classmethod
+    def of(cls, delta: MetadataDelta, image: MetadataImage) -> _Update:
+        configs = None if delta.configs is None else delta.configs.changed
+        return cls(image, delta.topics, configs, delta.features is not None or delta.cluster is not None)
+
+    @property
+    def merges(self) -> bool:
+        """Return whether it may be one with others: the configurations that come with partitions must be known before them."""
+        return self.configs is None and (self.topics is None or not self.topics.drops_partitions)
+
+    @classmethod
+    def merged(cls, updates: Sequence[_Update]) -> _Update:
+        topics = [update.topics for update in updates if update.topics is not None]
+        merged = TopicsDelta.merged(topics) if len(topics) > 1 else topics[0] if topics else None
+        return cls(updates[-1].image, merged, None, any(update.registrations for update in updates))
+
+
 class BrokerMetadataPublisher:
     """Applies metadata to this broker: cache, logs, replicas, coordinators, configs; in order, update after update (ML-21).
 
     An update is applied at once, but for one that changes so many replicas that the loop would stand still: the rest of it is
     done by a task, a step a turn, and updates that arrive meanwhile wait behind it in order. Until then the cache shows what
-    is being applied: clients that come to a replica too early are told NOT_LEADER_OR_FOLLOWER and come again.
+    is being applied: clients that come to a replica too early are told NOT_LEADER_OR_FOLLOWER and come again. Updates that wait
+    are applied as one where no configuration changes: what is news for a replica comes first in one update, and must not wait
+    until the one before has dealt with everything else (a failover of 50,000 partitions is five updates).
 
     The first update loads and recovers every log before anything else is applied, so it is always done by a task.
     `wait_first_publish` returns when it is applied in full, and raises Fault when the publisher was closed before.
@@ -81,6 +111,7 @@ class BrokerMetadataPublisher:
         on_directories_known: Callable[[], None],
         guard: Callable[[Callable[[], None]], None],
         coordinators: Sequence[FollowsReplicas] = (),
+        on_broker_values: Callable[[Mapping[str, str]], None] = lambda _values: None,
     ) -> None:
         self._ports = ports
         self._node_id = node_id
@@ -91,8 +122,9 @@ class BrokerMetadataPublisher:
         self._on_directories_known = on_directories_known
         self._guard = guard
         self._coordinators = coordinators
+        self._on_broker_values = on_broker_values
         # Not bounded here: what the metadata log says can neither be refused nor dropped.
-        self._waiting: deque[tuple[MetadataDelta, MetadataImage]] = deque()
+        self._waiting: deque[_Update] = deque()
         self._task: TaskHandle | None = None
         """Applies what does not fit into one turn; whatever comes meanwhile is in `_waiting`."""
         self._applied_offset = -1
@@ -105,13 +137,14 @@ class BrokerMetadataPublisher:
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage, manifest: Manifest) -> None:
         if self._closed:
             return
+        update = _Update.of(delta, image)
         if self._task is not None:
-            self._waiting.append((delta, image))
+            self._waiting.append(update)
         elif not self._ready:
-            self._waiting.append((delta, image))
+            self._waiting.append(update)
             self._task = self._ports.tasks.spawn(self._first_publish(), name="first-publish")
         else:
-            steps = self._apply(delta, image)
+            steps = self._apply(update)
             if next(steps, _DONE) is not _DONE:
                 self._task = self._ports.tasks.spawn(self._apply_rest(steps), name="metadata-publish")
 
@@ -137,7 +170,7 @@ class BrokerMetadataPublisher:
     # --- applying -----------------------------------------------------------------------------------------------------
 
     async def _first_publish(self) -> None:
-        image = self._waiting[0][1]
+        image = self._waiting[0].image
         self._cache.set_image(image)
         self._configs.set_image(image)
         count = await self._log_dirs.load(
@@ -151,7 +184,7 @@ class BrokerMetadataPublisher:
             return
         self._replicas.start()
         while self._waiting:
-            for _ in self._apply(*self._waiting.popleft()):
+            for _ in self._apply(self._waiting.popleft()):
                 await self._ports.clock.sleep(0)
         self._ready, self._task = True, None
         self._replicas.start_hw_checkpoints()
@@ -164,9 +197,16 @@ class BrokerMetadataPublisher:
         try:
             await self._take(steps)
             while self._waiting:
-                await self._take(self._apply(*self._waiting.popleft()))
+                await self._take(self._apply(self._next()))
         finally:
             self._task = None
+
+    def _next(self) -> _Update:
+        """The update that has waited longest, as one with those behind it where that may be."""
+        updates = [self._waiting.popleft()]
+        while updates[-1].merges and self._waiting and self._waiting[0].merges:
+            updates.append(self._waiting.popleft())
+        return updates[0] if len(updates) == 1 else _Update.merged(updates)
 
     async def _take(self, steps: Iterator[None]) -> None:
         more = True
@@ -180,29 +220,31 @@ class BrokerMetadataPublisher:
             await self._ports.clock.sleep(0)
             self._guard(step)
 
-    def _apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
+    def _apply(self, update: _Update) -> Iterator[None]:
         """One update; pauses where the loop should have a turn."""
+        image, topics, configs = update.image, update.topics, update.configs
         self._cache.set_image(image)
         self._configs.set_image(image)
-        if delta.topics is not None and delta.configs is not None:
-            for topic in self._topics_of(delta.configs.changed):
+        if topics is not None and configs is not None:
+            for topic in self._topics_of(configs):
                 self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))
-        if delta.topics is not None:
-            yield from self._replicas.apply_delta_steps(delta.topics, image)
+        if topics is not None:
+            yield from self._replicas.apply_delta_steps(topics, image)
             for coordinator in self._coordinators:
-                coordinator.replicas_applied(delta.topics, image)
-        if delta.configs is not None:
-            self._apply_configs(delta.configs.changed)
+                coordinator.replicas_applied(topics, image)
+        if configs is not None:
+            self._apply_configs(configs)
             for coordinator in self._coordinators:
                 coordinator.configs_applied(image)
         self._replicas.handle_image(image)
-        if delta.features is not None or delta.cluster is not None:
+        if update.registrations:
             self._refresh_registration(image)
         self._applied_offset = image.offset
 
     def _apply_configs(self, changed: tuple[tuple[int, str], ...]) -> None:
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
             self._replicas.update_broker_values(self._configs.broker_values())
+            self._on_broker_values(self._configs.broker_values())
         for topic in self._topics_of(changed):
             self._replicas.update_log_config(topic, self._configs.log_config_for(topic))
 

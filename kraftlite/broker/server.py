@@ -47,6 +47,8 @@ class BrokerListeners(Protocol):
 
     async def close_clients(self, grace_ms: int) -> None: ...
 
+    def update_broker_values(self, values: Mapping[str, str]) -> None: ...
+
 
 class BrokerServer:
     """One broker. `start` returns when clients can connect; `stop` when everything is on disk.
@@ -73,18 +75,13 @@ class BrokerServer:
         self.channel = RaftControllerChannel(ports, raft)
         lifecycle_channel = RaftControllerChannel(ports, raft, attempt_timeout_ms=config.controller_attempt_timeout_ms)
         self.lifecycle = BrokerLifecycle(ports, config.lifecycle, lifecycle_channel, self._applied_offset)
-        self.configs = DynamicConfigs(config.node_id, config.values)
+        self.configs = DynamicConfigs(config.node_id, config.values, ports.tracer)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
         self.assignments = AssignmentReporter(ports, config.node_id, self.channel, self._broker_epoch, self._image, self.log_dirs)
+        hosted, hot = self.assignments.hosted, ports.trace_hot
         self.replicas = ReplicaManager(
-            ports,
-            replication,
-            self.log_dirs,
-            self.channel,
-            self._broker_epoch,
-            trace_hot=ports.trace_hot,
-            on_hosted=self.assignments.hosted,
+            ports, replication, self.log_dirs, self.channel, self._broker_epoch, trace_hot=hot, on_hosted=hosted
         )
         self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
         self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, self._broker_epoch)
@@ -106,6 +103,7 @@ class BrokerServer:
             on_directories_known=self._say_directories,
             guard=lambda call: loader.guard(self.publisher, call),
             coordinators=(self.groups, self.transactions),
+            on_broker_values=listeners.update_broker_values,
         )
         self.context = BrokerContext(
             node_id=config.node_id,

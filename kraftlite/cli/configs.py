@@ -26,7 +26,8 @@ _SOURCES = {
     8: "GROUP_CONFIG",
 }
 _TYPES: dict[str, Any] = {"topic": int(ConfigResourceType.TOPIC), "broker": int(ConfigResourceType.BROKER)}
-_DYNAMIC = (1, 2, 3, 6, 8)
+_DYNAMIC = {"topic": (1,), "broker": (2, 3, 6)}
+"""The sources of what somebody set: on the topic itself, on the broker or for all of them."""
 
 
 def _entity(topic: str | None, broker: str | None, broker_defaults: bool) -> tuple[str, str, str]:
@@ -58,7 +59,7 @@ def describe_config(
     """The configuration of a topic or broker, and where each value comes from."""
     kind, name, called = _entity(topic, broker, broker_defaults)
     entries = _fetch(target.cluster(), kind, name, called)
-    shown = [entry for entry in entries if everything or int(entry.config_source) in _DYNAMIC]
+    shown = [entry for entry in entries if everything or int(entry.config_source) in _DYNAMIC[kind]]
     if output == "json":
         print_json({"entity": called, "configs": [_as_json(entry) for entry in shown]})
         return

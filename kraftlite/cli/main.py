@@ -87,7 +87,13 @@ _STORAGE = LazyGroup(
     },
 )
 _QUORUM = LazyGroup(
-    "quorum", "The quorum of controllers.", {"describe": ("quorum", "describe_quorum", "Leader, voters, observers and lag.")}
+    "quorum",
+    "The quorum of controllers.",
+    {
+        "describe": ("quorum", "describe_quorum", "Leader, voters, observers and lag."),
+        "add": ("voters", "quorum_add", "Add a controller to the voters."),
+        "remove": ("voters", "quorum_remove", "Remove a controller from the voters."),
+    },
 )
 _CLUSTER = LazyGroup(
     "cluster", "The cluster as a whole.", {"describe": ("clusters", "describe_cluster", "Cluster id, controller and brokers.")}

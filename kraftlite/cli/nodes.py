@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from kraftlite.cli.files import read_text
 
 if TYPE_CHECKING:
     from kraftlite.config.server import ServerConfig
+    from kraftlite.node.forming import Formation
 
 _CONFIG = click.option("--config", "-c", type=click.Path(path_type=Path), metavar="FILE", help="The node's server.properties.")
 _OVERRIDE = click.option("--override", multiple=True, metavar="KEY=VALUE", help="A value that wins over file and environment.")
@@ -53,9 +53,17 @@ def random_uuid() -> None:
 @click.option("--cluster-id", "-t", metavar="ID", help="The cluster's id (random-uuid makes one); default: CLUSTER_ID.")
 @click.option("--release-version", "-r", metavar="V", help="The metadata.version to begin with, for example 4.3-IV0.")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted already.")
-@click.option("--standalone", "-s", is_flag=True, hidden=True)
-@click.option("--no-initial-controllers", "-N", is_flag=True, hidden=True)
-@click.option("--initial-controllers", "-I", hidden=True)
+@click.option("--standalone", "-s", is_flag=True, help="A quorum whose voters can change begins with this controller alone.")
+@click.option(
+    "--initial-controllers",
+    "-I",
+    metavar="ID@HOST:PORT:DIRECTORY,…",
+    help="A quorum whose voters can change begins with these controllers; the same list on each of them.",
+)
+@click.option(
+    "--no-initial-controllers", "-N", is_flag=True, help="This controller waits until it is added to the voters of a quorum."
+)
+@click.option("--kraft-version", type=int, hidden=True)
 def format_storage(
     config: Path | None,
     override: tuple[str, ...],
@@ -65,53 +73,55 @@ def format_storage(
     standalone: bool,
     no_initial_controllers: bool,
     initial_controllers: str | None,
+    kraft_version: int | None,
 ) -> None:
     """Prepare a node's directories for their first start."""
     if config is None and "KAFKA_PROCESS_ROLES" not in os.environ:
         raise click.UsageError("--config is missing: give the node's server.properties")
-    given = {
-        "--standalone": standalone,
-        "--initial-controllers": bool(initial_controllers),
-        "--no-initial-controllers": no_initial_controllers,
-    }
-    _refuse_dynamic_voters(config, override, given)
     loaded = _load(config, override)
     cluster_id = cluster_id or loaded.cluster_id
     if cluster_id is None:
         raise click.UsageError(
             "--cluster-id is missing: every node of a cluster is formatted with the same one (kraftlite random-uuid)"
         )
-    for line in _format(loaded, cluster_id, release_version, ignore_formatted):
+    forming = _formation(loaded, standalone, initial_controllers, no_initial_controllers, kraft_version)
+    for line in _format(loaded, cluster_id, release_version, ignore_formatted, forming):
         click.echo(line)
 
 
-def _refuse_dynamic_voters(config: Path | None, override: tuple[str, ...], given: Mapping[str, bool]) -> None:
-    """A quorum of one that elects itself is not what these options of Kafka ask for: others could not join it."""
-    chosen = next((name for name, value in given.items() if value), None)
-    if chosen is None:
-        return
-    has_voters = bool(_load(config, override, quiet=True, check=False).values.get("controller.quorum.voters", "").strip())
-    if not has_voters:
-        raise click.ClickException(
-            f"{chosen}: dynamic quorums are not supported yet; list every controller in controller.quorum.voters as id@host:port "
-            "(a combined node that is to stay alone needs nothing but its own controller.quorum.bootstrap.servers), "
-            f"and format without {chosen}"
+def _formation(
+    loaded: ServerConfig, standalone: bool, initial: str | None, nobody: bool, kraft_version: int | None
+) -> Formation | None:
+    from kraftlite.node import forming
+
+    try:
+        return forming.formation(
+            loaded,
+            standalone=standalone,
+            initial_controllers=initial,
+            no_initial_controllers=nobody,
+            kraft_version=kraft_version,
+            entropy=random.SystemRandom(),
         )
-    if chosen != "--no-initial-controllers":  # which says of a static quorum nothing, in Kafka too
-        raise click.ClickException(
-            f"{chosen}: you cannot specify controller.quorum.voters and format the node with it; those are the voters, so format "
-            "without it"
-        )
+    except forming.FormingError as error:
+        raise click.ClickException(str(error)) from None
 
 
-def _format(loaded: ServerConfig, cluster_id: str, release_version: str | None, ignore_formatted: bool) -> list[str]:
+def _format(
+    loaded: ServerConfig, cluster_id: str, release_version: str | None, ignore_formatted: bool, forming: Formation | None = None
+) -> list[str]:
     from kraftlite.host.disk import HostDisk
     from kraftlite.node import storage
 
     try:
         return list(
             storage.format_directories(
-                HostDisk(), loaded, cluster_id, release_version=release_version, ignore_formatted=ignore_formatted
+                HostDisk(),
+                loaded,
+                cluster_id,
+                release_version=release_version,
+                ignore_formatted=ignore_formatted,
+                forming=forming,
             )
         )
     except storage.StorageError as error:
@@ -171,7 +181,7 @@ def start(config: Path | None, override: tuple[str, ...]) -> None:
         if cluster_id is None and loaded.roles == ("broker", "controller") and len(loaded.quorum_voters) == 1:
             cluster_id = _formatted_as(loaded) or uuid_to_str(new_uuid(random.SystemRandom()))
         if cluster_id is not None:
-            for line in _format(loaded, cluster_id, None, True):
+            for line in _format(loaded, cluster_id, None, True, _formation(loaded, False, None, False, None)):
                 click.echo(line)
     from kraftlite.node import serve
 

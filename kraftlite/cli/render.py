@@ -1,21 +1,13 @@
-"""Records and control records as plain JSON values."""
+"""Control records as plain JSON values."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from kraftlite.model.ids import Unchanged, uuid_to_str
-
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-def record_as_json(record: Any) -> dict[str, object]:
-    """`{"type": "PARTITION_CHANGE_RECORD", "data": {…}}`; fields that are left unchanged are left out."""
-    return {"type": _WORD.sub("_", type(record).__name__).upper(), "data": as_json(record)}
 
 
 def control_as_json(control: Any) -> dict[str, object]:

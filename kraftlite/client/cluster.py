@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from kraftlite.client.connection import code_of
 from kraftlite.client.errors import ClientError, RequestRefused
@@ -73,6 +73,9 @@ class ClusterClient(Routing):
     broke before the answer, as Kafka's admin client does: it may have been carried out by then.
     """
 
+    ENDPOINT_TYPE: ClassVar = 1
+    """The kind of nodes that it asks DescribeCluster for: brokers."""
+
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
         self._nodes: dict[int, BrokerNode] | None = None
@@ -107,7 +110,7 @@ class ClusterClient(Routing):
     def brokers(self) -> dict[int, BrokerNode]:
         """Live brokers by id, in order."""
         if self._nodes is None:
-            values = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+            values = {"include_cluster_authorized_operations": False, "endpoint_type": self.ENDPOINT_TYPE}
             found = check(self.call(DESCRIBE_CLUSTER, 1, values))
             self.cluster_id = str(found.cluster_id)
             self.controller_id = int(found.controller_id)

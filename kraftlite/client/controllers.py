@@ -9,20 +9,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from kraftlite.client.cluster import BrokerNode, ClusterClient, check
+from kraftlite.client.cluster import ClusterClient
 from kraftlite.client.connection import code_of
 from kraftlite.client.errors import RequestRefused
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.api_keys import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
 
-CONTROLLERS: Final = 2
-"""The kind of endpoints that DescribeCluster lists here."""
 _OF_ANY: Final = (API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS)
 """Requests that every controller answers; the others are for the active one."""
 _MOVED: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-_TOLD_BY_ALL: Final = frozenset(
+CONTROLLER_REQUESTS: Final = frozenset(
     {17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 60, 64, 80, 81}
 )
 """The requests that a controller knows (CB-01)."""
@@ -35,6 +33,8 @@ class ControllersClient(ClusterClient):
     settings allow. A request that only brokers answer is refused with UNSUPPORTED_ENDPOINT_TYPE.
     """
 
+    ENDPOINT_TYPE: ClassVar = 2
+
     def call(
         self,
         api_key: int,
@@ -44,13 +44,12 @@ class ControllersClient(ClusterClient):
         broker: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        if api_key not in _TOLD_BY_ALL:
+        if api_key not in CONTROLLER_REQUESTS:
             raise RequestRefused(
                 ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 "This Admin API is not yet supported when communicating directly with the controller quorum.",
             )
-        known = broker is None or broker in self.brokers()
-        if api_key in _OF_ANY and known:
+        if api_key in _OF_ANY and (broker is None or broker in self.brokers()):
             return super().call(api_key, version, values, broker=broker, timeout_ms=timeout_ms)
         budget = self._budget("", timeout_ms)
         while True:
@@ -65,21 +64,10 @@ class ControllersClient(ClusterClient):
             self._nodes = None
             budget.pause(reason)
 
-    def brokers(self) -> dict[int, BrokerNode]:
-        """The registered controllers by id, in order."""
-        if self._nodes is None:
-            values = {"include_cluster_authorized_operations": False, "endpoint_type": CONTROLLERS}
-            found = check(super().call(DESCRIBE_CLUSTER, 1, values))
-            self.cluster_id = str(found.cluster_id)
-            self.controller_id = int(found.controller_id)
-            nodes = (BrokerNode(int(one.broker_id), str(one.host), int(one.port), None) for one in found.brokers)
-            self._nodes = {node.id: node for node in sorted(nodes, key=lambda node: node.id)}
-        return self._nodes
-
 
 def _moved(entity: Any) -> bool:
     """Return whether an answer, or anything in it, says that another controller is active."""
     if hasattr(entity, "error_code") and code_of(entity) in _MOVED:
         return True
-    lists = (getattr(entity, field.name) for field in fields(entity) if is_dataclass(entity))
+    lists = (getattr(entity, field.name) for field in fields(entity))
     return any(_moved(one) for found in lists if isinstance(found, tuple) for one in found[:1] if is_dataclass(one))

@@ -291,19 +291,15 @@ def _check_quorum(
     problems: list[str],
     warnings: list[str],
 ) -> None:
+    if typed.get("controller.quorum.auto.join.enable") and "controller" not in roles:
+        problems.append("controller.quorum.auto.join.enable=true: this node is only a broker, which never votes; remove it")
     if not typed.get("controller.quorum.voters"):
         if voters:
             return
-        servers = typed.get("controller.quorum.bootstrap.servers")
-        if servers:
-            problems.append(
-                f"controller.quorum.bootstrap.servers={','.join(servers)}: dynamic quorums are not supported yet, and "
-                "controller.quorum.voters is not set; list every controller there as id@host:port, the same on every node"
-            )
-        else:
+        if not typed.get("controller.quorum.bootstrap.servers"):
             problems.append(
                 "controller.quorum.voters is not set (nor controller.quorum.bootstrap.servers): "
-                "list every controller as id@host:port"
+                "list every controller as id@host:port, or for voters that can change some controllers as host:port"
             )
         return
     if node_id is None or not voters or not roles:

@@ -24,6 +24,7 @@ from kraftlite.model.config_effects import EFFECTS, Effect, effect_of, is_sensit
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import KIB, MIB
 from kraftlite.model.messages.controller import ListenerInfo
+from kraftlite.model.policy import PolicyKind
 from kraftlite.model.shown import shown
 
 DEFAULT_SOURCE = "default"
@@ -238,6 +239,8 @@ def _build(
     warnings.extend(_unknown(raw, sources))
     warnings.extend(_without_effect(raw))
     resolved = resolve(typed, frozenset(raw), problems, warnings, hostname)
+    if "controller" not in resolved.roles:
+        warnings += [f"{key}: policies are asked by controllers, and this node is none" for key in PolicyKind if values.get(key)]
     return ServerConfig(
         node_id=resolved.node_id,
         roles=resolved.roles,

@@ -29,6 +29,10 @@ class ControllerConfig:
     unclean_election_interval_ms: int = 300_000
     max_idle_interval_ms: int = 500
     """`metadata.max.idle.interval.ms`; 0 disables the no-op records."""
+    performance_period_ms: int = 60_000
+    """`controller.performance.sample.period.ms`."""
+    slow_event_ms: int = 2_000
+    """`controller.performance.always.log.threshold.ms`."""
     tuning: Tuning = field(default_factory=Tuning)
     max_elections_per_run: int = MAX_ELECTIONS_PER_RUN
     delete_topic_enable: bool = True

@@ -6,9 +6,10 @@ Source: Kafka's ConfigurationControlManager; CM-47 to CM-52.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from kraftlite.controller.policies import Verdicts, pending
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import ClearElrRecord, ConfigRecord, MetadataRecord
@@ -34,6 +35,7 @@ from kraftlite.model.messages.controller import (
     IncrementalAlterConfigsRequest,
     TopicConfigValue,
 )
+from kraftlite.model.policy import ConfigsToAlter
 from kraftlite.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
 from kraftlite.timeline.collections import TimelineMap
 from kraftlite.timeline.registry import LATEST, TimelineRegistry
@@ -114,8 +116,11 @@ class ConfigControl:
 
     # --- operations
 
-    def incremental_alter(self, request: IncrementalAlterConfigsRequest) -> Steps[ControllerResult[AlterConfigsResponse]]:
-        """Each resource by itself: a bad key leaves its resource unchanged, the others proceed (CM-47)."""
+    def incremental_alter(
+        self, request: IncrementalAlterConfigsRequest, verdicts: Verdicts | None = None
+    ) -> Steps[ControllerResult[AlterConfigsResponse]]:
+        """Each resource by itself: a bad key leaves its resource unchanged, the others proceed (CM-47). `verdicts`: of the
+        policy, where there is one."""
         records = BoundedRecords()
         results = []
         count = Counter((entry.resource_type, entry.resource_name) for entry in request.resources)
@@ -124,15 +129,17 @@ class ConfigControl:
             resource = (entry.resource_type, entry.resource_name)
             try:
                 self._check_once(resource, count)
-                found = self._changes(resource, entry.changes)
+                found = self._changes(resource, entry.changes, verdicts)
             except ApiError as error:
                 results.append(_result(resource, error))
                 continue
             records.extend(found)
             results.append(_result(resource, None))
-        return self._finish(records, results, request.validate_only)
+        return self._finish(records, results, request.validate_only or pending(verdicts))
 
-    def legacy_alter(self, request: AlterConfigsRequest) -> Steps[ControllerResult[AlterConfigsResponse]]:
+    def legacy_alter(
+        self, request: AlterConfigsRequest, verdicts: Verdicts | None = None
+    ) -> Steps[ControllerResult[AlterConfigsResponse]]:
         """Replaces the whole set of each resource (CM-50)."""
         records = BoundedRecords()
         results = []
@@ -142,13 +149,13 @@ class ConfigControl:
             resource = (entry.resource_type, entry.resource_name)
             try:
                 self._check_once(resource, count)
-                found = self._replacement(resource, entry.configs)
+                found = self._replacement(resource, entry.configs, verdicts)
             except ApiError as error:
                 results.append(_result(resource, error))
                 continue
             records.extend(found)
             results.append(_result(resource, None))
-        return self._finish(records, results, request.validate_only)
+        return self._finish(records, results, request.validate_only or pending(verdicts))
 
     def _finish(
         self, records: BoundedRecords, results: list[AlterConfigsResult], validate_only: bool
@@ -198,7 +205,7 @@ class ConfigControl:
 
     # --- the changes of one resource
 
-    def for_new_topic(self, topic: str, configs: Sequence[ConfigPair]) -> list[MetadataRecord]:
+    def for_new_topic(self, topic: str, configs: Sequence[ConfigPair], verdicts: Verdicts | None = None) -> list[MetadataRecord]:
         """Records of a topic that is about to be created. Raises ApiError(INVALID_CONFIG) (CM-22)."""
         values: dict[str, str] = {}
         nulls = [pair.name for pair in configs if pair.value is None]
@@ -208,6 +215,8 @@ class ConfigControl:
             assert pair.value is not None
             values[pair.name] = pair.value
         validate_topic_configs(values)
+        if verdicts is not None and values:
+            verdicts.check(_question((_TOPIC, topic), values))
         return [
             ConfigRecord(resource_type=_TOPIC, resource_name=topic, name=name, value=value)
             for name, value in sorted(values.items())
@@ -247,16 +256,27 @@ class ConfigControl:
         if kind == _BROKER and (broker_id := node_id_of(name)) is not None and not self.broker_exists(broker_id):
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
 
-    def _changes(self, resource: Resource, changes: Sequence[ConfigChange]) -> list[MetadataRecord]:
+    def _changes(self, resource: Resource, changes: Sequence[ConfigChange], verdicts: Verdicts | None) -> list[MetadataRecord]:
         self._check_name(resource)
         names = [change.name for change in changes]
         if len(set(names)) < len(names):
             raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         current = self.get(resource)
         wanted = {change.name: self._new_value(resource, change, current) for change in changes}
-        return self._records(resource, current, wanted)
+        records = self._records(resource, current, wanted)
+        self._ask_policy(resource, records, wanted, verdicts)
+        return records
 
-    def _replacement(self, resource: Resource, configs: Sequence[ConfigPair]) -> list[MetadataRecord]:
+    @staticmethod
+    def _ask_policy(
+        resource: Resource, records: Iterable[MetadataRecord], named: Collection[str], verdicts: Verdicts | None
+    ) -> None:
+        """Ask about what the request names and changes: what goes because a legacy request leaves it out is not asked about."""
+        if verdicts is not None:
+            changed = [it for it in records if isinstance(it, ConfigRecord) and it.name in named]
+            verdicts.check(_question(resource, {it.name: it.value for it in changed}))
+
+    def _replacement(self, resource: Resource, configs: Sequence[ConfigPair], verdicts: Verdicts | None) -> list[MetadataRecord]:
         self._check_name(resource)
         wanted: dict[str, str | None] = {}
         for pair in configs:
@@ -266,9 +286,9 @@ class ConfigControl:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {pair.name}")
             wanted[pair.name] = pair.value
         current = self.get(resource)
-        for name in current:
-            wanted.setdefault(name, None)
-        return self._records(resource, current, wanted)
+        records = self._records(resource, current, {**dict.fromkeys(current), **wanted})
+        self._ask_policy(resource, records, wanted, verdicts)
+        return records
 
     def _new_value(self, resource: Resource, change: ConfigChange, current: Mapping[str, str]) -> str | None:
         if change.op == AlterConfigOp.DELETE:
@@ -374,6 +394,10 @@ def _config_value(name: str, value: str, source: ConfigSource) -> TopicConfigVal
     return TopicConfigValue(
         name=name, value=None if sensitive else value, read_only=False, source=int(source), is_sensitive=sensitive
     )
+
+
+def _question(resource: Resource, configs: Mapping[str, str | None]) -> ConfigsToAlter:
+    return ConfigsToAlter(resource_type=ConfigResourceType(resource[0]).name, resource_name=resource[1], configs=dict(configs))
 
 
 def _result(resource: Resource, error: ApiError | None) -> AlterConfigsResult:

@@ -26,6 +26,7 @@ from kraftlite.controller.events import (
     classify,
 )
 from kraftlite.controller.metrics import ControllerMetrics
+from kraftlite.controller.performance import EventPerformance
 from kraftlite.controller.periodic import PeriodicTask, PeriodicTasks
 from kraftlite.controller.queue import EventQueue, QueueClosed, QueueTimeout
 from kraftlite.controller.record_trace import RecordTrace
@@ -72,6 +73,8 @@ class ControllerCore:
         self._bootstrap = bootstrap
         self._tracer = tracer
         self.state = ControllerState(config, rng, tracer)
+        self.state.features.kraft_version = raft.kraft_version
+        self.state.features.upgrade_kraft_version = self._upgrade_kraft_version
         self.offsets = self.state.offsets
         self.queue: EventQueue[Event] = EventQueue(self._run, self._failed)
         self.pace = Pace(config.tuning.elements_per_turn)
@@ -80,6 +83,7 @@ class ControllerCore:
         self.claim_epoch: int | None = None
         self.activated = False
         self.metrics = ControllerMetrics(self)
+        self.metrics.performance = EventPerformance(config.performance_period_ms, config.slow_event_ms)
         self.periodic = PeriodicTasks(self.queue, self._periodic_event)
         self._register_periodic_tasks()
 
@@ -132,14 +136,28 @@ class ControllerCore:
             self._took_us += ended_us - began_us
             if self.queue.has_begun:
                 return True
-            waited_ms = self.queue.last_queue_time_ms
-            waited_us = None if waited_ms is None else waited_ms * 1000 + began_us - started_us
-            self.metrics.note_event(waited_us, self._took_us)
-            self._took_us = 0
+            self._note_event(began_us - started_us)
             if self.pace.is_over:
                 return True
             began_us = ended_us
         return True
+
+    def _note_event(self, behind_us: int) -> None:
+        """Measure the event that has ended; `behind_us`: how long this turn had run when it began."""
+        queue, took_us = self.queue, self._took_us
+        waited_ms, delay_ms = queue.last_queue_time_ms, queue.last_delay_ms
+        self.metrics.note_event(
+            queue.last_name,
+            None if waited_ms is None else waited_ms * 1000 + behind_us,
+            None if delay_ms is None else delay_ms * 1000 + behind_us,
+            took_us,
+            expired=queue.last_expired,
+        )
+        if not queue.last_expired:
+            slow = self.metrics.performance.observe(queue.last_name, took_us)
+            if slow is not None:
+                self._tracer.emit(slow)
+        self._took_us = 0
 
     def next_deadline_ms(self) -> int | None:
         return self.queue.next_deadline_ms()
@@ -208,6 +226,10 @@ class ControllerCore:
                 raise NothingChanged from error
             raise
 
+    def _upgrade_kraft_version(self, level: int, validate_only: bool) -> None:
+        assert self.claim_epoch is not None, "checked before an operation runs"
+        self._raft.upgrade_kraft_version(self.claim_epoch, level, validate_only=validate_only)
+
     def _check_active(self) -> None:
         if self.claim_epoch is None:
             leader = self._raft.leader_and_epoch().leader_id
@@ -249,7 +271,7 @@ class ControllerCore:
             yield
         self._raft.schedule_prepared_append()
         self.offsets.handle_scheduled(last_offset)
-        self.metrics.last_applied_record_offset = last_offset
+        self.metrics.note_applied(last_offset, self.metrics.wall_ms())
         trace.emit(self._tracer)
         return first_offset, last_offset
 
@@ -286,6 +308,7 @@ class ControllerCore:
             stack = "".join(traceback.format_exception(error.__cause__ or error))
             code, message = verdict.answer.code.name, verdict.answer.message
             self._tracer.emit(OperationFailed(operation=name, error=code, message=message, trace=stack))
+            self.metrics.metadata_error_count += 1
         if verdict.renounce and self.active:
             self.renounce(f"{name}: {verdict.answer}")
 
@@ -368,8 +391,7 @@ class ControllerCore:
                         self._replay(record, offset)
                     self.pace.note(len(records) - 1)
                     yield
-                self.metrics.last_applied_record_offset = batch.last_offset
-            self.metrics.last_applied_record_timestamp_ms = batch.append_timestamp_ms
+                self.metrics.note_applied(batch.last_offset, batch.append_timestamp_ms)
             if self.offsets.handle_commit(batch.last_offset, batch.epoch):
                 self._tracer.emit(
                     StableAdvanced(stable_offset=self.offsets.stable_offset, committed_offset=self.offsets.committed_offset)
@@ -423,8 +445,19 @@ class ControllerCore:
                     run=lambda _now: ControllerResult(records=[NoOpRecord()], response=False),
                 )
             )
+        tasks.append(
+            PeriodicTask(
+                name="generate_periodic_performance_message",
+                period_ms=config.performance_period_ms,
+                run=lambda _now: self._report_performance(),
+            )
+        )
         for task in tasks:
             self.periodic.register(task)
+
+    def _report_performance(self) -> ControllerResult[bool]:
+        self._tracer.emit(self.metrics.performance.report())
+        return ControllerResult(records=[], response=False)
 
     def _periodic_event(self, task: PeriodicTask) -> Event:
         def operation(now_ms: int) -> Steps[ControllerResult[bool]]:

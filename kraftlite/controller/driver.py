@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from kraftlite.controller.activation import bootstrap_level
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.core import ControllerCore
 from kraftlite.controller.events import Operation, R
 from kraftlite.controller.metrics import ControllerMetrics
+from kraftlite.controller.policies import Verdicts
 from kraftlite.controller.registration import ControllerRegistrar
 from kraftlite.controller.results import ControllerResult
 from kraftlite.controller.turns import Steps
@@ -21,11 +22,24 @@ from kraftlite.metadata.records import MetadataRecord
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.messages import controller as m
 from kraftlite.model.messages import methods, security
+from kraftlite.model.policy import PolicyKind, PolicyQuestion
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftClient
 from kraftlite.runtime.ports import Handlers, Ports, TimerHandle, route
 
 STALL_MS: Final = 100
 """A timer that fires this much too late says that this node's loop stood still meanwhile."""
+
+
+class Policies(Protocol):
+    """The policies of a node (CM-65)."""
+
+    def has(self, kind: PolicyKind) -> bool:
+        """Return whether there is a policy that is asked such questions."""
+        ...
+
+    async def judge(self, questions: Sequence[PolicyQuestion], timeout_ms: int) -> list[ApiError | None]:
+        """Ask: for each question None, or the refusal. Raises ApiError when there is no verdict in time."""
+        ...
 
 
 class ControllerDriver:
@@ -36,28 +50,35 @@ class ControllerDriver:
     """
 
     def __init__(
-        self, ports: Ports, config: ControllerConfig, raft: RaftClient, bootstrap: Sequence[MetadataRecord] | None
+        self,
+        ports: Ports,
+        config: ControllerConfig,
+        raft: RaftClient,
+        bootstrap: Sequence[MetadataRecord] | None,
+        policies: Policies | None = None,
     ) -> None:
         self._ports = ports
+        self._policies = policies
         self._config = config
         self._raft = raft
         self._bootstrap = bootstrap
         self.core = ControllerCore(config, raft, bootstrap, ports.entropy, ports.tracer)
         self.core.metrics.clock_us = ports.clock.now_us
+        self.core.metrics.wall_ms = ports.clock.wall_ms
         self._timer: TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._stopped = False
-        self._registrar = ControllerRegistrar(ports, config, raft, self._register_self)
+        self.registrar = ControllerRegistrar(ports, config, raft, self._register_self)
 
     async def start(self) -> None:
         """Raises Fault when there is no bootstrap metadata: the node was not formatted (CE-14)."""
         bootstrap_level(self._bootstrap)
         self._raft.register(self)
-        self._registrar.start()
+        self.registrar.start()
 
     async def stop(self) -> None:
         self._stopped = True
-        self._registrar.stop()
+        self.registrar.stop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -157,6 +178,19 @@ class ControllerDriver:
             return await future
         finally:
             timer.cancel()
+
+    async def _judged(self, name: str, operation: Callable[[Verdicts | None], Steps[ControllerResult[R]]], timeout_ms: int) -> R:
+        """Submit an operation that policies have a say in: again, for as long as a verdict is missing, until the time is over."""
+        if self._policies is None:
+            return await self._submit(name, lambda _now: operation(None), timeout_ms)
+        verdicts, until_ms = Verdicts(self._policies.has), self._ports.clock.now_ms() + timeout_ms
+        while True:
+            left_ms = max(0, until_ms - self._ports.clock.now_ms())
+            response = await self._submit(name, lambda _now: operation(verdicts), left_ms)
+            if not verdicts.missing:
+                return response
+            questions = tuple(verdicts.missing)
+            verdicts.add(questions, await self._policies.judge(questions, max(0, until_ms - self._ports.clock.now_ms())))
 
     # --- handlers
 
@@ -258,7 +292,7 @@ class ControllerDriver:
         if not request.topics:
             return m.CreateTopicsResponse(topics=())
         topics = self.core.state.topics
-        return await self._submit("create_topics", lambda _now: topics.create(request), request.timeout_ms)
+        return await self._judged("create_topics", lambda verdicts: topics.create(request, verdicts), request.timeout_ms)
 
     async def _delete_topics(self, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
         if not request.topics:
@@ -276,15 +310,15 @@ class ControllerDriver:
         if not request.resources:
             return m.AlterConfigsResponse(resources=())
         configs = self.core.state.configs
-        return await self._submit(
-            "incremental_alter_configs", lambda _now: configs.incremental_alter(request), request.timeout_ms
+        return await self._judged(
+            "incremental_alter_configs", lambda verdicts: configs.incremental_alter(request, verdicts), request.timeout_ms
         )
 
     async def _alter_configs(self, request: m.AlterConfigsRequest) -> m.AlterConfigsResponse:
         if not request.resources:
             return m.AlterConfigsResponse(resources=())
         configs = self.core.state.configs
-        return await self._submit("alter_configs", lambda _now: configs.legacy_alter(request), request.timeout_ms)
+        return await self._judged("alter_configs", lambda verdicts: configs.legacy_alter(request, verdicts), request.timeout_ms)
 
     async def _update_features(self, request: m.UpdateFeaturesRequest) -> m.UpdateFeaturesResponse:
         if not request.updates:

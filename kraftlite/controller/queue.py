@@ -75,6 +75,11 @@ class EventQueue(Generic[E]):
         self.closed = False
         self.last_queue_time_ms: int | None = None
         """The time that the event that ran last had waited; None: it was deferred, and waited on purpose, or did not run."""
+        self.last_delay_ms: int | None = None
+        """By how much the last event was late, if it was deferred."""
+        self.last_name = ""
+        self.last_expired = False
+        """The last event did not run, because its time was over."""
 
     def __len__(self) -> int:
         """Events that wait to run as soon as possible; deferred ones are not counted."""
@@ -147,12 +152,14 @@ class EventQueue(Generic[E]):
         if self._begun is not None:
             self._go_on(now_ms)
             return True
-        self.last_queue_time_ms = None
+        self.last_queue_time_ms = self.last_delay_ms = None
+        self.last_expired = False
         expiring = self._peek(self._deadlines)
         if expiring is not None and expiring.deadline_ms is not None and expiring.deadline_ms < now_ms:
             heapq.heappop(self._deadlines)
             expiring.done = True
             self._size -= 1
+            self.last_name, self.last_expired = expiring.event.name, True
             waited = now_ms - expiring.enqueued_ms
             late = QueueTimeout(f"{expiring.event.name} waited {waited} ms in the controller's queue")
             self.failed(expiring.event, late, now_ms)
@@ -163,6 +170,7 @@ class EventQueue(Generic[E]):
             deferred.done = True
             if deferred.tag is not None:
                 self._by_tag.pop(deferred.tag, None)
+            self.last_delay_ms = now_ms - deferred.due_ms
             self._run(deferred, now_ms)
             return True
         while self._ready:
@@ -182,6 +190,7 @@ class EventQueue(Generic[E]):
         return self._begun is not None
 
     def _run(self, entry: _Entry[E], now_ms: int) -> None:
+        self.last_name = entry.event.name
         try:
             turns = self.run(entry.event, now_ms)
         except Exception as error:  # noqa: BLE001 - each error is answered and classified by `failed` (CE-04, CE-20)

@@ -47,7 +47,7 @@ class ControllerState:
     def __init__(self, config: ControllerConfig, rng: random.Random, tracer: Tracer) -> None:
         self.registry = TimelineRegistry()
         self.offsets = OffsetControl(self.registry)
-        self.features = FeatureControl(self.registry, config.supported_features, config.quorum_voters)
+        self.features = FeatureControl(self.registry, config.supported_features, config.quorum_voters, config.node_id)
         self.cluster = ClusterControl(self.registry, config.cluster_id, config.session_timeout_ms, self.features)
         self.configs = ConfigControl(self.registry, config.node_id, config.static_broker_configs)
         self.replication = TopicsState(self.registry, self.configs)

@@ -12,6 +12,7 @@ from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.config_control import ConfigControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.placement import StripedPlacer
+from kraftlite.controller.policies import Verdicts, pending
 from kraftlite.controller.results import BoundedRecords, ControllerResult
 from kraftlite.controller.topics_state import (
     TopicsState,
@@ -40,6 +41,7 @@ from kraftlite.model.messages.controller import (
     TopicConfigValue,
     TopicSelector,
 )
+from kraftlite.model.policy import TopicToCreate
 from kraftlite.model.topic_name import validate_topic_name
 
 
@@ -65,8 +67,11 @@ class TopicControl:
 
     # --- create topics
 
-    def create(self, request: CreateTopicsRequest) -> Steps[ControllerResult[CreateTopicsResponse]]:
-        """Each topic by itself. Raises ApiError(POLICY_VIOLATION) when all together are too much (CE-18)."""
+    def create(
+        self, request: CreateTopicsRequest, verdicts: Verdicts | None = None
+    ) -> Steps[ControllerResult[CreateTopicsResponse]]:
+        """Each topic by itself. Raises ApiError(POLICY_VIOLATION) when all together are too much (CE-18). `verdicts`: of the
+        policies, where there are some."""
         records = BoundedRecords()
         results: list[CreatableTopicResult] = []
         count = Counter(topic.name for topic in request.topics)
@@ -76,7 +81,7 @@ class TopicControl:
             yield
             try:
                 self._check_new_name(topic.name, count, unified)
-                found, result = yield from self._create_one(topic, defaults)
+                found, result = yield from self._create_one(topic, defaults, verdicts)
             except ApiError as error:
                 results.append(CreatableTopicResult(name=topic.name, error=error.code, message=error.message))
                 continue
@@ -84,7 +89,7 @@ class TopicControl:
             unified[unify_collision_characters(topic.name)] = topic.name
             results.append(result)
         outcome = ControllerResult(records=list(records), response=CreateTopicsResponse(topics=tuple(results)), atomic=True)
-        return outcome.without_records() if request.validate_only else outcome
+        return outcome.without_records() if request.validate_only or pending(verdicts) else outcome
 
     def _check_new_name(self, name: str, count: Counter[str], unified: dict[str, str]) -> None:
         if count[name] > 1:
@@ -102,9 +107,9 @@ class TopicControl:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
     def _create_one(
-        self, topic: CreatableTopic, defaults: tuple[TopicConfigValue, ...]
+        self, topic: CreatableTopic, defaults: tuple[TopicConfigValue, ...], verdicts: Verdicts | None
     ) -> Steps[tuple[list[MetadataRecord], CreatableTopicResult]]:
-        config_records = self._configs.for_new_topic(topic.name, topic.configs)
+        config_records = self._configs.for_new_topic(topic.name, topic.configs, verdicts)
         placed = yield from (self._manual_assignment(topic) if topic.assignments else self._automatic_assignment(topic))
         partitions = []
         for index, replicas in enumerate(placed):
@@ -114,6 +119,8 @@ class TopicControl:
                 code = ErrorCode.INVALID_REPLICA_ASSIGNMENT if topic.assignments else ErrorCode.INVALID_REPLICATION_FACTOR
                 raise ApiError(code, f"All brokers specified for partition {index} are fenced or in controlled shutdown.")
             partitions.append((replicas, isr))
+        if verdicts is not None:
+            verdicts.check(_question(topic, placed))
         topic_id = self._new_topic_id()
         records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
         for index, placement in enumerate(partitions):
@@ -315,3 +322,15 @@ class TopicControl:
             error=ErrorCode.NONE if error is None else error.code,
             message=None if error is None else error.message,
         )
+
+
+def _question(topic: CreatableTopic, placed: Sequence[tuple[NodeId, ...]]) -> TopicToCreate:
+    """The question of a policy: the numbers, or the assignment where the client made one."""
+    manual = bool(topic.assignments)
+    return TopicToCreate(
+        topic=topic.name,
+        num_partitions=None if manual else len(placed),
+        replication_factor=None if manual else len(placed[0]),
+        assignments=dict(enumerate(tuple(int(it) for it in brokers) for brokers in placed)) if manual else None,
+        configs={pair.name: pair.value for pair in topic.configs if pair.value is not None},
+    )

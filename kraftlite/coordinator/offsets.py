@@ -5,7 +5,7 @@ Source: CP-36 to CP-39; KIP-98 (transactional commits), KIP-211 (expiry), KIP-44
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kraftlite.coordinator.api import (
@@ -20,7 +20,7 @@ from kraftlite.coordinator.classic.group import Group, GroupState
 from kraftlite.coordinator.classic.groups import Groups, client_error
 from kraftlite.coordinator.config import GroupConfig
 from kraftlite.coordinator.consumer_protocol import CONSUMER
-from kraftlite.coordinator.core.effects import Effects, Then
+from kraftlite.coordinator.core.effects import MAY_STILL_COMMIT, Effects, Then
 from kraftlite.coordinator.core.walks import by_pieces
 from kraftlite.coordinator.modern.group import ConsumerGroup
 from kraftlite.coordinator.modern.groups import ConsumerGroups
@@ -95,6 +95,8 @@ class Offsets:
         def written(error: ErrorCode) -> None:
             self.pending.written(group_id, partitions, in_transaction=producer is not None)
             if error is not _NONE:
+                if producer is None and error in MAY_STILL_COMMIT:
+                    self.pending.doubt(group_id, accepted)
                 told = error if error in _FENCED else client_error(error, too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
                 self._effects.answer(request_id, tuple(told if result is _NONE else result for result in results))
                 return
@@ -177,6 +179,7 @@ class Offsets:
         """Called in the order of the records in the log. `producer_id`: of the transaction that they are in."""
         self._puts += 1
         if producer_id is None:
+            self.pending.believe(group_id, tp)
             self._count(group_id, tp, committed, self._puts)
         else:
             self.pending.put(group_id, tp, PendingOffset(self._puts, committed), producer_id)
@@ -397,10 +400,9 @@ class Offsets:
             group = self._groups.by_id.get(group_id)
             if group is None or group.state is GroupState.DEAD:
                 continue
-            committed = self._committed.get(group.group_id, {})
-            expired = self._expired(group, committed)
+            expired = self._expired(group)
             idle = group.state is GroupState.EMPTY and not group.pending and not self.pending.has_any(group.group_id)
-            if idle and len(expired) == len(committed):
+            if idle and len(expired) == len(self._countable(group.group_id)):
                 self._tell_expired(group.group_id, expired)
                 self._remove_group(group, "nothing left")
             else:
@@ -412,10 +414,9 @@ class Offsets:
             consumers = self._consumers.by_id.get(group_id)
             if consumers is None or consumers.dead:
                 continue
-            committed = self._committed.get(consumers.group_id, {})
-            expired = self._past_retention(consumers.group_id, committed, None, consumers.subscribed_topics())
+            expired = self._past_retention(consumers.group_id, None, consumers.subscribed_topics())
             idle = not consumers.members and not self.pending.has_any(consumers.group_id)
-            if idle and len(expired) == len(committed):
+            if idle and len(expired) == len(self._countable(consumers.group_id)):
                 self._tell_expired(consumers.group_id, expired)
                 self._remove_consumers(consumers, "nothing left")
             else:
@@ -430,7 +431,7 @@ class Offsets:
         if expired:
             self._forget(group_id, expired)
 
-    def _expired(self, group: Group, committed: dict[TopicPartition, CommittedOffset]) -> list[TopicPartition]:
+    def _expired(self, group: Group) -> list[TopicPartition]:
         """KIP-211: since the group became empty; since the commit for groups without members ever, and for topics that a stable
         group of consumers does not subscribe to. An offset with a time of its own goes then."""
         since_ms: int | None = None
@@ -442,24 +443,30 @@ class Offsets:
             if topics is None:
                 return []
             kept = topics
-        return self._past_retention(group.group_id, committed, since_ms, kept)
+        return self._past_retention(group.group_id, since_ms, kept)
 
-    def _past_retention(
-        self, group_id: str, committed: dict[TopicPartition, CommittedOffset], since_ms: int | None, kept: Sequence[str]
-    ) -> list[TopicPartition]:
+    def _countable(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """The offsets that count, or will for whoever reads the log next: a tombstone would take those, too."""
+        committed, doubted = self._committed.get(group_id, {}), self.pending.doubted(group_id)
+        return {**committed, **doubted} if doubted else committed
+
+    def _past_retention(self, group_id: str, since_ms: int | None, kept: Sequence[str]) -> list[TopicPartition]:
         """`since_ms` None: since each commit. `kept`: topics that are read."""
-        wall_ms, retention_ms = self._effects.wall_ms, self._config.offsets_retention_ms
-        expired = []
-        for tp, offset in committed.items():
-            if tp.topic in kept or self.pending.is_pending(group_id, tp):
-                continue
-            if offset.expire_ms is not None:
-                due = wall_ms >= offset.expire_ms
-            else:
-                due = wall_ms - (offset.commit_ms if since_ms is None else since_ms) >= retention_ms
-            if due:
-                expired.append(tp)
-        return expired
+        committed, pending = self._committed.get(group_id, {}), self.pending
+        return [
+            tp
+            for tp, offset in self._countable(group_id).items()
+            if self._is_due(offset, since_ms)
+            and self._is_due(committed.get(tp, offset), since_ms)
+            and tp.topic not in kept
+            and not pending.is_pending(group_id, tp)
+            and not pending.is_unwritten(group_id, tp)
+        ]
+
+    def _is_due(self, offset: CommittedOffset, since_ms: int | None) -> bool:
+        if offset.expire_ms is not None:
+            return self._effects.wall_ms >= offset.expire_ms
+        return self._effects.wall_ms - (offset.commit_ms if since_ms is None else since_ms) >= self._config.offsets_retention_ms
 
     # --- storage ------------------------------------------------------------------------------------------------------
 

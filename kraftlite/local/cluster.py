@@ -9,8 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kraftlite.local import process
@@ -23,6 +26,7 @@ STOP_TIMEOUT_S = 60.0
 LAUNCH_TIMEOUT_S = 60.0
 _STARTING = ".starting"
 _PATIENCE = 3
+_REMOVALS_AT_ONCE = 16
 _LITTLE_SPACE = 1 << 20
 """Bytes of free disk below which a node cannot even say what is wrong."""
 _LOOKED_AT_BYTES = 1 << 20
@@ -312,9 +316,27 @@ def down(data_dir: Path, *, wipe: bool = False) -> list[int]:
 
 
 def _remove_files(data_dir: Path, cluster: LocalCluster) -> None:
+    """The directories of partitions go many at a time: a file system waits for milliseconds when one goes, and a broker may have
+    fifty thousand."""
+    parts = [it for node in cluster.nodes for it in _parts(node.directory)]
+    with ThreadPoolExecutor(_REMOVALS_AT_ONCE, thread_name_prefix="wipe") as threads:
+        deque(threads.map(partial(shutil.rmtree, ignore_errors=True), parts), maxlen=0)
     for node in cluster.nodes:
         shutil.rmtree(node.directory, ignore_errors=True)
     for name in (STATE_NAME, ".cluster.lock", ".up.lock", _STARTING):
         (data_dir / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         data_dir.rmdir()
+
+
+def _parts(directory: str) -> list[str]:
+    """List the directories two levels below a node's: those of its partitions."""
+    return [inner for outer in _directories(directory) for inner in _directories(outer)]
+
+
+def _directories(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [it.path for it in entries if it.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []

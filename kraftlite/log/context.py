@@ -26,6 +26,27 @@ from kraftlite.runtime.trace import NullTracer
 from kraftlite.runtime.trace.log import ProducersExpired
 
 
+class Entropy(Protocol):
+    """The source of a log's jitter."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+
+class SeededLater:
+    """A generator that is made at its first draw: one of Python's takes 2.5 KiB, and few logs draw (`segment.jitter.ms`)."""
+
+    __slots__ = ("_random", "_seed")
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._random: random.Random | None = None
+
+    def randrange(self, stop: int, /) -> int:
+        if self._random is None:
+            self._random = random.Random(self._seed)
+        return self._random.randrange(stop)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog:
     """The parameters with which a log is opened or created."""
@@ -41,7 +62,7 @@ class OpenLog:
     clean: bool = False
     """The last owner closed it; else everything from `recovery_point` on is checked."""
     wall_ms: int
-    entropy: random.Random | None = None
+    entropy: Entropy | None = None
     tracer: Tracer = field(default_factory=NullTracer)
     sibling: str | None = None
     """The directory of another partition of that topic on the same disk, which makes a new one cheaper."""
@@ -54,7 +75,7 @@ class OpenLog:
         return draw_jitter(self.config, self.entropy)
 
 
-def draw_jitter(config: LogConfig, entropy: random.Random | None) -> int:
+def draw_jitter(config: LogConfig, entropy: Entropy | None) -> int:
     """A new segment rolls so many milliseconds early: thousands must not roll at once."""
     bound = min(config.segment_jitter_ms, config.max_segment_ms)
     return entropy.randrange(bound) if entropy is not None and bound > 0 else 0
@@ -76,7 +97,7 @@ class LogContext:
     """The facade, for the hooks. The reference is weak, so that the files of a log that was let go of are closed at once."""
     disk: Disk
     tracer: Tracer
-    entropy: random.Random | None
+    entropy: Entropy | None
     tp: TopicPartition
     topic_id: UUID | None
     directory: str

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kraftlite.log.batch import CODEC_MASK, HEADER_BYTES, Record, attributes_of, build_batch
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import ZERO_UUID, NodeId
+from kraftlite.model.ids import ZERO_UUID, NodeId, VoterEndpoint
 from kraftlite.model.limits import MAX_REQUEST_ITEMS
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import INT32, NO_TAGS, array, bounded, string
@@ -66,13 +66,6 @@ class SnapshotFooter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KRaftVersion:
     kraft_version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoterEndpoint:
-    name: str
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

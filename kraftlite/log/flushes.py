@@ -17,6 +17,8 @@ class InFlightFlush:
 class InFlightFlushes:
     """The flushes of one log that are under way, and the segments that must stay open until they land."""
 
+    __slots__ = ("_in_flight", "_retired")
+
     def __init__(self) -> None:
         self._in_flight: list[InFlightFlush] = []
         self._retired: list[Segment] = []

@@ -88,6 +88,8 @@ class ProducerState:
     bounds the LSO (LG-23).
     """
 
+    __slots__ = ("_open", "_undecided", "decided_below", "entries", "guards", "has_expired_some")
+
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.guards = Guards()

@@ -71,18 +71,28 @@ LATEST_METADATA_VERSION: Final = 30
 SUPPORTED_FEATURES: Final[tuple[FeatureRange, ...]] = (
     FeatureRange(name=ELIGIBLE_LEADER_REPLICAS_VERSION, min_level=0, max_level=1),
     FeatureRange(name=GROUP_VERSION, min_level=0, max_level=1),
-    FeatureRange(name=KRAFT_VERSION, min_level=0, max_level=0),
+    FeatureRange(name=KRAFT_VERSION, min_level=0, max_level=1),
     FeatureRange(name=METADATA_VERSION, min_level=MIN_METADATA_VERSION, max_level=LATEST_METADATA_VERSION),
     FeatureRange(name=TRANSACTION_VERSION, min_level=0, max_level=2),
 )
-"""The features that a node of this software registers. `eligible.leader.replicas.version` 1: KIP-966; `kraft.version` 0: the
-voters are static; `group.version` 1: KIP-848; `transaction.version` 1: flexible records of transactions, 2: an epoch for each
-transaction (KIP-890)."""
+"""The features that a node of this software registers. `eligible.leader.replicas.version` 1: KIP-966; `kraft.version` 1: the
+voters are in the log (KIP-853); `group.version` 1: KIP-848; `transaction.version` 1: flexible records of transactions, 2: an
+epoch for each transaction (KIP-890)."""
 
 DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
 }
 """The needs of a level of a feature: other features, at these levels at least."""
+
+
+DEFAULT_LEVELS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
+    KRAFT_VERSION: ((21, 1),),
+    TRANSACTION_VERSION: ((24, 2),),
+    GROUP_VERSION: ((22, 1),),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: ((26, 1),),
+}
+"""The features beside `metadata.version`, in the order in which Kafka's tools print them: since which `metadata.version` which
+level of them belongs to it (FV-01)."""
 
 
 def missing_dependency(levels: Mapping[str, int]) -> tuple[str, int, str, int] | None:
@@ -127,21 +137,12 @@ def metadata_version_from_name(text: str) -> MetadataVersion:
     return matches[-1]
 
 
-def default_group_version(level: int) -> int:
-    """Return the `group.version` with which a cluster of this `metadata.version` begins: groups of the new protocol since
-    4.0-IV0."""
-    return 1 if level >= 22 else 0
-
-
-def default_transaction_version(level: int) -> int:
-    """Return the `transaction.version` with which a cluster of this `metadata.version` begins: an epoch for each transaction
-    since 4.0-IV2."""
-    return 2 if level >= 24 else 0
-
-
-def default_eligible_leader_replicas_version(level: int) -> int:
-    """Return the `eligible.leader.replicas.version` with which a cluster of this `metadata.version` begins: on since 4.1-IV0."""
-    return 1 if level >= 26 else 0
+def default_level(feature: str, level: int) -> int:
+    """Return the level of `feature` that belongs to a `metadata.version`: with which a cluster of it begins, and to which
+    `--release-version` takes it (KIP-1022). `kraft.version` begins with 0 here, for the voters are static."""
+    known = supported_range(feature)
+    most = 0 if known is None else known.max_level
+    return min(most, max((default for since, default in DEFAULT_LEVELS[feature] if level >= since), default=0))
 
 
 def supports_scram(level: int) -> bool:

@@ -137,8 +137,8 @@ class PartitionRegistration:
         return self.replicas[0]
 
     def directory_of(self, broker_id: NodeId) -> UUID:
-        """Return the directory assigned to the replica of a broker that has one; MIGRATING_DIR before any was known."""
-        if len(self.directories) != len(self.replicas):
+        """Return the directory assigned to the replica of a broker; MIGRATING_DIR where none is known."""
+        if len(self.directories) != len(self.replicas) or broker_id not in self.replicas:
             return MIGRATING_DIR
         return self.directories[self.replicas.index(broker_id)]
 

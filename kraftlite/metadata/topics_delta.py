@@ -5,7 +5,7 @@ Source: Kafka's TopicsDelta and LocalReplicaChanges; ML-12, ML-16, ML-17, ML-18.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -159,6 +159,33 @@ class TopicsDelta:
         self.deleted: dict[UUID, TopicImage] = {}
         """Topics of `image` that are gone. A topic both created and deleted within this delta leaves no trace."""
         self._seen: set[UUID] = set()
+
+    @classmethod
+    def merged(cls, deltas: Sequence[TopicsDelta]) -> TopicsDelta:
+        """Make of deltas that follow one another the one that takes the image before the first to the image after the last.
+
+        None of them may drop partitions without their topic, which only a metadata snapshot does.
+        """
+        result = cls(deltas[0].image)
+        for delta in deltas:
+            for topic_id in delta.deleted:
+                result.changed.pop(topic_id, None)
+                before = result.image.topic_by_id(topic_id)
+                if before is not None:
+                    result.deleted[topic_id] = before
+            for topic_id, changed in delta.changed.items():
+                assert not changed.removed_partitions, f"{changed.name} lost partitions by a metadata snapshot"
+                known = result.changed.get(topic_id)
+                if known is None:
+                    known = result.changed[topic_id] = TopicDelta(changed.image)
+                known.partition_changes.update(changed.partition_changes)
+                known.offsets.update(changed.offsets)
+        return result
+
+    @property
+    def drops_partitions(self) -> bool:
+        """Return whether a topic stays and some of its partitions do not, which only a metadata snapshot can say."""
+        return any(changed.removed_partitions for changed in self.changed.values())
 
     def replay_topic(self, record: TopicRecord) -> None:
         """A new topic; or, in a metadata snapshot, one that is there already and stays."""

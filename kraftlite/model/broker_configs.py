@@ -89,7 +89,7 @@ _NODE: tuple[_Row, ...] = (
     ("security.inter.broker.protocol", _S, "PLAINTEXT", None, _RO, "Known; inter.broker.listener.name decides."),
     ("controller.quorum.voters", _LIST, None, None, _RO, "id@host:port of every controller of a static quorum."),
     ("controller.quorum.bootstrap.servers", _LIST, None, None, _RO, "host:port of controllers, for a dynamic quorum."),
-    ("controller.quorum.auto.join.enable", _B, "false", None, _RO, "Known; dynamic quorums are not supported."),
+    ("controller.quorum.auto.join.enable", _B, "false", None, _RO, "A controller adds itself to the voters."),
 )
 
 _QUORUM: tuple[_Row, ...] = (
@@ -114,6 +114,15 @@ _QUORUM: tuple[_Row, ...] = (
     ("metadata.log.max.snapshot.interval.ms", _L, "3600000", _NATURAL, _RO, "Time after which a snapshot is written; 0: never."),
     ("metadata.max.retention.bytes", _L, "104857600", at_least(-1), _RO, "Size at which old metadata is removed."),
     ("metadata.max.retention.ms", _L, str(7 * _DAY_MS), at_least(-1), _RO, "Age at which old metadata is removed."),
+    ("controller.performance.sample.period.ms", _L, "60000", at_least(100), _RO, "Period of telling how long events take."),
+    (
+        "controller.performance.always.log.threshold.ms",
+        _L,
+        "2000",
+        _NATURAL,
+        _RO,
+        "Duration from which on an event of the controller is told of by itself.",
+    ),
     ("metadata.max.idle.interval.ms", _I, "500", _NATURAL, _RO, "Period of no-op metadata records; 0: none."),
 )
 
@@ -252,8 +261,8 @@ _NETWORK: tuple[_Row, ...] = (
     ("metrics.recording.level", _S, "INFO", None, _RO, "Known; see kraftlite.metrics.port."),
     ("metrics.sample.window.ms", _L, "30000", _POSITIVE, _RO, "Known; see kraftlite.metrics.port."),
     ("confluent.support.metrics.enable", _B, "false", None, _RO, "Known; nothing is reported anywhere."),
-    ("create.topic.policy.class.name", _C, None, None, _RO, "Known; not supported."),
-    ("alter.config.policy.class.name", _C, None, None, _RO, "Known; not supported."),
+    ("create.topic.policy.class.name", _C, None, None, _RO, "module:name of the policy that controllers ask about new topics."),
+    ("alter.config.policy.class.name", _C, None, None, _RO, "module:name of the policy that controllers ask about configs."),
 )
 
 _GROUPS: tuple[_Row, ...] = (

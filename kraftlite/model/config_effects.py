@@ -125,11 +125,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     (
-        "Policies",
-        "Java classes cannot be loaded, so the policy would let everything pass; remove it",
-        "create.topic.policy.class.name alter.config.policy.class.name",
-    ),
-    (
         "Quotas",
         "quotas are not applied, no answer is ever throttled; remove it",
         """
@@ -162,11 +157,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         remote.log.manager.thread.pool.size=2 remote.log.reader.max.pending.tasks=100 remote.log.reader.threads=10
         remote.fetch.max.wait.ms=500 remote.list.offsets.request.timeout.ms=30000 follower.fetch.last.tiered.offset.enable=false
         """,
-    ),
-    (
-        "Dynamic quorum",
-        "the voters of a quorum are static; remove it, and list every controller in controller.quorum.voters",
-        "controller.quorum.auto.join.enable",
     ),
     ("Cordoned directories", "directories cannot be cordoned; remove it", "cordoned.log.dirs"),
     (
@@ -201,7 +191,7 @@ _STORED: Final = (
 _NOT_LIVE: Final = (
     "Applied from the file only",
     "applied when the node starts; it cannot be changed while the node runs: set it in the file and restart",
-    "max.connections max.connections.per.ip max.connections.per.ip.overrides log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.io.max.bytes.per.second",
 )
 
 _TUNED_AT_START: Final = (
@@ -321,7 +311,6 @@ _NONE: Final[tuple[tuple[str, str, str], ...]] = (
         "for the developers of Apache Kafka",
         """
         unstable.feature.versions.enable unstable.api.versions.enable log.initial.task.delay.ms
-        controller.performance.always.log.threshold.ms=2000 controller.performance.sample.period.ms=60000
         internal.metadata.delete.delay.millis=60000 internal.metadata.log.segment.bytes
         internal.metadata.max.batch.size.in.bytes=8388608
         """,

@@ -95,3 +95,12 @@ class Endpoint:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterEndpoint:
+    """One listener of a voter of the metadata quorum, as its entry in the log has it."""
+
+    name: str
+    host: str
+    port: int

@@ -10,6 +10,7 @@ from typing import Final
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
+MAX_INT16: Final = 2**15 - 1
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1
 MAX_OFFSET: Final = 2**62

@@ -63,7 +63,7 @@ class Tuning:
     first_retention_ms: int = 30_000
     """Retention begins so long after the start."""
     logs_per_turn: int = 16
-    """Logs that retention looks at before the loop gets a turn."""
+    """Logs that retention looks at before the loop gets a turn, and that are opened or closed on one trip to a thread."""
     # coordinator
     group_load_bytes: int = 64 * KIB
     """Read at a time when groups are loaded, whatever `offsets.load.buffer.size` allows: the loop belongs to everybody."""

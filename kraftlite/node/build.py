@@ -19,6 +19,7 @@ from kraftlite.model.messages.introspection import NodeStatusResponse, ReplicaSt
 from kraftlite.node.configs import broker_config, controller_config, quorum_config, replication_config
 from kraftlite.node.controller_clients import ControllerClients
 from kraftlite.node.listeners import NodeListeners
+from kraftlite.node.policies import load_policies
 from kraftlite.node.storage import Layout, Locks, lock_directories, verify
 from kraftlite.raft.driver import RaftDriver
 from kraftlite.runtime.ports import Ports
@@ -71,8 +72,13 @@ class Node:
         self.controller: ControllerDriver | None = None
         if config.is_controller:
             self.controller = ControllerDriver(
-                ports, controller_config(config, layout, ports.tuning), self.raft, layout.bootstrap
+                ports,
+                controller_config(config, layout, ports.tuning),
+                self.raft,
+                layout.bootstrap,
+                load_policies(config, ports),
             )
+            self.controller.core.state.features.voters = self.raft.voter_ids
         self.broker: BrokerServer | None = None
         if config.is_broker:
             from kraftlite.broker.server import BrokerServer  # a mere controller does without the data plane
@@ -114,7 +120,7 @@ class Node:
                 handlers = {**self.raft.handlers(), **self.controller.handlers()}
                 clients = ControllerClients(self._ports, self._config, self.cluster_id, self.raft, handlers)
                 await self.listeners.open_controller(handlers, clients)
-                publishers.append(clients)
+                publishers += [clients, self.controller.registrar]
             self.loader.start()
             self.loader.install_publishers(publishers)
             if self.broker is not None:

@@ -6,6 +6,7 @@ from kraftlite.broker.config import BrokerConfig, LogDirSpec
 from kraftlite.config.server import ServerConfig
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.model.tuning import Tuning
+from kraftlite.node.forming import controller_endpoints
 from kraftlite.node.storage import Layout
 from kraftlite.raft.config import QuorumConfig, Voter, metadata_log_config
 from kraftlite.replication.config import ReplicationConfig
@@ -13,12 +14,19 @@ from kraftlite.replication.config import ReplicationConfig
 
 def quorum_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> QuorumConfig:
     voters = tuple(Voter(id=voter.node_id, endpoint=voter.endpoint) for voter in config.quorum_voters)
+    if not config.values.get("controller.quorum.voters", "").strip() and not layout.is_formed:
+        voters = ()  # formatted with --no-initial-controllers: its being the only bootstrap server makes it no voter
     number = config.get_int
     return QuorumConfig(
         node_id=config.node_id,
         cluster_id=layout.cluster_id,
         directory_id=layout.directory_ids[layout.metadata_log_dir],
         voters=voters,
+        bootstrap_servers=config.quorum_bootstrap_servers,
+        listeners=controller_endpoints(config),
+        listener_name=next(iter(config.controller_listener_names), None),
+        may_become_voter=config.is_controller,
+        auto_join=config.get_bool("controller.quorum.auto.join.enable"),
         metadata_dir=layout.metadata_dir,
         must_be_voter=config.is_controller,
         election_timeout_ms=number("controller.quorum.election.timeout.ms"),
@@ -49,6 +57,8 @@ def controller_config(config: ServerConfig, layout: Layout, tuning: Tuning) -> C
         preferred_election_interval_ms=number("leader.imbalance.check.interval.seconds") * 1000 if rebalance else None,
         unclean_election_interval_ms=number("unclean.leader.election.interval.ms"),
         max_idle_interval_ms=number("metadata.max.idle.interval.ms"),
+        performance_period_ms=number("controller.performance.sample.period.ms"),
+        slow_event_ms=number("controller.performance.always.log.threshold.ms"),
         max_elections_per_run=tuning.elections_per_run,
         tuning=tuning,
         delete_topic_enable=config.get_bool("delete.topic.enable"),

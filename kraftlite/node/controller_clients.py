@@ -40,10 +40,11 @@ class ControllerClients:
 
     def _make(self, listener: str) -> KafkaApis:
         import kraftlite.protocol.kio_codec  # noqa: F401
-        from kraftlite.broker.handlers.at_controller import ControllerContext, OwnController
+        from kraftlite.broker.handlers.at_controller import OwnController
+        from kraftlite.broker.handlers.context import NodeContext
         from kraftlite.wire.controller_apis import controller_apis
 
-        context = ControllerContext(
+        context = NodeContext(
             node_id=self._config.node_id,
             cluster_id=self._metadata.cluster_id,
             config=self._config,

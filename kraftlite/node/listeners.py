@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kraftlite.config.server import ServerConfig
-from kraftlite.model.broker_configs import connection_overrides
+from kraftlite.model.broker_configs import connection_overrides, value_of
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.controller import ListenerInfo
 from kraftlite.rpc.addresses import resolve
@@ -52,6 +53,8 @@ class NodeListeners:
         self._reserved: dict[str, socket.socket] = {}
         self._warming: TaskHandle | None = None
         self._held = (False, False)
+        self._broker_values: Mapping[str, str] = {}
+        """The values in force for the broker, since its first metadata; they are dynamic ones too."""
 
     def warm_up(self) -> None:
         """Import what clients' requests need, off the loop, while the node starts: the first request must not wait for it, and
@@ -171,6 +174,17 @@ class NodeListeners:
         for client in self._clients:
             client.hold(requests=requests, responses=responses)
 
+    def update_broker_values(self, values: Mapping[str, str]) -> None:
+        """Apply the limits of connections that may change while the node runs, to the listeners of clients (CB-05)."""
+        self._broker_values = values
+        for client in self._clients:
+            client.limit_connections(*self._limits())
+
+    def _limits(self) -> tuple[int, int, Mapping[str, int]]:
+        values = {**self._config.values, **self._broker_values}
+        overrides = connection_overrides(value_of(values, "max.connections.per.ip.overrides")) or {}
+        return value_of(values, "max.connections"), value_of(values, "max.connections.per.ip"), overrides
+
     @property
     def connection_count(self) -> int:
         return sum(client.connection_count for client in [*self._clients, *self._controllers])
@@ -186,15 +200,16 @@ class NodeListeners:
 
         from kraftlite.wire.listener import ListenerConfig
 
+        most, per_ip, overrides = self._limits()
         return ListenerConfig(
             name=listener.name,
             host=listener.host,
             port=listener.port,
             max_request_bytes=setting("socket.request.max.bytes"),
             max_idle_ms=setting("connections.max.idle.ms"),
-            max_connections=setting("max.connections"),
-            max_connections_per_ip=setting("max.connections.per.ip"),
-            max_connections_overrides=connection_overrides(setting("max.connections.per.ip.overrides")) or {},
+            max_connections=most,
+            max_connections_per_ip=per_ip,
+            max_connections_overrides=overrides,
             send_buffer_bytes=setting("socket.send.buffer.bytes"),
             receive_buffer_bytes=setting("socket.receive.buffer.bytes"),
         )

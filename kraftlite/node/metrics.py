@@ -11,6 +11,7 @@ from kraftlite.obs.stock import register_controller
 
 if TYPE_CHECKING:
     from kraftlite.broker.server import BrokerServer
+    from kraftlite.raft.driver import RaftDriver
     from kraftlite.wire.share import NodeShare
 
 
@@ -32,6 +33,7 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
     gauge(
         "kafka_server_raftmetrics_log_end_offset", "Offset behind the last record of the metadata log here.", raft.log_end_offset
     )
+    _membership_gauges(metrics, raft)
     gauge(
         "kafka_server_broker_metadata_metrics_last_applied_record_offset",
         "Offset of the last metadata record that this node has applied.",
@@ -45,6 +47,31 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
         _broker_gauges(metrics, node.broker)
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
+
+
+def _membership_gauges(metrics: Metrics, raft: RaftDriver) -> None:
+    """Source: KIP-853; DQ-47."""
+    gauge = metrics.gauge
+    gauge(
+        "kafka_server_raftmetrics_number_of_voters",
+        "Voters of the metadata quorum, as the log here says last.",
+        lambda: len(raft.voter_ids()),
+    )
+    gauge(
+        "kafka_server_raftmetrics_number_of_observers",
+        "Replicas of the metadata log that do not vote; 0 unless leading.",
+        raft.observer_count,
+    )
+    gauge(
+        "kafka_server_raftmetrics_uncommitted_voter_change",
+        "1 while this leader has a change of the voters to commit.",
+        lambda: int(raft.voters_are_changing()),
+    )
+    gauge(
+        "kafka_controller_kafkacontroller_ignoredstaticvoters",
+        "1 where controller.quorum.voters is set and has no effect, as the log says who votes.",
+        lambda: int(raft.ignores_configured_voters()),
+    )
 
 
 def _share_gauges(metrics: Metrics, node: Node) -> None:

@@ -1,8 +1,9 @@
 """The storage of a node: formatting, describing, verifying and locking its directories.
 
 What formatting writes: `meta.properties` in every directory; on a controller, before it, the bootstrap snapshot
-`__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`, whose first record is the `metadata.version`.
-Source: KIP-631, KIP-858; BL-14, BL-15, TO-01 to TO-06.
+`__cluster_metadata-0/00000000000000000000-0000000000.checkpoint`, whose first record is the `metadata.version`. Where the voters
+are in the log, that snapshot has the voters instead, and the records are in `bootstrap.checkpoint`.
+Source: KIP-631, KIP-853, KIP-858; BL-14, BL-15, TO-01 to TO-06, DQ-22, DQ-23.
 """
 
 from __future__ import annotations
@@ -22,18 +23,14 @@ from kraftlite.log.batch import check_crc, iter_batches, iter_records
 from kraftlite.log.checkpoints import MAX_SMALL_FILE_BYTES, read_bounded
 from kraftlite.metadata.codec import MetadataSerde
 from kraftlite.metadata.features import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    GROUP_VERSION,
+    DEFAULT_LEVELS,
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSIONS,
     SUPPORTED_FEATURES,
-    TRANSACTION_VERSION,
     MetadataVersion,
-    default_eligible_leader_replicas_version,
-    default_group_version,
-    default_transaction_version,
+    default_level,
     metadata_version_from_name,
     missing_dependency,
     supported_range,
@@ -41,6 +38,7 @@ from kraftlite.metadata.features import (
 from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord
 from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import METADATA_TOPIC, random_uuid
+from kraftlite.node.forming import Formation
 from kraftlite.node.meta_properties import (
     MAX_CLUSTER_ID_LENGTH,
     MetaProperties,
@@ -48,7 +46,13 @@ from kraftlite.node.meta_properties import (
     path_in,
     read_meta_properties,
 )
-from kraftlite.raft.snapshots import BOOTSTRAP_SNAPSHOT_ID, read_snapshot_file, snapshot_name, write_snapshot_file
+from kraftlite.raft.snapshots import (
+    BOOTSTRAP_SNAPSHOT_ID,
+    SnapshotBatches,
+    read_snapshot_file,
+    snapshot_name,
+    write_snapshot_file,
+)
 from kraftlite.runtime.ports import DirLock, Disk
 
 LOCK_FILE: Final = ".lock"
@@ -72,6 +76,8 @@ class Layout:
     """The first records of a new cluster; None on a node without the controller role."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """The log directories that cannot be read, and why: a broker goes on with the others (JB-02)."""
+    is_formed: bool = True
+    """The metadata directory has a bootstrap snapshot or a log: it was not formatted to wait for others (DQ-23)."""
 
     @property
     def metadata_dir(self) -> str:
@@ -102,11 +108,13 @@ def format_directories(
     release_version: str | None = None,
     features: Mapping[str, int] | None = None,
     ignore_formatted: bool = False,
+    forming: Formation | None = None,
     entropy: random.Random | None = None,
     wall_ms: int | None = None,
 ) -> list[str]:
     """Format this node's directories; returns the lines to print (TO-02, TO-03, TO-05). Raises StorageError or OSError.
 
+    `forming`: how a quorum begins whose voters are in the log; None: they are those of the configuration.
     All checks come before the first write. With `ignore_formatted`, directories formatted for this cluster and node are skipped.
     """
     if not is_cluster_id(cluster_id):
@@ -123,12 +131,14 @@ def format_directories(
     now_ms = HostClock().wall_ms() if wall_ms is None else wall_ms
     absent = [path for directory in empty for path in _not_there(disk, directory)]
     try:
-        if config.is_controller and config.metadata_log_dir in empty:
-            disk.makedirs(config.metadata_log_dir)
-            _write_bootstrap(disk, config.metadata_log_dir, records, now_ms)
+        if config.metadata_log_dir in empty:
+            _write_metadata_directory(disk, config, records, forming, now_ms)
         for directory in empty:
             disk.makedirs(directory)
-            properties = MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=random_uuid(rng))
+            directory_id = random_uuid(rng)
+            if forming is not None and forming.directory_id is not None and directory == config.metadata_log_dir:
+                directory_id = forming.directory_id
+            properties = MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id)
             # Last: a directory without it counts as not formatted, so that a torn format is simply repeated.
             disk.write_file_atomically(path_in(directory), properties.encode())
     except OSError as error:
@@ -136,7 +146,10 @@ def format_directories(
         kept = f", but {', '.join(left)} could not be removed" if left else ""
         where = error.filename or ", ".join(empty)
         raise StorageError(f"{where}: {error.strerror or error}. Nothing is formatted{kept}") from None
-    kinds = {directory: "metadata" if directory == config.metadata_log_dir else "data" for directory in empty}
+    metadata = "metadata"
+    if forming is not None and forming.voters is not None:
+        metadata = "dynamic metadata" if forming.directory_id is None else "dynamic metadata voter"
+    kinds = {directory: metadata if directory == config.metadata_log_dir else "data" for directory in empty}
     return [f"Formatting {kinds[it]} directory {it} with {METADATA_VERSION} {level.name}." for it in empty]
 
 
@@ -147,7 +160,10 @@ def _not_there(disk: Disk, directory: str) -> list[str]:
     snapshot = f"{home}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}"
     properties = path_in(directory)
     parents = [str(parent) for parent in reversed(PurePath(directory).parents)]
-    paths = (*parents, directory, home, snapshot, f"{snapshot}.part", properties, f"{properties}.tmp")
+    bootstrap = f"{directory}/{LEGACY_BOOTSTRAP}"
+    paths = (
+        *parents, directory, home, snapshot, f"{snapshot}.part", bootstrap, f"{bootstrap}.tmp", properties, f"{properties}.tmp",
+    )  # fmt: skip
     return [path for path in paths if disk.stat(path) is None]
 
 
@@ -180,11 +196,7 @@ def _release(release_version: str | None, features: Mapping[str, int]) -> Metada
 def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tuple[MetadataRecord, ...]:
     """The records a new cluster begins with, `metadata.version` first. Raises StorageError for an unsupported feature."""
     records: list[MetadataRecord] = [FeatureLevelRecord(name=METADATA_VERSION, level=level.level)]
-    defaults = {
-        ELIGIBLE_LEADER_REPLICAS_VERSION: default_eligible_leader_replicas_version(level.level),
-        GROUP_VERSION: default_group_version(level.level),
-        TRANSACTION_VERSION: default_transaction_version(level.level),
-    }
+    defaults = {name: default_level(name, level.level) for name in DEFAULT_LEVELS if name != KRAFT_VERSION}
     features = {**defaults, **features}
     missing = missing_dependency({**features, METADATA_VERSION: level.level})
     if missing is not None:
@@ -197,6 +209,8 @@ def bootstrap_records(level: MetadataVersion, features: Mapping[str, int]) -> tu
             raise StorageError(f"Unsupported feature: {name}. Supported features are: {known}")
         if name != METADATA_VERSION and not supported.min_level <= wanted <= supported.max_level:
             raise StorageError(f"{name}={wanted}: allowed is a level from {supported.min_level} to {supported.max_level}")
+        if name == KRAFT_VERSION and wanted > 0:
+            raise StorageError(f"{name}={wanted}: the level is 1 where the voters are in the log, and else 0")
         if name not in (METADATA_VERSION, KRAFT_VERSION) and wanted > 0:
             records.append(FeatureLevelRecord(name=name, level=wanted))
     return tuple(records)
@@ -232,6 +246,28 @@ def _read(disk: Disk, directory: str) -> MetaProperties | None:
         raise StorageError(str(error)) from None
     except OSError as error:
         raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from None
+
+
+def _write_metadata_directory(
+    disk: Disk, config: ServerConfig, records: Sequence[MetadataRecord], forming: Formation | None, wall_ms: int
+) -> None:
+    directory = config.metadata_log_dir
+    if forming is None:
+        if config.is_controller:
+            disk.makedirs(directory)
+            _write_bootstrap(disk, directory, records, wall_ms)
+        return
+    disk.makedirs(directory)
+    if config.is_controller:
+        batches = SnapshotBatches(BOOTSTRAP_SNAPSHOT_ID, MetadataSerde(), wall_ms)
+        content = b"".join((batches.header(), *batches.add(records), *batches.finish()))
+        disk.write_file_atomically(f"{directory}/{LEGACY_BOOTSTRAP}", content)
+        disk.makedirs(metadata_partition_dir(directory))
+    controls = forming.controls()
+    if controls:
+        home = metadata_partition_dir(directory)
+        disk.makedirs(home)
+        write_snapshot_file(disk, home, BOOTSTRAP_SNAPSHOT_ID, [], MetadataSerde(), wall_ms, controls)
 
 
 def _write_bootstrap(disk: Disk, directory: str, records: Sequence[MetadataRecord], wall_ms: int) -> None:
@@ -328,7 +364,16 @@ def verify(disk: Disk, config: ServerConfig) -> Layout:
         metadata_log_dir=config.metadata_log_dir,
         bootstrap=bootstrap,
         problems=problems,
+        is_formed=_is_formed(disk, home),
     )
+
+
+def _is_formed(disk: Disk, home: str) -> bool:
+    if disk.stat(home) is None:
+        return False
+    names = disk.listdir(home)
+    logs = [disk.stat(f"{home}/{name}") for name in names if name.endswith(".log")]
+    return any(name.endswith(".checkpoint") for name in names) or any(stat is not None and stat.size > 0 for stat in logs)
 
 
 def _unusable(disk: Disk, directory: str) -> str | None:
@@ -362,11 +407,15 @@ def read_bootstrap(disk: Disk, metadata_log_dir: str) -> tuple[MetadataRecord, .
     """The bootstrap records of a controller; of a directory without any, those of the latest version. Raises StorageError."""
     partition_dir = metadata_partition_dir(metadata_log_dir)
     candidates = (f"{partition_dir}/{snapshot_name(BOOTSTRAP_SNAPSHOT_ID)}", f"{metadata_log_dir}/{LEGACY_BOOTSTRAP}")
-    path = next((candidate for candidate in candidates if disk.stat(candidate) is not None), None)
-    if path is None:
+    paths = [candidate for candidate in candidates if disk.stat(candidate) is not None]
+    if not paths:
         return bootstrap_records(METADATA_VERSIONS[LATEST_METADATA_VERSION], {})
+    path = paths[0]
     try:
         records = _snapshot_records(disk, path)
+        if not records and len(paths) > 1:  # it has the voters
+            path = paths[1]
+            records = _snapshot_records(disk, path)
     except (Fault, ApiError, ValueError) as error:
         what = str(error).removeprefix(f"{path} is damaged: ").partition(". ")[0]
         raise StorageError(

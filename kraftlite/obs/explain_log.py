@@ -79,24 +79,26 @@ def _gap(history: History, name: str, lost: Change, found: Change | None, clock:
         what = f"broker {found.leader} leads in epoch {found.leader_epoch}"
         brief = f"broker {found.leader} elected {clock.short(found.ms)}"
         telling.add(found.ms, found.node, what, because=cause or step, brief=brief, record=found.offset)
+    return _not_writable(telling, name, lost, found, partition=name)
+
+
+def _not_writable(telling: Telling, whose: str, lost: Change, found: Change | None, **facts: object) -> Story:
+    since = telling.clock.short(lost.ms)
+    if found is None:
+        what = f"no leader since {since}, as far as the log goes"
+    else:
+        what = f"no leader for {seconds(found.ms - lost.ms)} from {since}"
     return telling.story(
         "not_writable",
-        f"{name}: {_leaderless(lost, found, clock)}",
+        f"{whose}: {what}",
         lost.ms,
         from_ms=lost.ms,
         until_ms=None if found is None else found.ms,
         goes_on=found is None,
-        partition=name,
+        **facts,
         reason="no leader",
         record=lost.offset,
     )
-
-
-def _leaderless(lost: Change, found: Change | None, clock: Clock) -> str:
-    since = clock.short(lost.ms)
-    if found is None:
-        return f"no leader since {since}, as far as the log goes"
-    return f"no leader for {seconds(found.ms - lost.ms)} from {since}"
 
 
 def reassignment_stories(history: History, name: str, clock: Clock) -> Iterator[Story]:
@@ -234,17 +236,7 @@ def _gaps(history: History, clock: Clock) -> Iterator[Story]:
             cause = tell_cause(telling, history, ended.record, ended)
             brief = f"leaders elected {clock.short(ended.ms)}"
             telling.add(ended.ms, ended.node, "all of them have leaders", because=cause or step, brief=brief, record=ended.offset)
-        yield telling.story(
-            "not_writable",
-            f"{len(gaps)} partitions: {_leaderless(lost, ended, clock)}",
-            lost.ms,
-            from_ms=lost.ms,
-            until_ms=None if ended is None else ended.ms,
-            goes_on=ended is None,
-            partitions=names,
-            reason="no leader",
-            record=lost.offset,
-        )
+        yield _not_writable(telling, f"{len(gaps)} partitions", lost, ended, partitions=names)
 
 
 def _batch(change: Change) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
@@ -11,17 +12,18 @@ from kraftlite.model.ids import NodeId
 from kraftlite.runtime.lean_import import hidden
 from kraftlite.runtime.trace import TraceEvent
 
-with hidden("rich"):  # 5 MiB and 50 ms of every node, for tracebacks in colour
-    import structlog
+Write = Callable[[str, dict[str, object]], None]
+"""write(level, line): a line as its facts."""
 
-
-def _dumps(value: Any, **_: object) -> str:
-    return json.dumps(value, default=str, separators=(",", ":"), ensure_ascii=False)
+_encode = json.JSONEncoder(default=str, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def _plain(value: Any) -> Any:
     """A fact without what a terminal acts upon: names of clients, groups and topics are whatever a client sent. Lines of a stack
     stay lines."""
+    kind = type(value)
+    if kind is int or kind is bool:
+        return value
     if isinstance(value, str):
         return (
             value
@@ -47,19 +49,10 @@ class LogSink:
 
     def __init__(self, node_id: NodeId, stream: TextIO, log_format: str = "auto") -> None:
         text = log_format == "text" or (log_format == "auto" and stream.isatty())
-        renderer: Any = (
-            structlog.dev.ConsoleRenderer(colors=stream.isatty(), pad_event_to=32)
-            if text
-            else structlog.processors.JSONRenderer(serializer=_dumps)
-        )
-        self._logger = structlog.wrap_logger(
-            structlog.WriteLogger(stream),
-            processors=[structlog.processors.add_log_level, renderer],
-            wrapper_class=structlog.BoundLogger,
-            context_class=dict,
-            cache_logger_on_first_use=True,
-            node=node_id,
-        ).bind()
+        self._write = _as_text(stream) if text else _as_json(stream)
+        self._node_id = node_id
+        self._second = -1
+        self._second_text = ""
         self._broken = False
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
@@ -70,15 +63,55 @@ class LogSink:
         if self._broken:
             return
         try:
-            plain = {name: _plain(value) for name, value in facts.items()}
-            getattr(self._logger, level)(_plain(event), timestamp=_iso(wall_ms), **plain)
+            line: dict[str, object] = {"node": self._node_id, "timestamp": self._iso(wall_ms)}
+            for name, value in facts.items():
+                line[name] = _plain(value)
+            line["event"] = _plain(event)
+            self._write(level, line)
         except (OSError, ValueError):
             self._broken = True
 
+    def _iso(self, wall_ms: int) -> str:
+        """The second is made into text once: a change of many partitions is thousands of lines."""
+        second = wall_ms // 1000
+        if second != self._second:
+            self._second = second
+            self._second_text = datetime.fromtimestamp(second, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._second_text}.{wall_ms % 1000:03d}Z"
 
-def _iso(wall_ms: int) -> str:
-    moment = datetime.fromtimestamp(wall_ms / 1000, tz=UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{wall_ms % 1000:03d}Z"
+
+def _as_json(stream: TextIO) -> Write:
+    """Lines as structlog's JSONRenderer would write them, for a quarter of its time: a node writes one for each partition that
+    changes its leader."""
+    write, flush = stream.write, stream.flush
+
+    def line(level: str, facts: dict[str, object]) -> None:
+        facts["level"] = level
+        write(_encode(facts) + "\n")
+        flush()
+
+    return line
+
+
+def _as_text(stream: TextIO) -> Write:
+    with hidden("rich"):  # 5 MiB and 50 ms of every node, for tracebacks in colour
+        import structlog
+
+    logger = structlog.wrap_logger(
+        structlog.WriteLogger(stream),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(colors=stream.isatty(), pad_event_to=32),
+        ],
+        wrapper_class=structlog.BoundLogger,
+        context_class=dict,
+        cache_logger_on_first_use=True,
+    ).bind()
+
+    def line(level: str, facts: dict[str, object]) -> None:
+        getattr(logger, level)(facts.pop("event"), **facts)
+
+    return line
 
 
 QUIET_S: Final = 10

@@ -6,8 +6,9 @@ Source: CE-30; names as jmx_exporter and Strimzi's rules make them of Kafka's MB
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -49,12 +50,34 @@ class _Summary:
     read: Callable[[], tuple[int, float]]
 
 
+QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+"""Those of Kafka's histograms, as jmx_exporter writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Histogram:
+    name: str
+    doc: str
+    read: Callable[[], tuple[int, float, Sequence[float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    name: str
+    doc: str
+    label: str
+    read: Callable[[], Iterable[tuple[str, float]]]
+    counter: bool
+
+
 class Metrics:
     """The metrics of one node. A sink of the tracer, and a collector: gauges are read on the loop when the page is asked for."""
 
     def __init__(self, constant_labels: Mapping[str, str] | None = None) -> None:
         self._readings: list[_Reading] = []
         self._summaries: list[_Summary] = []
+        self._histograms: list[_Histogram] = []
+        self._families: list[_Family] = []
         self._events: dict[str, int] = {}
         self._labels = tuple((constant_labels or {}).items())
         self.registry = CollectorRegistry(auto_describe=False)
@@ -71,6 +94,17 @@ class Metrics:
     def summary(self, name: str, doc: str, read: Callable[[], tuple[int, float]]) -> None:
         """`read` returns how many and their sum; the samples are called `<name>_count` and `<name>_sum`."""
         self._summaries.append(_Summary(name, doc, read))
+
+    def histogram(self, name: str, doc: str, read: Callable[[], tuple[int, float, Sequence[float]]]) -> None:
+        """`read` returns how many, their sum, and the values at `QUANTILES` of the latest ones, which may be none yet."""
+        self._histograms.append(_Histogram(name, doc, read))
+
+    def family(
+        self, name: str, doc: str, label: str, read: Callable[[], Iterable[tuple[str, float]]], *, counter: bool = False
+    ) -> None:
+        """Samples that come and go: `read` returns the text of `label` and the value of each. They are few, and no client chooses
+        their texts."""
+        self._families.append(_Family(name, doc, label, read, counter))
 
     def __call__(self, wall_ms: int, event: TraceEvent, facts: dict[str, object]) -> None:
         self._events[event.event] = self._events.get(event.event, 0) + 1
@@ -94,6 +128,7 @@ class Metrics:
             made = SummaryMetricFamily(summary.name, summary.doc, labels=names)
             made.add_metric(texts, count, total)
             yield made
+        yield from self._many(names, texts)
         events = CounterMetricFamily("kraftlite_trace_events", "Events of this node's trace, by name.", labels=[*names, "event"])
         for event, count in sorted(self._events.items()):
             events.add_metric([*texts, event], count)
@@ -102,6 +137,21 @@ class Metrics:
             counted = CounterMetricFamily(name, doc, labels=names)
             counted.add_metric(texts, self._events.get(event, 0))
             yield counted
+
+    def _many(self, names: list[str], texts: list[str]) -> Iterator[Metric]:
+        for histogram in self._histograms:
+            count, total, values = histogram.read()
+            found = SummaryMetricFamily(histogram.name, histogram.doc, labels=names)
+            for share, value in zip(QUANTILES, values, strict=False):
+                found.add_sample(histogram.name, {**dict(self._labels), "quantile": str(share)}, value)
+            found.add_metric(texts, count, total)
+            yield found
+        for family in self._families:
+            kind = CounterMetricFamily if family.counter else GaugeMetricFamily
+            made = kind(family.name, family.doc, labels=[*names, family.label])
+            for text, number in family.read():
+                made.add_metric([*texts, text], number)
+            yield made
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

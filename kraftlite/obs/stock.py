@@ -1,14 +1,15 @@
 """The active controller's numbers under the names that Kafka's stock boards expect.
 
-Source: CE-30; MBeans `kafka.controller:type=KafkaController` and `type=ControllerEventManager` as jmx_exporter writes them.
+Source: CE-30, TM-11, TM-12; MBeans `kafka.controller:type=KafkaController` and `type=ControllerEventManager` as jmx_exporter
+writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from kraftlite.obs.metrics import Metrics
+from kraftlite.obs.metrics import QUANTILES, Metrics
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _QUEUE: Final = "kafka_controller_controllereventmanager_"
@@ -21,6 +22,17 @@ class Durations(Protocol):
     total_us: int
     max_us: int
 
+    def quantiles(self, wanted: Sequence[float]) -> Sequence[int]: ...
+
+
+class Times(Protocol):
+    """The times of the events of one name."""
+
+    @property
+    def waited(self) -> Durations: ...
+    @property
+    def worked(self) -> Durations: ...
+
 
 class ControllerNumbers(Protocol):
     """The numbers that a controller counts (`controller/metrics`)."""
@@ -29,6 +41,20 @@ class ControllerNumbers(Protocol):
     last_applied_record_timestamp_ms: int
     new_active_controllers_count: int
     timed_out_broker_heartbeat_count: int
+    operations_started_count: int
+    operations_timed_out_count: int
+    metadata_error_count: int
+
+    @property
+    def events(self) -> Mapping[str, Times]: ...
+    @property
+    def deferred_delay(self) -> Durations: ...
+    @property
+    def last_applied_record_lag_ms(self) -> int | None: ...
+    @property
+    def controlled_shutdown_broker_count(self) -> int: ...
+    def idle_ratio(self) -> float: ...
+    def silences_ms(self) -> Iterable[tuple[str, int]]: ...
 
     @property
     def queue_time(self) -> Durations: ...
@@ -106,6 +132,9 @@ def register_controller(metrics: Metrics, numbers: ControllerNumbers) -> None:
         "started.",
         lambda: numbers.elections_from_elr_count,
     )
+    metrics.gauge(
+        f"{_QUEUE}avgidleratio", "Share of the time since the last look in which the controller had no event.", numbers.idle_ratio
+    )
     metrics.gauge(f"{_QUEUE}eventqueuesize", "Events that wait in the controller's queue.", lambda: numbers.event_queue_size)
     _register_durations(
         metrics,
@@ -116,9 +145,87 @@ def register_controller(metrics: Metrics, numbers: ControllerNumbers) -> None:
     _register_durations(
         metrics, "eventqueueprocessingtimems", "that the controller worked on an event", lambda: numbers.processing_time
     )
+    _register_progress(metrics, numbers)
+    _register_events(metrics, numbers)
+
+
+def _register_progress(metrics: Metrics, numbers: ControllerNumbers) -> None:
+    """Register what tells whether the controller keeps up, and whom it hears of (TM-12)."""
+    for name, doc, read in (
+        (
+            "lastappliedrecordlagms",
+            "Milliseconds since the last metadata record replayed was appended.",
+            lambda: numbers.last_applied_record_lag_ms,
+        ),
+        (
+            "controlledshutdownbrokercount",
+            "Registered brokers in controlled shutdown.",
+            lambda: numbers.controlled_shutdown_broker_count,
+        ),
+        (
+            "eventqueueoperationsstartedcount",
+            "Events that this controller has begun, since it started.",
+            lambda: numbers.operations_started_count,
+        ),
+        (
+            "eventqueueoperationstimedoutcount",
+            "Events whose time was over before this controller came to them, since it started.",
+            lambda: numbers.operations_timed_out_count,
+        ),
+        (
+            "metadataerrorcount",
+            "Operations of this controller that broke, since it started.",
+            lambda: numbers.metadata_error_count,
+        ),
+    ):
+        metrics.gauge(f"{_CONTROLLER}{name}", doc, read)
+    metrics.family(
+        f"{_CONTROLLER}timesincelastheartbeatreceivedms",
+        "Milliseconds since the active controller heard of a broker, a session at most.",
+        "broker",
+        numbers.silences_ms,
+    )
 
 
 def _register_durations(metrics: Metrics, name: str, doc: str, of: Callable[[], Durations]) -> None:
-    """Kafka's histograms in milliseconds: count and sum, and the largest one as a gauge of its own."""
-    metrics.summary(f"{_QUEUE}{name}", f"Milliseconds {doc}.", lambda: (of().count, of().total_us / 1000))
+    """Kafka's histograms in milliseconds: count, quantiles of the latest thousand, sum, and the largest as a gauge of its own."""
+
+    def read() -> tuple[int, float, list[float]]:
+        found = of()
+        return found.count, found.total_us / 1000, [value / 1000 for value in found.quantiles(QUANTILES)]
+
+    metrics.histogram(f"{_QUEUE}{name}", f"Milliseconds {doc}.", read)
     metrics.gauge(f"{_QUEUE}{name}_max", f"Most milliseconds {doc}, since the start.", lambda: of().max_us / 1000)
+
+
+def _register_events(metrics: Metrics, numbers: ControllerNumbers) -> None:
+    """Kafka does not tell these: the times by the name of the event, and how late deferred ones were, in microseconds."""
+
+    def each(of: Callable[[Times], float]) -> Callable[[], list[tuple[str, float]]]:
+        return lambda: [(name, of(times)) for name, times in sorted(numbers.events.items())]
+
+    def delay() -> tuple[int, float, list[float]]:
+        found = numbers.deferred_delay
+        return found.count, found.total_us, list(found.quantiles(QUANTILES))
+
+    event, own = "kraftlite_controller_event", "event"
+    metrics.family(f"{event}s", "Events that the controller has run.", own, each(lambda it: it.worked.count), counter=True)
+    metrics.family(
+        f"{event}_work_us",
+        "Microseconds that the controller worked on events.",
+        own,
+        each(lambda it: it.worked.total_us),
+        counter=True,
+    )
+    metrics.family(f"{event}_work_us_max", "Most microseconds of work on one event.", own, each(lambda it: it.worked.max_us))
+    metrics.family(
+        f"{event}_wait_us",
+        "Microseconds that events waited in the queue, or ran behind the time for which they were deferred.",
+        own,
+        each(lambda it: it.waited.total_us),
+        counter=True,
+    )
+    metrics.family(f"{event}_wait_us_max", "Most microseconds that one event waited so.", own, each(lambda it: it.waited.max_us))
+    metrics.histogram(
+        "kraftlite_controller_deferred_delay_us", "Microseconds by which deferred events of the controller ran late.", delay
+    )

@@ -8,7 +8,7 @@ Events into `RaftCore.step(event, now_ms, wall_ms)`:
 
 | event | meaning | what follows |
 |---|---|---|
-| `RequestReceived` | a peer asks (Vote, Begin- and EndQuorumEpoch, Fetch, FetchSnapshot) | a `Reply`, now or later |
+| `RequestReceived` | a peer asks (elections, fetches, changes of the voters) | a `Reply`, now or later |
 | `ResponseReceived`, `RequestFailed` | the fate of an `OutboundRequest` | the next fetch, vote or role |
 | `LogFlushed` | everything below `leo` is durable | a voter's next fetch; the leader's own count towards the HW |
 | `AppendScheduled` | prepared records may go out | an append of one batch for each prepare |

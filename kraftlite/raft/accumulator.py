@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraftlite.log.batch import Record
+from kraftlite.log.control import ControlRecord, encode_control
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import RAFT_MAX_BATCH_BYTES, RAFT_MAX_WAITING_BATCHES
 from kraftlite.raft.client import RecordSerde
@@ -30,6 +31,7 @@ class PreparedBatch:
     size_bytes: int = BATCH_OVERHEAD_BYTES
     scheduled: int = 0
     """The number of the records that may leave."""
+    is_control: bool = False
 
 
 class BatchAccumulator:
@@ -70,9 +72,21 @@ class BatchAccumulator:
         self.next_offset += len(values)
         return self.next_offset - 1
 
+    def prepare_control(self, controls: Sequence[ControlRecord], wall_ms: int, now_ms: int) -> int:
+        """Let control records leave as a batch of their own, behind everything that was prepared before; returns the offset of
+        the last one. They do not linger, but wait until what is before them is scheduled."""
+        encoded = [encode_control(control)._replace(offset_delta=delta) for delta, control in enumerate(controls)]
+        batch = PreparedBatch(base_offset=self.next_offset, timestamp_ms=wall_ms, encoded=encoded, is_control=True)
+        batch.scheduled = len(encoded)
+        self._batches.append(batch)
+        self._linger_deadline_ms = now_ms
+        self.next_offset += len(encoded)
+        return self.next_offset - 1
+
     def _batch_with_room_for(self, size: int, wall_ms: int) -> PreparedBatch:
-        if self._batches and self._batches[-1].size_bytes + size <= self._max_batch_bytes:
-            return self._batches[-1]
+        last = self._batches[-1] if self._batches else None
+        if last is not None and not last.is_control and last.size_bytes + size <= self._max_batch_bytes:
+            return last
         if len(self._batches) > RAFT_MAX_WAITING_BATCHES:
             message = f"{len(self._batches)} batches wait to be written; at most {RAFT_MAX_WAITING_BATCHES} full ones may"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message)

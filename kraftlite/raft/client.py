@@ -123,6 +123,18 @@ class RaftClient(Protocol):
 
     def schedule_prepared_append(self) -> None: ...
 
+    def kraft_version(self) -> int:
+        """The level of the feature kraft.version, as this node's log says it last."""
+        ...
+
+    def upgrade_kraft_version(self, epoch: int, level: int, *, validate_only: bool) -> None:
+        """Append what raises kraft.version to `level`, unless it has it. Records that are prepared next commit behind it.
+
+        Raises ApiError: NOT_CONTROLLER unless this node leads `epoch`, INVALID_UPDATE_VERSION for a downgrade, and while a voter
+        has not told this leader that it supports the level (DQ-40).
+        """
+        ...
+
     def resign(self, epoch: int) -> None:
         """Give up leadership of `epoch`; an older epoch is ignored (RF-38)."""
         ...

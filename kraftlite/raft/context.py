@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from typing import TypeVar
+from uuid import UUID
 
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.limits import RAFT_EPOCH_ANSWERED, RAFT_EPOCH_STEP, RAFT_EPOCH_TRUSTED
@@ -14,11 +15,12 @@ from kraftlite.model.messages.raft import OffsetAndEpoch, RaftRequest, RaftRespo
 from kraftlite.model.method import Method
 from kraftlite.raft.config import QuorumConfig
 from kraftlite.raft.events import OutboundRequest, Output, Reply
+from kraftlite.raft.membership import KRAFT_VERSION_DYNAMIC, KRAFT_VERSION_STATIC
 from kraftlite.raft.metalog import MetadataLog
 from kraftlite.raft.quorum_state import ElectionState, QuorumStateStore
 from kraftlite.raft.requests import RequestTracker
 from kraftlite.raft.states import Candidate, Follower, Leader, Prospective, Resigned, RoleState, Unattached
-from kraftlite.raft.voters import ReplicaKey, VoterSet
+from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet, listening_voter
 from kraftlite.runtime.ports import Tracer
 from kraftlite.runtime.trace import raft as trace
 
@@ -48,8 +50,12 @@ class RaftContext:
         self.entropy = entropy
         self.tracer = tracer
         self.trace_appends = trace_appends
-        self.voters = VoterSet(config.voters)
+        self.membership = metalog.membership
         self.key: ReplicaKey = config.key
+        own = config.own_endpoint
+        servers = [server for server in config.bootstrap_servers if server != own]
+        self.bootstrap: dict[NodeId, Endpoint] = {NodeId(-2 - index): server for index, server in enumerate(servers)}
+        """The other bootstrap servers, under ids that no node has."""
         self.requests = RequestTracker(timeout_ms=config.request_timeout_ms, backoff_ms=config.retry_backoff_ms)
         self.state: RoleState = Unattached(epoch=0)
         self.hw: int | None = None
@@ -72,8 +78,22 @@ class RaftContext:
         return self.state.epoch
 
     @property
+    def voters(self) -> VoterSet:
+        """The latest set of voters in this node's log, committed or not; the configured one while the log has none (DQ-02)."""
+        return self.membership.voters
+
+    @property
     def is_voter(self) -> bool:
         return self.voters.contains(self.key)
+
+    @property
+    def may_stand(self) -> bool:
+        """Return whether this node stands for election: as a voter; or as one whose removal is in its log and perhaps nowhere
+        else, so that no voter's log reaches as far. It then counts no vote of its own.
+
+        Departs: Kafka's removed leader never stands again, and of two voters the other one cannot win without it (DQ-12).
+        """
+        return self.is_voter or self.membership.removes(self.key, self.hw or 0)
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
@@ -84,12 +104,30 @@ class RaftContext:
         return self.voters.endpoint(state.leader_id) if state.leader_id is not None else None
 
     @property
+    def own_endpoint(self) -> Endpoint | None:
+        """The address at which this node leads: that of its listener where voters can change, as its entry may be an old one."""
+        own = None if self.membership.is_static else self.config.own_endpoint
+        return own if own is not None else self.voters.endpoint(self.node_id)
+
+    def own_voter(self, directory_id: UUID | None) -> Voter:
+        """The entry that this controller has, or would have, among the voters."""
+        versions = (KRAFT_VERSION_STATIC, KRAFT_VERSION_DYNAMIC)
+        return listening_voter(self.node_id, directory_id, self.config.listeners, versions, self.config.listener_name)
+
+    @property
+    def acknowledges(self) -> bool:
+        """Return whether a fetch of this node may count: as that of a voter, or of a controller that may be one already without
+        having read it yet. What it says to have must be durable (RF-29)."""
+        return self.is_voter or (self.config.may_become_voter and not self.membership.is_static)
+
+    @property
     def log_is_durable(self) -> bool:
         return self.metalog.log.recovery_point >= self.metalog.leo
 
     # output
 
-    def send(self, peer_id: NodeId, method: Method[Asked, Answered], request: Asked, endpoint: Endpoint | None = None) -> None:
+    def send(self, peer_id: NodeId, method: Method[Asked, Answered], request: Asked, endpoint: Endpoint | None = None) -> int:
+        """Ask a peer, at `endpoint` or where its entry says; returns the correlation id."""
         peer = endpoint if endpoint is not None else self.voters.endpoint(peer_id)
         assert peer is not None, f"no endpoint of node {peer_id} is known"
         entry = self.requests.open(peer_id, method, request, self.now_ms)
@@ -103,6 +141,7 @@ class RaftContext:
                 timeout_ms=self.requests.timeout_ms,
             )
         )
+        return entry.correlation_id
 
     def reply(self, request_id: int, response: RaftResponse) -> None:
         self.out.replies.append(Reply(request_id=request_id, response=response))
@@ -139,15 +178,17 @@ class RaftContext:
         log.check()
         latest = log.latest_epoch
         assert latest is None or latest <= state.epoch, f"the log has epoch {latest}, the node is in {state.epoch}"
-        if isinstance(state, Candidate | Prospective | Leader):
-            assert self.is_voter, f"node {node_id} is {state.name}, the voters are {self.voters}"
+        if isinstance(state, Candidate | Prospective) or (isinstance(state, Leader) and self.membership.is_static):
+            assert self.may_stand, f"node {node_id} is {state.name}, the voters are {self.voters}"
         if isinstance(state, Candidate):
             assert state.voted == self.key, f"candidate {self.key} voted for {state.voted} in epoch {state.epoch}"
         if isinstance(state, Candidate | Prospective):
             granted, rejected = state.granted, state.rejected
             assert node_id in granted, f"{state.name} {node_id} has the votes of {granted}, not its own"
             assert not granted & rejected, f"{state.name} {node_id}: {granted} have granted, {rejected} have rejected"
-            assert granted | rejected <= set(self.voters.ids), f"votes of {granted | rejected}, the voters are {self.voters}"
+            assert granted | rejected <= {node_id, *self.voters.ids}, (
+                f"votes of {granted | rejected}, the voters are {self.voters}"
+            )
         elif isinstance(state, Follower):
             assert state.leader_id != node_id, f"node {node_id} follows itself in epoch {state.epoch}"
         elif isinstance(state, Resigned):
@@ -183,7 +224,7 @@ class RaftContext:
             election = self.state.election()
             voted = voted if voted is not None else election.voted
             leader_id = leader_id if leader_id is not None else election.leader_id
-        deadline = self.now_ms + self.random_election_timeout_ms() if self.is_voter else None
+        deadline = self.now_ms + self.random_election_timeout_ms() if self.may_stand else None
         self.become(Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline))
 
     def become_follower(self, epoch: int, leader_id: NodeId, endpoint: Endpoint) -> None:
@@ -205,9 +246,10 @@ class RaftContext:
 
         The epoch would be persisted, so a nonsensical one would be for ever. A node that was away, or is new, has to believe any
         that elections can have reached; above that only a step at a time. `asked`: it is an answer to this node's own request.
+        Where voters are in the log, this node may not have read yet who they are (DQ-12, DQ-16).
         Departs: Kafka believes every epoch up to 2^31 - 1.
         """
-        if named_id is not None and named_id not in self.voters.ids:
+        if named_id is not None and self.membership.is_static and named_id not in self.voters.ids:
             return f"node {named_id} is not one of the voters {self.voters.ids}"
         trusted = RAFT_EPOCH_ANSWERED if asked else RAFT_EPOCH_TRUSTED
         if epoch > max(self.epoch, trusted) + RAFT_EPOCH_STEP:
@@ -221,18 +263,21 @@ class RaftContext:
         """Trace that nothing was done about what this peer said."""
         self.tracer.emit(trace.PeerRefused(message=message, peer_id=peer_id, raft_epoch=self.epoch, reason=reason))
 
-    def heard(self, peer_id: NodeId, message: str, epoch: int, leader_id: NodeId | None) -> bool:
+    def heard(
+        self, peer_id: NodeId, message: str, epoch: int, leader_id: NodeId | None, endpoint: Endpoint | None = None
+    ) -> bool:
         """`observe` of an answer; False when it is not believed, and must not be looked at further (RF-23)."""
         reason = None if epoch < self.epoch else self.incredible(epoch, leader_id, asked=True)
         if reason is not None:
             self.refuse(peer_id, message, reason)
             return False
-        self.observe(epoch, leader_id)
+        self.observe(epoch, leader_id, endpoint)
         return True
 
-    def observe(self, epoch: int, leader_id: NodeId | None, *, from_leader: bool = False) -> None:
+    def observe(self, epoch: int, leader_id: NodeId | None, told: Endpoint | None = None, *, from_leader: bool = False) -> None:
         """A peer says that `leader_id` (None: it does not know who) leads `epoch`; `from_leader`: it is that leader. It is to be
-        believed. Where that leader listens is what this node's own configuration says of the voter, whatever the peer tells.
+        believed. `told`: where the peer says that leader listens; that counts only where the voters are in the log, and not in
+        this node's own configuration (DQ-15).
         """
         if epoch < self.epoch:
             return
@@ -243,11 +288,15 @@ class RaftContext:
             if leader_id is None:
                 return
             known = self.state.election().leader_id
+            if isinstance(self.state, Follower) and from_leader and told is not None and not self.membership.is_static:
+                self.state.leader_endpoint = told
             if isinstance(self.state, Follower | Leader | Resigned):
                 return
             if isinstance(self.state, Prospective) and known is not None and not from_leader:
                 return  # hearsay about the very leader that this node has given up on
         endpoint = self.voters.endpoint(leader_id) if leader_id is not None else None
+        if told is not None and not self.membership.is_static:
+            endpoint = told
         if leader_id is None:
             self.become_unattached(epoch)
         elif endpoint is None:
@@ -281,6 +330,8 @@ class RaftContext:
         if leader_id is not None and endpoint is not None:
             patience = self.now_ms + self.config.fetch_timeout_ms
             return Follower(epoch=epoch, leader_id=leader_id, leader_endpoint=endpoint, voted=voted, fetch_deadline_ms=patience)
-        if self.is_voter and leader_id is None and voted is not None and voted == self.key:
+        if self.may_stand and leader_id is None and voted is not None and voted == self.key:
             return Candidate(epoch=epoch, voted=voted, election_deadline_ms=deadline, retries=1, granted={self.node_id})
-        return Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline if self.is_voter else None)
+        return Unattached(
+            epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline if self.may_stand else None
+        )

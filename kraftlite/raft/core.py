@@ -12,6 +12,8 @@ from typing import Any, assert_never
 from kraftlite.model.errors import ErrorCode, Fault
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.messages.raft import (
+    AddVoterRequest,
+    AddVoterResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     DescribeQuorumResponse,
@@ -20,13 +22,20 @@ from kraftlite.model.messages.raft import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     OffsetAndEpoch,
+    ProbeVersionsRequest,
+    ProbeVersionsResponse,
     RaftFetchRequest,
     RaftFetchResponse,
     RaftRequest,
     RaftResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
+from kraftlite.raft.changes import Changes
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, RecordSerde
 from kraftlite.raft.config import QuorumConfig
 from kraftlite.raft.context import RaftContext
@@ -44,6 +53,7 @@ from kraftlite.raft.events import (
     Tick,
 )
 from kraftlite.raft.following import Following
+from kraftlite.raft.joining import Joining
 from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.metalog import MetadataLog
 from kraftlite.raft.quorum_state import QuorumStateStore
@@ -104,6 +114,8 @@ class RaftCore:
         self._serving = Serving(self._ctx, self._leadership)
         self._elections = Elections(self._ctx, self._leadership.become_leader)
         self._following = Following(self._ctx, self._elections.become_prospective)
+        self._changes = Changes(self._ctx, self._leadership)
+        self._joining = Joining(self._ctx)
         self._clean_deadline_ms = now_ms + config.cleaning_interval_ms
         self._unlink: list[tuple[int, list[str]]] = []
         self._led = False
@@ -121,7 +133,8 @@ class RaftCore:
     @property
     def state_name(self) -> str:
         """unattached, prospective, candidate, leader, follower, resigned; `observer` for a node that is not a voter."""
-        return self._ctx.state.name if self._ctx.is_voter else "observer"
+        state = self._ctx.state
+        return state.name if self._ctx.is_voter or isinstance(state, Leader) else "observer"
 
     @property
     def epoch(self) -> int:
@@ -130,6 +143,27 @@ class RaftCore:
     @property
     def voters(self) -> VoterSet:
         return self._ctx.voters
+
+    @property
+    def kraft_version(self) -> int:
+        """The level that this node's log says last, committed or not."""
+        return self._ctx.membership.kraft_version
+
+    @property
+    def observer_count(self) -> int:
+        """The replicas that fetch from this node without being voters; 0 unless it leads."""
+        state = self._ctx.state
+        return len(state.observers) if isinstance(state, Leader) else 0
+
+    @property
+    def voters_are_changing(self) -> bool:
+        """Return whether this node leads and has a change of the voters that is not committed."""
+        return self._changes.is_pending
+
+    @property
+    def ignores_configured_voters(self) -> bool:
+        """Return whether controller.quorum.voters is set here and has no effect (DQ-09)."""
+        return self._ctx.membership.ignores_configured
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -223,6 +257,7 @@ class RaftCore:
                 outstanding = ctx.requests.close(event.correlation_id)
                 if outstanding is not None:
                     ctx.requests.back_off(outstanding.peer_id, outstanding.method, ctx.now_ms)
+                    self._changes.on_probe_failed(event.correlation_id)
             case LogFlushed():
                 self.metalog.note_durable()
                 self._serving.on_flushed()
@@ -243,6 +278,16 @@ class RaftCore:
             case RaftFetchRequest():
                 self._serving.on_fetch_request(request_id, request)  # may be answered later
                 return
+            case AddVoterRequest():
+                self._changes.on_add_request(request_id, request)  # may be answered later, as a removal
+                return
+            case RemoveVoterRequest():
+                self._changes.on_remove_request(request_id, request)
+                return
+            case UpdateVoterRequest():
+                response = self._changes.on_update_request(request)
+            case ProbeVersionsRequest():
+                response = self._changes.on_probe_request(request)
             case VoteRequest():
                 response = self._elections.on_vote_request(request)
             case BeginQuorumEpochRequest():
@@ -257,12 +302,18 @@ class RaftCore:
 
     def _on_response(self, outstanding: Outstanding, response: RaftResponse) -> None:
         peer_id, request = outstanding.peer_id, outstanding.request
+        if isinstance(response, ProbeVersionsResponse):
+            self._changes.on_probe_response(outstanding.correlation_id, response)
+            return
         if response.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
             # Of another cluster: nothing it says about epochs and leaders concerns this one.
             if not self._ctx.is_voter and self._ctx.hw is None:
+                server = self._ctx.bootstrap.get(peer_id)
+                peer = f"controller {peer_id}" if server is None else f"the controller at {server}"
+                key = "controller.quorum.voters" if server is None else "controller.quorum.bootstrap.servers"
                 raise Fault(
-                    f"controller {peer_id} belongs to another cluster than this node, whose directories were formatted for "
-                    f"{self._ctx.config.cluster_id}: check controller.quorum.voters, and cluster.id in meta.properties"
+                    f"{peer} belongs to another cluster than this node, whose directories were formatted for "
+                    f"{self._ctx.config.cluster_id}: check {key}, and cluster.id in meta.properties"
                 )
             self._ctx.requests.back_off(peer_id, outstanding.method, self._ctx.now_ms)
             return
@@ -277,6 +328,12 @@ class RaftCore:
                 self._elections.on_end_response(peer_id, response)
             case FetchSnapshotRequest(), FetchSnapshotResponse():
                 self._following.on_fetch_snapshot_response(peer_id, request, response)
+            case AddVoterRequest(), AddVoterResponse():
+                self._joining.on_response(peer_id, response)
+            case RemoveVoterRequest(), RemoveVoterResponse():
+                self._joining.on_response(peer_id, response)
+            case UpdateVoterRequest(), UpdateVoterResponse():
+                self._joining.on_response(peer_id, response)
             case _:
                 raise AssertionError(f"{outstanding.method} of node {peer_id} was answered with {type(response).__name__}")
 
@@ -309,13 +366,16 @@ class RaftCore:
             if self._led and not isinstance(state, Leader):
                 self._leadership.left_office()
                 self._serving.left_office()
+                self._changes.left_office()
             self._led = isinstance(state, Leader)
             self._elections.poll()
             self._following.poll()
+            self._changes.poll()
             self._leadership.poll()
             if ctx.state is state:
                 break
         self._serving.poll()
+        self._joining.poll()
         self._clean()
 
     def _clean(self) -> None:
@@ -336,6 +396,8 @@ class RaftCore:
             self._following.deadline_ms(),
             self._leadership.deadline_ms(),
             self._serving.deadline_ms(),
+            self._changes.deadline_ms(),
+            self._joining.deadline_ms(),
             self._ctx.requests.next_deadline_ms(self._ctx.now_ms),
             self._unlink[0][0] if self._unlink else None,
             self._clean_deadline_ms,
@@ -348,12 +410,18 @@ class RaftCore:
         """See `RaftClient.prepare_append`."""
         return self._leadership.prepare_append(epoch, records, wall_ms, encoded)
 
+    def upgrade_kraft_version(self, epoch: int, level: int, *, validate_only: bool, now_ms: int, wall_ms: int) -> None:
+        """See `RaftClient.upgrade_kraft_version`. The records leave with the next step."""
+        self._ctx.now_ms, self._ctx.wall_ms = now_ms, wall_ms
+        self._changes.upgrade(epoch, level, validate_only)
+
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, last_contained_timestamp_ms: int) -> FileSnapshotWriter | None:
         """See `RaftClient.create_snapshot`."""
         if not self.metalog.check_new_snapshot(snapshot_id, self._ctx.hw):
             return None
+        controls = self.metalog.membership.snapshot_controls(snapshot_id.offset)
         part = self.metalog.snapshots.create_part(snapshot_id)
-        return FileSnapshotWriter(part, self._serde, last_contained_timestamp_ms, self._on_snapshot_created)
+        return FileSnapshotWriter(part, self._serde, last_contained_timestamp_ms, self._on_snapshot_created, controls)
 
     def _on_snapshot_created(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
         self._ctx.tracer.emit(trace.SnapshotCreated(end_offset=snapshot_id.offset, last_epoch=snapshot_id.epoch, size_bytes=size))

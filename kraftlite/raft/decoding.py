@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kraftlite.log.batch import HEADER_BYTES, BatchHeader, iter_batches, iter_records
+from kraftlite.log.control import KRaftVoters, decode_control
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import MAX_INT32
 from kraftlite.raft.client import CommittedBatch, RecordSerde
+from kraftlite.raft.membership import parse_voters_record
 
 
 def decode_in_steps(data: bytes, serde: RecordSerde, records_per_step: int = MAX_INT32) -> Iterator[CommittedBatch | None]:
@@ -88,6 +90,17 @@ def _plain_values(data: bytes, count: int) -> list[bytes] | None:
     return values
 
 
+def _check_controls(batch: memoryview) -> int:
+    """Count the control records of a batch. Raises ApiError(CORRUPT_MESSAGE) for one that says nonsense."""
+    count = 0
+    for record in iter_records(batch):
+        control = decode_control(record)
+        if isinstance(control, KRaftVoters):
+            parse_voters_record(control, None)
+        count += 1
+    return count
+
+
 def check_readable(data: bytes) -> None:
     """Raises ApiError(CORRUPT_MESSAGE) when there is a batch in `data` whose records cannot be read, or are not as many as its
     header says: what is appended will be delivered, and must not be found unreadable only then. The log itself checks the CRC."""
@@ -96,7 +109,7 @@ def check_readable(data: bytes) -> None:
         if header.codec != 0:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{where} is compressed, as no batch of the metadata is")
         try:
-            found = len(record_values(header, raw)) if not header.is_control else 1
+            found = len(record_values(header, raw)) if not header.is_control else _check_controls(raw)
         except (ValueError, IndexError, OverflowError) as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
         if found != header.count or header.count != header.last_offset_delta + 1:

@@ -10,11 +10,15 @@ from typing import Any, Final, TypeVar
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.methods import (
+    ADD_VOTER,
     BEGIN_QUORUM_EPOCH,
     DESCRIBE_QUORUM,
     END_QUORUM_EPOCH,
     FETCH_SNAPSHOT,
+    PROBE_VERSIONS,
     RAFT_FETCH,
+    REMOVE_VOTER,
+    UPDATE_VOTER,
     VOTE,
 )
 from kraftlite.model.messages.raft import (
@@ -238,6 +242,10 @@ class RaftDriver:
                 self._route(END_QUORUM_EPOCH),
                 self._route(RAFT_FETCH),
                 self._route(FETCH_SNAPSHOT),
+                self._route(ADD_VOTER),
+                self._route(REMOVE_VOTER),
+                self._route(UPDATE_VOTER),
+                self._route(PROBE_VERSIONS),
                 route(DESCRIBE_QUORUM, self._handle_describe),
             )
         )
@@ -277,6 +285,22 @@ class RaftDriver:
     def raft_epoch(self) -> int:
         return self._core.epoch if self._core is not None else 0
 
+    def voter_ids(self) -> tuple[NodeId, ...]:
+        """The latest voters in this node's log, or those of the configuration."""
+        return self._core.voters.ids if self._core is not None else tuple(voter.id for voter in self._config.voters)
+
+    def observer_count(self) -> int:
+        """The replicas that fetch from this node without being voters; 0 unless it leads."""
+        return self._core.observer_count if self._core is not None else 0
+
+    def voters_are_changing(self) -> bool:
+        """Return whether this node leads and has a change of the voters that is not committed."""
+        return self._core is not None and self._core.voters_are_changing
+
+    def ignores_configured_voters(self) -> bool:
+        """Return whether controller.quorum.voters is set here and has no effect (DQ-09)."""
+        return self._core is not None and self._core.ignores_configured_voters
+
     def register(self, listener: RaftListener) -> None:
         if self._delivery is None:
             self._early.append(listener)
@@ -302,6 +326,15 @@ class RaftDriver:
 
     def schedule_prepared_append(self) -> None:
         self._step(AppendScheduled())
+
+    def kraft_version(self) -> int:
+        return self._core.kraft_version if self._core is not None else 0
+
+    def upgrade_kraft_version(self, epoch: int, level: int, *, validate_only: bool) -> None:
+        self._refuse_when_stopped()
+        clock = self._ports.clock
+        self.core.upgrade_kraft_version(epoch, level, validate_only=validate_only, now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
+        self._step(Tick())
 
     def resign(self, epoch: int) -> None:
         self.core.check_resign(epoch)

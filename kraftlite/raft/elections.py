@@ -73,9 +73,10 @@ class Elections:
         return self._vote_response(ErrorCode.NONE, granted)
 
     def _candidate_error(self, request: VoteRequest) -> ErrorCode:
-        """A quorum with a static set of voters knows who may stand, as Kafka's did before KIP-853."""
+        """A quorum with a static set of voters knows who may stand, as Kafka's did before KIP-853. Where voters are in the log,
+        epoch and log alone decide: candidate or this node may have been added by a record that is not here yet (DQ-12)."""
         ctx, candidate_id = self._ctx, request.candidate_id
-        if candidate_id not in ctx.voters.ids:
+        if ctx.membership.is_static and candidate_id not in ctx.voters.ids:
             error, reason = ErrorCode.INCONSISTENT_VOTER_SET, f"it is not one of the voters {ctx.voters.ids}"
         elif candidate_id == ctx.node_id:
             error, reason = ErrorCode.INVALID_REQUEST, "it claims to be this node"
@@ -99,7 +100,8 @@ class Elections:
             reason = "it claims to be this node" if leader_id == ctx.node_id else ctx.incredible(epoch, leader_id)
             if reason is not None:
                 ctx.refuse(leader_id, message, reason)
-                return ErrorCode.INVALID_REQUEST if leader_id in ctx.voters.ids else ErrorCode.INCONSISTENT_VOTER_SET
+                known = leader_id in ctx.voters.ids or not ctx.membership.is_static
+                return ErrorCode.INVALID_REQUEST if known else ErrorCode.INCONSISTENT_VOTER_SET
         return error
 
     def _defer_to(self, candidate: ReplicaKey) -> None:
@@ -116,7 +118,7 @@ class Elections:
         ctx = self._ctx
         error = self._leader_error("BeginQuorumEpoch", request.cluster_id, request.leader_id, request.leader_epoch)
         if error is ErrorCode.NONE:
-            ctx.observe(request.leader_epoch, request.leader_id, from_leader=True)
+            ctx.observe(request.leader_epoch, request.leader_id, request.leader_endpoint, from_leader=True)
             if not self._is_for_us(request.voter_id, request.voter_directory_id):
                 error = ErrorCode.INVALID_VOTER_KEY
         return BeginQuorumEpochResponse(error=error, leader_id=ctx.state.leader_id, leader_epoch=ctx.epoch)
@@ -166,7 +168,7 @@ class Elections:
     def on_vote_response(self, peer_id: NodeId, request: VoteRequest, response: VoteResponse) -> None:
         ctx = self._ctx
         before = ctx.state
-        if not ctx.heard(peer_id, "Vote answer", response.leader_epoch, response.leader_id):
+        if not ctx.heard(peer_id, "Vote answer", response.leader_epoch, response.leader_id, response.leader_endpoint):
             ctx.requests.back_off(peer_id, VOTE, ctx.now_ms)
             return
         state = ctx.state
@@ -195,7 +197,11 @@ class Elections:
                 ctx.requests.back_off(peer_id, END_QUORUM_EPOCH, ctx.now_ms)
 
     def _has_won(self, granted: set[NodeId]) -> bool:
-        return len(granted.intersection(self._ctx.voters.ids)) >= self._ctx.voters.majority
+        ctx = self._ctx
+        counted = granted.intersection(ctx.voters.ids)
+        if not ctx.is_voter:
+            counted.discard(ctx.node_id)  # the entry with this id is another disk's
+        return len(counted) >= ctx.voters.majority
 
     def _has_lost(self, rejected: set[NodeId]) -> bool:
         """Return whether a majority can no longer be reached."""
@@ -208,7 +214,7 @@ class Elections:
         """`cause`: why this node stands for election, as the trace's events say it."""
         ctx = self._ctx
         ctx.stands_because = cause
-        assert ctx.is_voter, "an observer does not stand for election"
+        assert ctx.may_stand, "an observer does not stand for election"
         election = ctx.state.election()
         resigned = isinstance(ctx.state, Resigned)
         ctx.become(
@@ -223,13 +229,13 @@ class Elections:
             ),
             cause,
         )
-        if ctx.voters.majority == 1:
+        if ctx.voters.is_only_voter(ctx.key):
             self.become_candidate(1)
 
     def become_candidate(self, retries: int) -> None:
         """A new epoch, and the vote of this node for itself in it."""
         ctx = self._ctx
-        assert ctx.is_voter, "an observer does not stand for election"
+        assert ctx.may_stand, "an observer does not stand for election"
         if ctx.epoch >= RAFT_MAX_EPOCH:
             raise Fault(f"{ctx.store.path}: {EPOCHS_USED_UP}")
         candidate = Candidate(
@@ -274,7 +280,7 @@ class Elections:
 
     def _poll_unattached(self, state: Unattached) -> None:
         ctx = self._ctx
-        if ctx.is_voter and not ctx.shutting_down:
+        if ctx.may_stand and not ctx.shutting_down:
             alone = ctx.voters.is_only_voter(ctx.key)
             if alone or (state.election_deadline_ms is not None and state.election_deadline_ms <= ctx.now_ms):
                 self.become_prospective("timer:election")
@@ -329,7 +335,7 @@ class Elections:
     def _poll_resigned(self, state: Resigned) -> None:
         ctx = self._ctx
         if not ctx.shutting_down and state.election_deadline_ms <= ctx.now_ms:
-            if ctx.is_voter:
+            if ctx.may_stand:
                 ctx.stands_because = f"timer:resigned leader={state.former_leader_id}"
                 self.become_candidate(1)
             else:

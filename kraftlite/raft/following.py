@@ -58,7 +58,7 @@ class Following:
             if not state.leader_has_resigned:
                 silent_ms = ctx.now_ms - state.fetch_deadline_ms + ctx.config.fetch_timeout_ms
                 ctx.tracer.emit(trace.FetchTimedOut(leader_id=state.leader_id, raft_epoch=state.epoch, silent_ms=silent_ms))
-            if ctx.is_voter:
+            if ctx.may_stand:
                 cause = "request:end_quorum_epoch" if state.leader_has_resigned else "timer:fetch"
                 self._become_prospective(f"{cause} leader={state.leader_id}")
                 return
@@ -79,7 +79,7 @@ class Following:
         return min(state.fetch_deadline_ms, self._ask_another_ms or state.fetch_deadline_ms)
 
     def _look_for_leader(self, given_up: NodeId | None = None) -> None:
-        """Fetch from any voter: whoever it is answers with what it knows about the leader.
+        """Fetch from any voter, or any bootstrap server: whoever it is answers with what it knows about the leader.
 
         A follower asks others than its leader, `given_up`, while that one cannot be reached or is silent: it may have been
         replaced, and who still names it as the leader is asked again after the back-off.
@@ -88,22 +88,27 @@ class Following:
         if ctx.shutting_down:
             return
         others = [voter_id for voter_id in ctx.voters.others(ctx.node_id) if voter_id != given_up]
+        others += ctx.bootstrap
         asked_ms = ctx.requests.last_sent_ms(RAFT_FETCH, others)
         if asked_ms is not None and asked_ms + DISCOVERY_PATIENCE_MS > ctx.now_ms:
             self._ask_another_ms = asked_ms + DISCOVERY_PATIENCE_MS
             return
         ready = [voter_id for voter_id in others if ctx.requests.may_send(voter_id, RAFT_FETCH, ctx.now_ms)]
         if ready:
-            self._fetch(ctx.entropy.choice(ready), None, max_wait_ms=0)
+            peer_id = ctx.entropy.choice(ready)
+            self._fetch(peer_id, ctx.bootstrap.get(peer_id), max_wait_ms=0)
+            self._ask_another_ms = ctx.now_ms + DISCOVERY_PATIENCE_MS
 
     def _fetch(self, peer_id: NodeId, endpoint: Endpoint | None, max_wait_ms: int | None = None) -> None:
-        """`max_wait_ms` None: as long as leaves room for several answers within the fetch timeout."""
+        """`max_wait_ms` None: as long as leaves room for several answers within the fetch timeout, and for this one to arrive
+        before its request times out."""
         ctx = self._ctx
         if max_wait_ms is None:
-            max_wait_ms = min(ctx.config.tuning.raft_fetch_wait_ms, ctx.config.fetch_timeout_ms // 4)
+            config = ctx.config
+            max_wait_ms = min(config.tuning.raft_fetch_wait_ms, config.fetch_timeout_ms // 4, config.request_timeout_ms // 2)
         if not ctx.requests.may_send(peer_id, RAFT_FETCH, ctx.now_ms):
             return
-        if ctx.is_voter and not ctx.log_is_durable:
+        if ctx.acknowledges and not ctx.log_is_durable:
             ctx.ask_flush()  # a voter's fetch acknowledges everything below its offset: only what is durable may be (RF-29)
             return
         request = RaftFetchRequest(
@@ -138,7 +143,7 @@ class Following:
     def on_fetch_response(self, peer_id: NodeId, request: RaftFetchRequest, response: RaftFetchResponse) -> None:
         ctx = self._ctx
         before = ctx.state
-        if not ctx.heard(peer_id, "Fetch answer", response.leader_epoch, response.leader_id):
+        if not ctx.heard(peer_id, "Fetch answer", response.leader_epoch, response.leader_id, response.leader_endpoint):
             ctx.requests.back_off(peer_id, RAFT_FETCH, ctx.now_ms)
             return
         state = ctx.state
@@ -192,7 +197,7 @@ class Following:
         base = ctx.metalog.leo
         try:
             check_readable(payload)
-            info = ctx.metalog.log.append_as_follower(payload, leader_epoch=state.epoch, wall_ms=ctx.wall_ms)
+            info = ctx.metalog.append_as_follower(payload, leader_epoch=state.epoch, wall_ms=ctx.wall_ms)
         except ApiError as error:
             ctx.refuse(state.leader_id, "Fetch answer", str(error))
             return False
@@ -200,7 +205,7 @@ class Following:
             return False
         if ctx.trace_appends:
             ctx.tracer.emit(trace.BatchAppended(base_offset=base, leo=info.leo, raft_epoch=state.epoch))
-        if ctx.is_voter:
+        if ctx.acknowledges:
             ctx.ask_flush()
         return True
 

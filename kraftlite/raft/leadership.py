@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kraftlite.log.batch import build_batch
-from kraftlite.log.control import LeaderChange, control_batch
-from kraftlite.log.validation import AppendOrigin
+from kraftlite.log.control import ControlRecord, LeaderChange, control_batch
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import NodeId, VoterEndpoint
 from kraftlite.model.limits import RAFT_FETCH_MAX_WAIT_MS, RAFT_MAX_OBSERVERS
 from kraftlite.model.messages.methods import BEGIN_QUORUM_EPOCH
 from kraftlite.model.messages.raft import (
@@ -26,8 +25,9 @@ from kraftlite.model.messages.raft import (
 from kraftlite.raft.accumulator import BatchAccumulator, PreparedBatch
 from kraftlite.raft.client import CommittedBatch, RecordSerde
 from kraftlite.raft.context import RaftContext
+from kraftlite.raft.membership import BEFORE_THE_LOG, KRAFT_VERSION_DYNAMIC, membership_records
 from kraftlite.raft.states import Candidate, Leader, ReplicaProgress, Resigned
-from kraftlite.raft.voters import ReplicaKey
+from kraftlite.raft.voters import ReplicaKey, Voter, VoterSet
 from kraftlite.runtime.trace import raft as trace
 
 _MAX_OWN_BATCHES = 1_024
@@ -54,7 +54,10 @@ class Leadership:
     # beginning and end
 
     def become_leader(self, candidate: Candidate) -> None:
-        """Take office: on disk first, then the LeaderChange record as the first of the epoch (RF-14)."""
+        """Take office: on disk first, then the LeaderChange record as the first of the epoch (RF-14).
+
+        Where it is not in the log yet who votes, or where this node listens, it follows in the same batch (DQ-06).
+        """
         ctx = self._ctx
         start = ctx.metalog.leo
         alone = ctx.voters.is_only_voter(ctx.key)
@@ -63,14 +66,17 @@ class Leadership:
         leader = Leader(
             epoch=candidate.epoch,
             leader_id=ctx.node_id,
-            leader_endpoint=ctx.voters.endpoint(ctx.node_id),
+            leader_endpoint=ctx.own_endpoint,
             voted=candidate.voted,
             epoch_start_offset=start,
             granting_voters=granting,
+            electorate=ctx.voters,
+            voter_set=ctx.voters,
             check_quorum_deadline_ms=None if alone else ctx.now_ms + self._check_quorum_ms,
             begin_epoch_deadline_ms=None if alone else ctx.now_ms + ctx.config.fetch_timeout_ms // 2,
             voters={voter_id: ReplicaProgress() for voter_id in ctx.voters.ids},
             begin_epoch_pending=set(others),
+            described=self._describing_itself(),
         )
         ctx.become(leader)
         ctx.tracer.emit(
@@ -83,9 +89,10 @@ class Leadership:
             )
         )
         change = LeaderChange(leader_id=ctx.node_id, voters=ctx.voters.ids, granting_voters=granting)
-        raw = bytearray(control_batch([change], timestamp_ms=ctx.wall_ms, leader_epoch=leader.epoch, base_offset=start))
         self.own_batches.clear()
-        self._write(leader, raw, ())
+        controls = [change, *self._first_controls()]
+        raw = control_batch(controls, timestamp_ms=ctx.wall_ms, leader_epoch=leader.epoch, base_offset=start)
+        self._write(leader, bytearray(raw), ())
         self._accumulator = BatchAccumulator(
             epoch=leader.epoch,
             next_offset=ctx.metalog.leo,
@@ -94,6 +101,60 @@ class Leadership:
             max_batch_bytes=min(ctx.config.log_config.segment_bytes, ctx.config.tuning.raft_batch_bytes),
         )
         ctx.ask_flush()
+
+    def _first_controls(self) -> tuple[ControlRecord, ...]:
+        """Return what this leader's log does not say yet: the voters of the bootstrap snapshot, or its own listeners."""
+        ctx, membership = self._ctx, self._ctx.membership
+        if membership.kraft_version < KRAFT_VERSION_DYNAMIC:
+            return ()
+        voters = ctx.voters
+        own = voters.get(ctx.node_id)
+        if own is not None and voters.contains(ctx.key) and ctx.config.listeners:
+            now = ctx.own_voter(own.directory_id)
+            voters = voters.with_voter(now) if now != own else voters
+        if membership.voters_offset == BEFORE_THE_LOG:
+            return membership_records(membership.kraft_version, voters)
+        return (voters.to_record(),) if voters is not ctx.voters else ()
+
+    def _describing_itself(self) -> VoterSet | None:
+        """Return the configured voters, of which this one is described; None where they are in the log."""
+        ctx = self._ctx
+        if ctx.membership.kraft_version >= KRAFT_VERSION_DYNAMIC or not ctx.config.listeners or ctx.key.directory_id is None:
+            return None
+        return ctx.voters.with_voter(ctx.own_voter(ctx.key.directory_id))
+
+    def prepare_controls(self, controls: Sequence[ControlRecord]) -> int:
+        """Let control records leave with the next step, and return the offset of the last one."""
+        assert self._accumulator is not None, "a leader has an accumulator"
+        return self._accumulator.prepare_control(controls, self._ctx.wall_ms, self._ctx.now_ms)
+
+    def append_controls(self, leader: Leader, controls: Sequence[ControlRecord]) -> int:
+        """Append one control batch behind everything that is prepared, and return the offset of its last record. It is in the log
+        when this returns, unless records before it may not leave yet."""
+        last_offset = self.prepare_controls(controls)
+        self._drain(leader)
+        return last_offset
+
+    def _follow_voters(self, leader: Leader) -> None:
+        """Count by the latest set from the moment in which it is in this log (DQ-10, DQ-11)."""
+        ctx = self._ctx
+        if leader.voter_set is ctx.voters:
+            return
+        leader.follow(ctx.voters)
+        if self._fetchers_needed == 0:
+            leader.check_quorum_deadline_ms = None
+        elif leader.check_quorum_deadline_ms is None:
+            leader.check_quorum_deadline_ms = ctx.now_ms + self._check_quorum_ms
+        others = ctx.voters.others(ctx.node_id)
+        if not others:
+            leader.begin_epoch_deadline_ms = None
+        elif leader.begin_epoch_deadline_ms is None:
+            leader.begin_epoch_deadline_ms = ctx.now_ms
+
+    @property
+    def _fetchers_needed(self) -> int:
+        """Return how many other voters must fetch for this node to go on leading."""
+        return self._ctx.voters.majority - (1 if self._ctx.is_voter else 0)
 
     def resign(self, reason: str, successors: tuple[NodeId, ...]) -> None:
         ctx = self._ctx
@@ -176,15 +237,14 @@ class Leadership:
             base_offset=prepared.base_offset,
             leader_epoch=leader.epoch,
             timestamp_ms=prepared.timestamp_ms,
+            control=prepared.is_control,
         )
         assert prepared.base_offset == self._ctx.metalog.leo, "prepared offsets do not continue the log"
         self._write(leader, bytearray(raw), tuple(prepared.decoded), prepared.timestamp_ms)
 
     def _write(self, leader: Leader, raw: bytearray, decoded: tuple[Any, ...], timestamp_ms: int | None = None) -> None:
         ctx = self._ctx
-        info = ctx.metalog.log.append_as_leader(
-            raw, leader_epoch=leader.epoch, wall_ms=ctx.wall_ms, origin=AppendOrigin.RAFT_LEADER
-        )
+        info = ctx.metalog.append_as_leader(raw, leader_epoch=leader.epoch, wall_ms=ctx.wall_ms)
         batch = CommittedBatch(
             base_offset=info.base_offset,
             last_offset=info.last_offset,
@@ -198,6 +258,7 @@ class Leadership:
             self.own_batches.popleft()  # will be decoded from the log
         if ctx.trace_appends:
             ctx.tracer.emit(trace.BatchAppended(base_offset=info.base_offset, leo=info.leo, raft_epoch=leader.epoch))
+        self._follow_voters(leader)
 
     # counting
 
@@ -206,10 +267,7 @@ class Leadership:
         ctx = self._ctx
         if ctx.voters.contains(key):
             progress = leader.voters[key.id]
-            leader.fetched_voters.add(key.id)
-            if len(leader.fetched_voters) + 1 >= ctx.voters.majority:
-                leader.fetched_voters.clear()
-                leader.check_quorum_deadline_ms = ctx.now_ms + self._check_quorum_ms
+            self.note_contact(leader, key)
         else:
             progress = leader.observers.setdefault(key, ReplicaProgress())
             if len(leader.observers) > RAFT_MAX_OBSERVERS:
@@ -222,15 +280,23 @@ class Leadership:
                 progress.last_caught_up_ms = _later(progress.last_caught_up_ms, progress.last_fetch_ms)
             progress.end_offset = offset
             progress.last_fetch_leo = leo
+        progress.directory_id = key.directory_id
         progress.last_fetch_ms = _later(progress.last_fetch_ms, ctx.wall_ms)
         progress.last_fetch_at_ms = ctx.now_ms
         return progress
+
+    def note_contact(self, leader: Leader, key: ReplicaKey) -> None:
+        """A voter has shown that it listens to this leader (RF-18, DQ-11)."""
+        leader.fetched_voters.add(key.id)
+        if len(leader.fetched_voters) >= self._fetchers_needed:
+            leader.fetched_voters.clear()
+            leader.check_quorum_deadline_ms = self._ctx.now_ms + self._check_quorum_ms
 
     def update_hw(self, leader: Leader) -> bool:
         """HW = what a majority of the voters has, once that lies beyond the start of this epoch (RF-15, RF-26)."""
         ctx = self._ctx
         offsets = {voter_id: _or(progress.end_offset, -1) for voter_id, progress in leader.voters.items()}
-        if ctx.node_id in offsets:
+        if ctx.is_voter:  # also while it leads without being one: its removal waits for the others (DQ-34)
             offsets[ctx.node_id] = min(ctx.metalog.log.recovery_point, ctx.metalog.leo)
         hw = min(ctx.voters.majority_offset(offsets), ctx.metalog.leo)
         if hw <= leader.epoch_start_offset or (leader.hw is not None and hw <= leader.hw):
@@ -260,12 +326,17 @@ class Leadership:
         if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= ctx.now_ms:
             self.resign("no fetches from a majority of the voters", ())
             return
+        removed_at = ctx.membership.voters_offset
+        if not ctx.is_voter and leader.hw is not None and removed_at is not None and leader.hw > removed_at:
+            self.resign("its removal from the voters is committed", self.successors(leader))
+            return
         self._drain(leader)
         self._begin_epoch(leader)
         expired = [
             key
             for key, progress in leader.observers.items()
             if _or(progress.last_fetch_at_ms, ctx.now_ms) + ctx.config.tuning.raft_observer_expiry_ms <= ctx.now_ms
+            and key != ctx.key
         ]
         for key in expired:
             del leader.observers[key]
@@ -312,12 +383,10 @@ class Leadership:
         ctx, leader = self._ctx, self._ctx.state
         if not isinstance(leader, Leader):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {ctx.node_id} is {leader.name}, not the leader")
-        own = leader.voters[ctx.node_id]
+        own = leader.voters[ctx.node_id] if ctx.is_voter else leader.observers.setdefault(ctx.key, ReplicaProgress())
         own.end_offset = ctx.metalog.leo
         own.last_fetch_ms = own.last_caught_up_ms = ctx.wall_ms
-        voters = tuple(
-            _line(ReplicaKey(voter.id, voter.directory_id), leader.voters[voter.id], ctx) for voter in ctx.voters.voters
-        )
+        voters = tuple(_voter_line(voter, leader.voters[voter.id], ctx) for voter in ctx.voters.voters)
         observers = tuple(_line(key, leader.observers[key], ctx) for key in sorted(leader.observers, key=_key_order))
         return DescribeQuorumResponse(
             leader_id=ctx.node_id, leader_epoch=leader.epoch, high_watermark=leader.hw, voters=voters, observers=observers
@@ -326,6 +395,13 @@ class Leadership:
 
 def clamp_wait_ms(max_wait_ms: int) -> int:
     return min(max_wait_ms, RAFT_FETCH_MAX_WAIT_MS)
+
+
+def _voter_line(voter: Voter, progress: ReplicaProgress, ctx: RaftContext) -> QuorumReplica:
+    """A configured voter has the one listener that the configuration says."""
+    name, at = ctx.config.listener_name or "CONTROLLER", voter.endpoint
+    listeners = voter.listeners or (VoterEndpoint(name=name, host=at.host, port=at.port),)
+    return replace(_line(voter.key, progress, ctx), listeners=listeners)
 
 
 def _line(key: ReplicaKey, progress: ReplicaProgress, ctx: RaftContext) -> QuorumReplica:

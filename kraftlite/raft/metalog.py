@@ -1,23 +1,29 @@
 """The metadata log and its snapshots as one thing: what raft compares, truncates, replaces and cleans.
 
-Source: KIP-595 (diverging epochs), KIP-630 (snapshots); RF-30, RF-31, RF-42, RF-43, RF-45 to RF-47.
+Source: KIP-595 (diverging epochs), KIP-630 (snapshots), KIP-853 (voters in the log); RF-30, RF-31, RF-42, RF-43, RF-45 to RF-47,
+DQ-02 to DQ-06.
 """
 
 from __future__ import annotations
 
 import random
 
-from kraftlite.log.batch import parse_header
+from kraftlite.log.appends import AppendInfo
+from kraftlite.log.batch import check_crc, iter_batches, parse_header
 from kraftlite.log.log import Log, OpenLog
-from kraftlite.model.errors import Fault
+from kraftlite.log.validation import AppendOrigin
+from kraftlite.model.errors import ApiError, Fault
 from kraftlite.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from kraftlite.model.limits import MIB
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RecordSerde
 from kraftlite.raft.config import QuorumConfig
 from kraftlite.raft.damage import check_only_copy, wrong_epoch_from
-from kraftlite.raft.flush_mark import FlushMark
-from kraftlite.raft.snapshots import PartialSnapshot, SnapshotReader, SnapshotStore
+from kraftlite.raft.flush_mark import FlushMark, read_flush_mark
+from kraftlite.raft.membership import Membership
+from kraftlite.raft.snapshots import BOOTSTRAP_SNAPSHOT_ID, PartialSnapshot, SnapshotReader, SnapshotStore
+from kraftlite.raft.voters import VoterSet
 from kraftlite.runtime.ports import Disk, Tracer
 from kraftlite.runtime.trace import raft as trace
 
@@ -29,6 +35,8 @@ class MetadataLog:
 
     Invariant: the log starts at 0, or a snapshot reaches at least to where it starts. Opening raises Fault when that does
     not hold (RF-46); a truncation below the high watermark raises Fault (RF-31).
+
+    `membership` has read all of the log, the uncommitted end included (DQ-02): whatever changes the log goes through here.
     """
 
     def __init__(
@@ -47,16 +55,17 @@ class MetadataLog:
         self._config = config
         self._serde = serde
         self._tracer = tracer
+        self.membership = Membership(VoterSet(config.voters), config.listener_name)
+        self._noted: VoterSet | None = None
+        """The voters that were told of last."""
         self._mark: FlushMark | None = None
-        mark = FlushMark(disk, config.metadata_dir)
         if config.is_voter and len(config.voters) == 1:
             check_only_copy(disk, config.metadata_dir)
-            self._mark = mark
-        else:
-            mark.remove()
+        elif config.may_become_voter and read_flush_mark(disk, config.metadata_dir) is not None:
+            check_only_copy(disk, config.metadata_dir)  # it was the only voter when it ran last
         # A voter with a later epoch than the quorum's raises that by an election (RF-12). An observer cannot, and without the
         # file, which was there before the first record, nothing vouches for its log.
-        latest_epoch = None if config.is_voter else stored_epoch or 0
+        latest_epoch = None if config.is_voter or config.may_become_voter else stored_epoch or 0
         wrong_from = wrong_epoch_from(disk, config.metadata_dir, latest_epoch)
         self.log = Log(
             OpenLog(
@@ -93,9 +102,79 @@ class MetadataLog:
                 f"{self._config.metadata_dir}: the log starts at offset {start} and no snapshot reaches that far; "
                 "the metadata before it is lost"
             )
+        self._read_membership()
         # What recovery found may only be in the page cache yet.
         self.log.flush_sync()
         self.note_durable()
+
+    def _read_membership(self) -> None:
+        """Read the control records of the latest snapshot, or of the bootstrap snapshot, and of the log behind it."""
+        latest = self.snapshots.latest
+        bootstrap = self.snapshots.path(BOOTSTRAP_SNAPSHOT_ID)
+        if latest is not None:
+            self._load_membership(latest)
+        elif self._disk.stat(bootstrap) is not None:
+            self._load_membership(BOOTSTRAP_SNAPSHOT_ID)
+        while self.membership.next_offset < self.leo:
+            data = self.log.read(self.membership.next_offset, MIB, up_to=self.leo)
+            for header, raw in iter_batches(data):
+                if header.is_control and not check_crc(raw, header):
+                    raise Fault(
+                        f"{self._config.metadata_dir}: the control batch at offset {header.base_offset} is damaged. Where other "
+                        "controllers have the metadata, remove the .log files and .checkpoint files, and keep quorum-state: the "
+                        "node fetches both anew"
+                    )
+            self.membership.read(data, self.leo)
+        self._note_membership()
+
+    def _load_membership(self, snapshot_id: OffsetAndEpoch) -> None:
+        with self.open_reader(snapshot_id) as reader:
+            try:
+                self.membership.load(reader.controls(), snapshot_id.offset)
+            except ApiError as error:
+                raise Fault(f"{self.snapshots.path(snapshot_id)}: {error}") from None
+
+    def _note_membership(self) -> None:
+        """Tell what came of a change of the log, or of its start."""
+        membership = self.membership
+        for offset in membership.leaps:
+            self._tracer.emit(trace.VotersLeapt(offset=offset))
+        membership.leaps.clear()
+        voters = membership.voters
+        if voters is self._noted:
+            return
+        self._noted = voters
+        if voters.is_only_voter(self._config.key):
+            if self._mark is None:
+                self._mark = FlushMark(self._disk, self._config.metadata_dir)
+        else:
+            # Others may truncate this log now; removed before the record of the new voter can be on any other disk.
+            mark, self._mark = self._mark or FlushMark(self._disk, self._config.metadata_dir), None
+            mark.close()
+            mark.remove()
+        if not membership.is_static:
+            self._tracer.emit(
+                trace.VotersChanged(
+                    offset=membership.voters_offset, voters=voters.ids, kraft_version=membership.kraft_version, leo=self.leo
+                )
+            )
+
+    # appending
+
+    def append_as_leader(self, raw: bytearray, leader_epoch: int, wall_ms: int) -> AppendInfo:
+        """Append one batch of this node's own."""
+        info = self.log.append_as_leader(raw, leader_epoch=leader_epoch, wall_ms=wall_ms, origin=AppendOrigin.RAFT_LEADER)
+        self.membership.read(raw, info.leo)
+        self._note_membership()
+        return info
+
+    def append_as_follower(self, data: bytes, leader_epoch: int, wall_ms: int) -> AppendInfo | None:
+        """Append what a leader sent, after `check_readable`. None: it was nothing. Raises ApiError, as the log does."""
+        info = self.log.append_as_follower(data, leader_epoch=leader_epoch, wall_ms=wall_ms)
+        if info is not None:
+            self.membership.read(data, info.leo)
+            self._note_membership()
+        return info
 
     def note_durable(self) -> None:
         """A flush has ended. The only copy remembers it, so that a later start can tell a torn end from a lost one (RF-46)."""
@@ -177,11 +256,14 @@ class MetadataLog:
             raise Fault(f"the leader asks to truncate to {target}, below the high watermark {self.log.hw} of this node")
         if self.log.truncate_to(target):
             self._tracer.emit(trace.LogTruncated(old_leo=old, new_leo=self.leo))
+            self.membership.truncate_to(self.leo)
+            self._note_membership()
         return self.leo
 
     def verify(self, part: PartialSnapshot) -> None:
         """Raises Fault or ApiError when a downloaded snapshot is not one: before the log is given up for it."""
         part.verify(self._serde)
+        Membership(VoterSet(()), self._config.listener_name).load(part.controls(self._serde), part.snapshot_id.offset)
 
     def install(self, part: PartialSnapshot) -> None:
         """Make a downloaded snapshot real and let the log start at its end (RF-45). A crash between both is repaired at start."""
@@ -189,6 +271,8 @@ class MetadataLog:
             raise Fault(f"the leader's snapshot {part.snapshot_id} ends below the high watermark {self.log.hw} of this node")
         part.complete()
         self.log.truncate_fully_and_start_at(part.snapshot_id.offset)
+        self._load_membership(part.snapshot_id)
+        self._note_membership()
         self._delete_older_than(part.snapshot_id.offset, "replaced by a newer one")
         self._tracer.emit(
             trace.SnapshotInstalled(
@@ -241,6 +325,7 @@ class MetadataLog:
                 break
             self.log.increment_log_start(following.offset, reason)
             self.log.delete_segments_before(following.offset, reason=reason)
+            self.membership.trim_to(following.offset)
             self._delete(oldest, reason)
         self.log.deleted.purge(wall_ms)
         return self.snapshots.take_doomed()

@@ -1,9 +1,10 @@
 """Metadata snapshots as files: `%020d-%010d.checkpoint`, end offset and epoch, beside the log segments.
 
-A snapshot is a sequence of record batches: a SnapshotHeader control record first, a SnapshotFooter last, data between. While
-it is being written or downloaded it ends in `.part`; a doomed one ends in `.deleted`.
+A snapshot is a sequence of record batches: a SnapshotHeader control record first, with kraft.version and voters behind it in the
+same batch where the log says them, a SnapshotFooter last, data between. While it is being written or downloaded it ends in
+`.part`; a doomed one ends in `.deleted`.
 
-Source: KIP-630; RF-41, RF-44 to RF-48.
+Source: KIP-630, KIP-853; RF-41, RF-44 to RF-48, DQ-05.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kraftlite.log.batch import Record, build_batch, check_crc, iter_records, parse_header
-from kraftlite.log.control import SnapshotFooter, SnapshotHeader, decode_control, encode_control
+from kraftlite.log.control import ControlRecord, SnapshotFooter, SnapshotHeader, decode_control, encode_control
 from kraftlite.model.errors import Fault
 from kraftlite.model.limits import MIB, RAFT_MAX_BATCH_BYTES
 from kraftlite.model.messages.raft import OffsetAndEpoch
@@ -150,6 +151,10 @@ class PartialSnapshot:
         with SnapshotReader(self._disk, self._path, serde) as reader:
             reader.verify()
 
+    def controls(self, serde: RecordSerde) -> tuple[ControlRecord, ...]:
+        with SnapshotReader(self._disk, self._path, serde) as reader:
+            return reader.controls()
+
     def complete(self) -> None:
         """Make the file durable and rename it: from here on the snapshot exists."""
         self.file.sync()
@@ -173,7 +178,15 @@ class PartialSnapshot:
 class SnapshotBatches:
     """Turns records into the bytes of a snapshot, batch by batch."""
 
-    def __init__(self, snapshot_id: OffsetAndEpoch, serde: RecordSerde, last_contained_timestamp_ms: int) -> None:
+    def __init__(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        serde: RecordSerde,
+        last_contained_timestamp_ms: int,
+        controls: Sequence[ControlRecord] = (),
+    ) -> None:
+        """`controls`: what the log says of kraft.version and voters at the end of the snapshot."""
+        self._controls = controls
         self._epoch = snapshot_id.epoch
         self._serde = serde
         self._timestamp_ms = last_contained_timestamp_ms
@@ -182,7 +195,7 @@ class SnapshotBatches:
         self._pending_bytes = 0
 
     def header(self) -> bytes:
-        return self._control(encode_control(SnapshotHeader(last_contained_log_timestamp_ms=self._timestamp_ms)))
+        return self._control(SnapshotHeader(last_contained_log_timestamp_ms=self._timestamp_ms), *self._controls)
 
     def add(self, records: Sequence[Any], encoded: Sequence[bytes] | None = None) -> Iterator[bytes]:
         for value in map(self._serde.encode, records) if encoded is None else encoded:
@@ -194,14 +207,15 @@ class SnapshotBatches:
     def finish(self) -> Iterator[bytes]:
         if self._pending:
             yield self._batch()
-        yield self._control(encode_control(SnapshotFooter()))
+        yield self._control(SnapshotFooter())
 
     def _batch(self) -> bytes:
         records, self._pending, self._pending_bytes = self._pending, [], 0
         return self._build(records, control_batch=False)
 
-    def _control(self, record: Record) -> bytes:
-        return self._build([record], control_batch=True)
+    def _control(self, *said: ControlRecord) -> bytes:
+        records = [encode_control(control)._replace(offset_delta=delta) for delta, control in enumerate(said)]
+        return self._build(records, control_batch=True)
 
     def _build(self, records: list[Record], *, control_batch: bool) -> bytes:
         batch = build_batch(
@@ -224,9 +238,10 @@ class FileSnapshotWriter:
         serde: RecordSerde,
         last_contained_timestamp_ms: int,
         on_frozen: Callable[[OffsetAndEpoch, int], None],
+        controls: Sequence[ControlRecord] = (),
     ) -> None:
         self._part = part
-        self._batches = SnapshotBatches(part.snapshot_id, serde, last_contained_timestamp_ms)
+        self._batches = SnapshotBatches(part.snapshot_id, serde, last_contained_timestamp_ms, controls)
         self._on_frozen = on_frozen
         part.append(self._batches.header())
 
@@ -278,6 +293,13 @@ class SnapshotReader:
             if isinstance(said, SnapshotHeader):
                 return said.last_contained_log_timestamp_ms
             break
+        raise self._damaged("it does not begin with a snapshot header")
+
+    def controls(self) -> tuple[ControlRecord, ...]:
+        """Return what the first batch says behind the header: kraft.version and voters, or nothing."""
+        for is_control, records in self.raw_batches():
+            said = [decode_control(record) for record in records] if is_control else []
+            return tuple(control for control in said[1:] if control is not None)
         raise self._damaged("it does not begin with a snapshot header")
 
     def verify(self) -> None:
@@ -342,11 +364,12 @@ def write_snapshot_file(
     records_batches: Iterable[Sequence[Any]],
     serde: RecordSerde,
     last_contained_timestamp_ms: int,
+    controls: Sequence[ControlRecord] = (),
 ) -> str:
     """Write a complete snapshot at once (storage formatter, tools); returns its path."""
     store = SnapshotStore(disk, directory)
     part = store.create_part(snapshot_id)
-    batches = SnapshotBatches(snapshot_id, serde, last_contained_timestamp_ms)
+    batches = SnapshotBatches(snapshot_id, serde, last_contained_timestamp_ms, controls)
     part.append(batches.header())
     for records in records_batches:
         for batch in batches.add(records):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import ClassVar
+from uuid import UUID
 
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.raft.quorum_state import ElectionState
@@ -94,6 +95,8 @@ class Follower:
     fetch_timed_out: bool = False
     """The fetch timeout of an observer has passed: it asks the other voters too, until one of them names another leader or this
     leader answers."""
+    told_leader: bool = False
+    """This voter has told the leader of this epoch where it listens and which kraft.version it supports (DQ-37)."""
 
     def election(self) -> ElectionState:
         return ElectionState(epoch=self.epoch, leader_id=self.leader_id, voted=self.voted)
@@ -111,6 +114,8 @@ class ReplicaProgress:
     last_caught_up_ms: int | None = None
     last_fetch_leo: int = -1
     """The leader's LEO at the previous fetch."""
+    directory_id: UUID | None = None
+    """The directory that the last fetch came from."""
     last_fetch_at_ms: int | None = None
     """Monotonic time of the last fetch: for expiry and for repeating BeginQuorumEpoch."""
     sent_hw: int | None = None
@@ -128,6 +133,10 @@ class Leader:
     voted: ReplicaKey
     epoch_start_offset: int
     granting_voters: tuple[NodeId, ...]
+    electorate: VoterSet
+    """The voters as they were when this epoch was won."""
+    voter_set: VoterSet
+    """The voters that `voters` has the progress of."""
     check_quorum_deadline_ms: int | None
     begin_epoch_deadline_ms: int | None
     hw: int | None = None
@@ -136,13 +145,16 @@ class Leader:
     fetched_voters: set[NodeId] = field(default_factory=set)
     begin_epoch_pending: set[NodeId] = field(default_factory=set)
     """Voters that BeginQuorumEpoch is to be sent to now."""
+    described: VoterSet | None = None
+    """The configured voters as they have told this leader of themselves: what the log says once kraft.version is 1 (DQ-40)."""
 
     def check(self, node_id: NodeId, voters: VoterSet, leo: int) -> None:
         """Raise AssertionError when an invariant of a leader does not hold on this node, whose log ends at `leo`."""
         epoch, start, others = self.epoch, self.epoch_start_offset, voters.others(node_id)
         assert self.leader_id == node_id == self.voted.id, f"epoch {epoch} is led by {self.leader_id}, voted for {self.voted}"
-        granting = set(self.granting_voters)
-        assert len(granting & set(voters.ids)) >= voters.majority, f"epoch {epoch} was won with {granting} of {voters}"
+        granting, electorate = set(self.granting_voters), self.electorate
+        majority = len(granting & set(electorate.ids)) >= electorate.majority
+        assert majority, f"epoch {epoch} was won with {granting} of {electorate}"
         assert tuple(self.voters) == voters.ids, f"epoch {epoch}: the progress is of {tuple(self.voters)}, not of {voters}"
         assert not any(voters.contains(key) for key in self.observers), f"epoch {epoch}: a voter among {tuple(self.observers)}"
         assert self.fetched_voters <= set(others), f"epoch {epoch}: {self.fetched_voters} have fetched, the others are {others}"
@@ -150,6 +162,23 @@ class Leader:
         assert pending <= set(others), f"epoch {epoch}: {pending} are to be told of it, the others are {others}"
         assert start <= leo, f"epoch {epoch} starts at {start}, behind the log's end {leo}"
         assert self.hw is None or start < self.hw <= leo, f"epoch {epoch}: HW {self.hw} outside ({start}, LEO {leo}]"
+
+    def follow(self, voters: VoterSet) -> None:
+        """Count these voters from now on (DQ-13). A replica keeps its progress, on whichever side of the set it was and is; that
+        of a configured voter counts for the directory that it came from, and for no observer."""
+        known = {voter.key: self.voters[voter.id] for voter in self.voter_set.voters}
+        progress: dict[NodeId, ReplicaProgress] = {}
+        for voter in voters.voters:
+            key, nameless = voter.key, ReplicaKey(voter.id)
+            found = known.pop(key, None) or self.observers.pop(key, None)
+            if found is None and nameless in known and known[nameless].directory_id == key.directory_id:
+                found = known.pop(nameless)
+            progress[voter.id] = found if found is not None else ReplicaProgress()
+        self.observers.update((key, it) for key, it in known.items() if key.directory_id is not None)
+        self.voters, self.voter_set = progress, voters
+        others = set(voters.others(self.leader_id))
+        self.fetched_voters &= others
+        self.begin_epoch_pending &= others
 
     def election(self) -> ElectionState:
         return ElectionState(epoch=self.epoch, leader_id=self.leader_id, voted=self.voted)

@@ -1,17 +1,18 @@
-"""The set of voters. One small type, so that a voter set that lives in the log can take its place.
+"""The set of voters: configured, or said by a KRaftVoters record of the metadata log.
 
-Source: KIP-595 (static quorum), KIP-853 (replica keys); RF-18, RF-26, RF-58.
+Source: KIP-595 (static quorum), KIP-853 (replica keys, voters in the log); RF-18, RF-26, RF-58, DQ-01, DQ-08.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.log.control import KRaftVoters, VoterNode
+from kraftlite.model.ids import ZERO_UUID, Endpoint, NodeId, VoterEndpoint
 from kraftlite.model.limits import MAX_INT32
 
 
@@ -30,11 +31,51 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
-    """One voter; `directory_id` None (static quorum) accepts the node with any directory."""
+    """One voter; `directory_id` None (static quorum) accepts the node with any directory.
+
+    `endpoint` is where the quorum reaches it. `listeners` are all its controller listeners and `versions` the lowest and highest
+    kraft.version of its software, as its entry in the log says; a configured voter has neither.
+    """
 
     id: NodeId
     endpoint: Endpoint
     directory_id: UUID | None = None
+    listeners: tuple[VoterEndpoint, ...] = ()
+    versions: tuple[int, int] = (0, 0)
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, self.directory_id)
+
+    def supports(self, kraft_version: int) -> bool:
+        low, high = self.versions
+        return low <= kraft_version <= high
+
+
+def listener_of(listeners: Sequence[VoterEndpoint], name: str | None) -> VoterEndpoint:
+    """The listener of this name, in any case of its letters; the first one where none has it. There must be one."""
+    wanted = (name or "").upper()
+    return next((listener for listener in listeners if listener.name.upper() == wanted), listeners[0])
+
+
+def listening_voter(
+    node_id: NodeId,
+    directory_id: UUID | None,
+    listeners: Sequence[VoterEndpoint],
+    versions: tuple[int, int],
+    listener_name: str | None,
+) -> Voter:
+    """The voter that is reached at its listener `listener_name`, or at its first one. Raises ValueError when it has none."""
+    if not listeners:
+        raise ValueError(f"voter {node_id} has no listener")
+    chosen = listener_of(listeners, listener_name)
+    return Voter(
+        id=node_id,
+        endpoint=Endpoint(chosen.host, chosen.port),
+        directory_id=None if directory_id == ZERO_UUID else directory_id,
+        listeners=tuple(listeners),
+        versions=versions,
+    )
 
 
 class VoterSet:
@@ -59,6 +100,12 @@ class VoterSet:
     def __repr__(self) -> str:
         return f"VoterSet{self.ids}"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self.voters == other.voters
+
+    def __hash__(self) -> int:
+        return hash(self.voters)
+
     @property
     def majority(self) -> int:
         return len(self.voters) // 2 + 1
@@ -81,10 +128,58 @@ class VoterSet:
     def others(self, node_id: NodeId) -> tuple[NodeId, ...]:
         return tuple(voter_id for voter_id in self.ids if voter_id != node_id)
 
+    @property
+    def keys(self) -> tuple[ReplicaKey, ...]:
+        return tuple(voter.key for voter in self.voters)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """The same set with this voter, in the place of an entry of the same id if there is one."""
+        return VoterSet((*(other for other in self.voters if other.id != voter.id), voter))
+
+    def without(self, node_id: NodeId) -> VoterSet:
+        return VoterSet(tuple(voter for voter in self.voters if voter.id != node_id))
+
+    def is_one_step_from(self, other: VoterSet) -> bool:
+        """Return whether at most one replica was added and at most one removed, so that majorities of both overlap (DQ-35)."""
+        ours, theirs = set(self.keys), set(other.keys)
+        return len(ours - theirs) <= 1 and len(theirs - ours) <= 1
+
     def majority_offset(self, offsets: Mapping[NodeId, int]) -> int:
         """The largest offset that a majority of the voters has reached; a voter without an entry counts as -1."""
         descending = sorted((offsets.get(voter_id, -1) for voter_id in self.ids), reverse=True)
         return descending[len(descending) // 2]
+
+    def to_record(self) -> KRaftVoters:
+        nodes = []
+        for voter in self.voters:
+            assert voter.listeners, f"nothing but the configuration says where voter {voter.id} listens"
+            low, high = voter.versions
+            nodes.append(
+                VoterNode(
+                    voter_id=voter.id,
+                    directory_id=ZERO_UUID if voter.directory_id is None else voter.directory_id,
+                    endpoints=voter.listeners,
+                    min_kraft_version=low,
+                    max_kraft_version=high,
+                )
+            )
+        return KRaftVoters(voters=tuple(nodes))
+
+
+def voters_of_record(record: KRaftVoters, listener_name: str | None) -> VoterSet:
+    """The set that a KRaftVoters record says. Raises ValueError when an id is there twice, or a voter has no listener."""
+    return VoterSet(
+        tuple(
+            listening_voter(
+                node.voter_id,
+                node.directory_id,
+                node.endpoints,
+                (node.min_kraft_version, node.max_kraft_version),
+                listener_name,
+            )
+            for node in record.voters
+        )
+    )
 
 
 _VOTER = re.compile(r"^(?P<id>\d+)@(?P<host>\[[0-9A-Fa-f:.%]+\]|[^@:\s\[\]]+):(?P<port>\d+)$")

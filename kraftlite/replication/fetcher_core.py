@@ -24,6 +24,7 @@ from kraftlite.model.messages.replica import (
     ReplicaOffsetsRequest,
 )
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.tuning import Tuning
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.follower_state import (
     adopt_leader_offsets,
@@ -90,19 +91,26 @@ class FetcherCore:
         leader_id: NodeId,
         tracer: Tracer,
         on_io_error: Callable[[OSError, TopicPartition], None],
+        probed: int = Tuning().partitions_per_step,
     ) -> None:
+        """`probed`: the number of partitions that are asked for while the leader does not answer."""
         self.leader_id = leader_id
+        self._probed = probed
         self._config = config
         self._tracer = tracer
         self._on_io_error = on_io_error
         self._followed: dict[Key, Followed] = {}
         self._paused: dict[Key, Followed] = {}
+        self._next_due_ms: int | None = None
+        """Before it no partition that is paused is due."""
         self._changed: dict[Key, Followed] = {}
         self._forgotten: dict[Key, None] = {}
         self._in_session: dict[Key, None] = {}
         self._session_id = 0
         self._session_epoch = 0
         self._failing = False
+        self._worth_a_request = 1
+        """The number of changed partitions that are not left to the request that follows the next answer."""
         self._number = 0
         self._answered = 0
 
@@ -120,8 +128,16 @@ class FetcherCore:
 
     @property
     def has_news(self) -> bool:
-        """There is a partition to name: worth a request, even while another one waits at the leader."""
-        return bool(self._changed)
+        """There is a partition to name: worth a request, even while another one waits at the leader. While more are being added
+        that is worth it for many at a time."""
+        return len(self._changed) >= self._worth_a_request
+
+    def gather(self, many: int) -> None:
+        """Partitions are being added, a few between each two turns of the loop: name so many at a time until `gathered`."""
+        self._worth_a_request = many
+
+    def gathered(self) -> None:
+        self._worth_a_request = 1
 
     def remove(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.tp.partition)
@@ -136,10 +152,15 @@ class FetcherCore:
             self._forgotten[key] = None
 
     def _pause(self, followed: Followed, error: str, now_ms: int, *, delay_ms: int | None) -> None:
-        followed.paused_until_ms = -1 if delay_ms is None else now_ms + delay_ms
+        self._pause_until(followed, -1 if delay_ms is None else now_ms + delay_ms)
         self._paused[followed.key] = followed
         self._leave_session(followed.key)
         self._tracer.emit(FetchPaused(tp=followed.partition.tp, leader_id=self.leader_id, error=error, delay_ms=delay_ms))
+
+    def _pause_until(self, followed: Followed, due_ms: int) -> None:
+        followed.paused_until_ms = due_ms
+        if due_ms >= 0 and (self._next_due_ms is None or due_ms < self._next_due_ms):
+            self._next_due_ms = due_ms
 
     def next_deadline_ms(self) -> int | None:
         """Return when a paused partition is due again."""
@@ -147,12 +168,16 @@ class FetcherCore:
         return min(due) if due else None
 
     def _resume_due(self, now_ms: int) -> None:
+        """Not each request looks at all that is paused, which may be thousands while brokers come and go."""
+        if self._next_due_ms is None or now_ms < self._next_due_ms:
+            return
         for key, followed in list(self._paused.items()):
             due = followed.paused_until_ms
             if due is not None and 0 <= due <= now_ms and not followed.needs_offsets:
                 followed.paused_until_ms = None
                 del self._paused[key]
                 self._changed[key] = followed
+        self._next_due_ms = self.next_deadline_ms()
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -166,9 +191,17 @@ class FetcherCore:
             self._forgotten.clear()
             self._in_session.clear()
         self._number += 1
-        partitions = tuple(asked for followed in list(self._changed.values()) if (asked := self._ask(followed)) is not None)
+        changed = list(self._changed.values())
+        if self._failing:
+            # Nobody may be there. The others are named as soon as somebody answers; thousands would be each second's work.
+            changed = changed[: self._probed]
+        partitions = tuple(asked for followed in changed if (asked := self._ask(followed)) is not None)
         forgotten = tuple(ForgottenPartition(topic_id=key[0], partition=key[1]) for key in self._forgotten)
-        self._changed.clear()
+        if len(changed) == len(self._changed):
+            self._changed.clear()
+        else:
+            for followed in changed:
+                del self._changed[followed.key]
         self._forgotten.clear()
         config = self._config
         request = ReplicaFetchRequest(
@@ -311,9 +344,9 @@ class FetcherCore:
             answer = by_key.get(key)
             if answer is None or answer.error is not ErrorCode.NONE:
                 fenced = answer is not None and answer.error is ErrorCode.FENCED_LEADER_EPOCH
-                followed.paused_until_ms = -1 if fenced else now_ms + self._config.fetch_backoff_ms
+                self._pause_until(followed, -1 if fenced else now_ms + self._config.fetch_backoff_ms)
             elif followed.current:
-                followed.paused_until_ms = now_ms
+                self._pause_until(followed, now_ms)
                 self._reset(followed, answer, now_ms)
 
     def _reset(self, followed: Followed, answer: ReplicaOffsets, now_ms: int) -> None:
@@ -335,4 +368,4 @@ class FetcherCore:
             )
         )
         if leo == old_leo:
-            followed.paused_until_ms = now_ms + self._config.fetch_backoff_ms
+            self._pause_until(followed, now_ms + self._config.fetch_backoff_ms)

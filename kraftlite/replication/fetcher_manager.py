@@ -36,6 +36,7 @@ class FetcherManager:
         self._on_io_error = on_io_error
         self._drivers: dict[tuple[NodeId, int], tuple[FetcherDriver, TaskHandle]] = {}
         self._assigned: dict[TopicPartition, tuple[NodeId, int]] = {}
+        self._gathers: int | None = None
 
     def leader_of(self, tp: TopicPartition) -> NodeId | None:
         """Return the broker from which the partition is fetched; None: it is in no fetcher."""
@@ -48,14 +49,18 @@ class FetcherManager:
         key = (leader_id, number)
         found = self._drivers.get(key)
         if found is None:
-            core = FetcherCore(self._config, leader_id, self._ports.tracer, self._on_io_error)
+            probed = self._ports.tuning.partitions_per_step
+            core = FetcherCore(self._config, leader_id, self._ports.tracer, self._on_io_error, probed)
             core.add(partition, leader_epoch)
+            if self._gathers:
+                core.gather(self._gathers)
             driver = FetcherDriver(self._ports, self._config, core, self._endpoint, self._broker_epoch)
             task = self._ports.tasks.spawn(driver.run(), name=f"replica-fetcher-{number}-{leader_id}")
             self._drivers[key] = (driver, task)
         else:
             found[0].core.add(partition, leader_epoch)
-            found[0].wake()
+            if not self._gathers or found[0].core.has_news:
+                found[0].wake()
         self._assigned[partition.tp] = key
 
     def forget(self, partition: Partition) -> None:
@@ -68,8 +73,21 @@ class FetcherManager:
         for driver, _ in self._drivers.values():
             driver.wake()
 
+    def gather(self, many: int) -> None:
+        """Many partitions are about to be followed, in steps: name them to their leaders so many at a time, until `settle`. A
+        request for each step would cost both sides more than the partitions in it."""
+        self._gathers = many
+        for driver, _ in self._drivers.values():
+            driver.core.gather(many)
+
     def settle(self) -> None:
-        """End the fetchers that have nothing left to follow."""
+        """All partitions have been added: name the last of them, and end the fetchers that have nothing left to follow."""
+        if self._gathers:
+            self._gathers = None
+            for driver, _ in self._drivers.values():
+                driver.core.gathered()
+                if driver.core.has_news:
+                    driver.wake()
         for key, (driver, task) in list(self._drivers.items()):
             if not len(driver.core):
                 del self._drivers[key]

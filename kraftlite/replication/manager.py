@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kraftlite.log.config import LogConfig
@@ -49,7 +50,7 @@ from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Handlers, Ports, TaskHandle
 
 if TYPE_CHECKING:
-    from kraftlite.metadata.delta import LocalPartition, TopicsDelta
+    from kraftlite.metadata.delta import LocalChanges, LocalPartition, TopicsDelta
 
 __all__ = [
     "FetchEntry",
@@ -61,6 +62,9 @@ __all__ = [
     "ProduceResult",
     "ReplicaManager",
 ]
+
+_STEPS_PER_FETCH: Final = 32
+"""The steps of a delta whose partitions are named to their leaders together."""
 
 
 class ReplicaManager:
@@ -115,6 +119,8 @@ class ReplicaManager:
             ports, config, endpoint=table.endpoint, broker_epoch=broker_epoch, on_io_error=self.handle_io_error
         )
         self._tasks: list[TaskHandle] = []
+        self._failed_directories = 0
+        """The number of those whose replicas were taken offline."""
         self._known_brokers: Mapping[NodeId, BrokerRegistration] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -173,21 +179,45 @@ class ReplicaManager:
         """Apply a delta as `apply_delta` does, but stop after every `partitions_per_step` partitions when more are to come.
 
         In between everything may happen but other metadata: a replica that has its turn later is as before, a new one unknown
-        (NOT_LEADER_OR_FOLLOWER, and clients come again).
+        (NOT_LEADER_OR_FOLLOWER, and clients come again). What somebody waits for comes first: new leaders, and then those who
+        have a new leader. An ISR that has changed can wait.
         """
         self._table.image = image
         changes = delta.local_changes(self._config.broker_id)
-        actions = itertools.chain(
-            (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes),
-            (partial(self._lead, tp, local) for tp, local in changes.leaders.items()),
-            (partial(self._follow, tp, local) for tp, local in changes.followers.items()),
-        )
+        deletes: Iterator[Callable[[], None]] = (partial(self._delete, tp, topic_id) for tp, topic_id in changes.deletes)
+        actions: Iterator[Callable[[], None]] = itertools.chain(deletes, self._in_turn(changes))
+        at_once = self._ports.tuning.partitions_per_step
         for count, action in enumerate(actions):
-            if count and count % self._ports.tuning.partitions_per_step == 0:
+            if count and count % at_once == 0:
+                self._fetchers.gather(_STEPS_PER_FETCH * at_once)
                 yield
             action()
         self._fetchers.settle()
         self._service.sessions.metadata_changed()
+
+    def _in_turn(self, changes: LocalChanges) -> Iterator[Callable[[], None]]:
+        """Order what is to be led and followed: first where a leader is new, then replicas that are new here, then the rest.
+
+        New replicas come in the order of their partitions, whatever their role: all brokers make the replicas of a partition at
+        about the same time then, and no leader waits for followers that come last elsewhere.
+        """
+        known = self._table.by_tp
+        first: list[Callable[[], None]] = []
+        moved: list[Callable[[], None]] = []
+        new: list[tuple[TopicPartition, Callable[[], None]]] = []
+        rest: list[Callable[[], None]] = []
+        for leads, found in ((True, changes.leaders), (False, changes.followers)):
+            for tp, local in found.items():
+                action = partial(self._lead if leads else self._follow, tp, local)
+                partition = known.get(tp)
+                if partition is None or partition.topic_id != local.topic_id:
+                    new.append((tp, action))
+                elif partition.leader_epoch == local.registration.leader_epoch:
+                    rest.append(action)
+                else:
+                    (first if leads else moved).append(action)
+        new.sort(key=itemgetter(0))
+        return itertools.chain(first, moved, map(itemgetter(1), new), rest)
 
     def handle_image(self, image: MetadataImage) -> None:
         """Brokers may have come, gone, moved or been fenced: who may join an ISR, and where leaders are found."""
@@ -264,14 +294,14 @@ class ReplicaManager:
 
     def announce_log_config(self, topic: str, config: LogConfig) -> None:
         """Take over what matters to changes of this topic's partitions, before them: see `Partition.announce_config`."""
-        for tp, partition in self._table.by_tp.items():
-            if tp.topic == topic and partition.log is not None:
+        for partition in self._table.of_topic(topic):
+            if partition.log is not None:
                 partition.announce_config(config)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         now_ms = self._clock.now_ms()
-        for tp, partition in list(self._table.by_tp.items()):
-            if tp.topic == topic and partition.log is not None:
+        for partition in self._table.of_topic(topic):
+            if partition.log is not None:
                 self._guarded(partition, lambda p=partition: p.update_config(config, now_ms))  # type: ignore[misc]
 
     # --- failing disks ------------------------------------------------------------------------------------------------
@@ -297,6 +327,10 @@ class ReplicaManager:
 
     def drop_failed_logs(self) -> None:
         """Take replicas offline whose directory failed, whoever noticed it."""
+        failed = self._logs.failed_directories
+        if failed == self._failed_directories:
+            return
+        self._failed_directories = failed
         for tp, partition in list(self._table.by_tp.items()):
             if partition.log is not None and self._logs.get(tp) is not partition.log:
                 self._take_offline(partition, "its log directory is offline")

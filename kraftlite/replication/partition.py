@@ -20,7 +20,7 @@ from kraftlite.model.messages.controller import AlterPartitionItem, AlterPartiti
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.isr import KEEP_PENDING, REVERT, IsrState, PendingIsr, in_order
-from kraftlite.replication.leader import Eligible, LeaderState
+from kraftlite.replication.leader import DirectoryOnline, Eligible, LeaderState
 from kraftlite.replication.partition_trace import PartitionTrace
 from kraftlite.replication.waiting import Observer, Waiter, WaitingProduces, wake_all
 from kraftlite.runtime.ports import Tracer
@@ -45,7 +45,7 @@ class PartitionEnv:
     eligible: Eligible
     broker_epoch: Callable[[], int | None]
     on_isr_proposed: Callable[[Partition], None]
-    directory_online: Callable[[NodeId, UUID], bool] = lambda broker_id, directory: True
+    directory_online: DirectoryOnline = lambda broker_id, replicas, directories: True
     tracer: Tracer
     trace_hot: bool = False
 
@@ -71,8 +71,9 @@ class Partition:
         self.committed_isr: tuple[NodeId, ...] = ()
         self.leader: LeaderState | None = None
         self.min_isr = 1
-        self._unheard_epoch: int | None = None
-        """The partition epoch of a smaller ISR that the controller has answered and the metadata has not said yet."""
+        self._unheard: tuple[int, tuple[NodeId, ...]] | None = None
+        """The partition epoch of a smaller ISR that the controller has answered and the metadata has not said yet, and whose
+        leaving lets the HW go on then."""
         self.waiting = WaitingProduces()
         self.observers: list[Observer] = []
         self.waiters: dict[Waiter, None] = {}
@@ -137,7 +138,8 @@ class Partition:
         leader.isr.check(tp, self.committed_isr)
         leader.check(tp, self._env.broker_id, self.replicas, (self.leader_epoch, self.partition_epoch), log.leo)
 
-    # --- roles
+    # --- roles --------------------------------------------------------------------------------------------------------
+
     def attach_log(self, log: Log, checkpointed_hw: int) -> None:
         """The HW starts from its checkpoint, within [log start, leo] (RP-16)."""
         self.log = log
@@ -151,16 +153,14 @@ class Partition:
         self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
 
     def become_leader(self, registration: PartitionRegistration, now_ms: int, cause: str | None = None) -> bool:
-        """Lead, or take over a change; return whether a new leader epoch began. Older metadata is ignored (RP-24).
-
-        `cause`: the record that says so, for the trace.
-        """
+        """Lead, or take over a change; return whether a new leader epoch began. Older metadata is ignored (RP-24). `cause`: the
+        record that says so, for the trace."""
         log = self.online_log()
         same_epoch = self.leader is not None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
-            if same_epoch and self._unheard_epoch is not None and registration.partition_epoch >= self._unheard_epoch:
-                self._unheard_epoch = None
-                self.maybe_advance_hw(now_ms)
+            if same_epoch and self._unheard is not None and registration.partition_epoch >= self._unheard[0]:
+                left, self._unheard = self._unheard[1], None
+                self.maybe_advance_hw(now_ms, by=left)
             return False
         if log.latest_epoch is not None and log.latest_epoch > registration.leader_epoch:
             # Metadata from before a restart that newer metadata will follow: the log has epochs that this leader never saw.
@@ -240,7 +240,7 @@ class Partition:
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
-        self._unheard_epoch = None
+        self._unheard = None
         self._set_min_isr()
 
     def _set_min_isr(self) -> None:
@@ -287,7 +287,7 @@ class Partition:
             observer.on_moved()
         self.wake_waiters()
 
-    # --- appending
+    # --- appending ----------------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -331,12 +331,12 @@ class Partition:
     def fail_waiting(self, error: ErrorCode) -> None:
         self.waiting.fail(error)
 
-    # --- the high watermark
+    # --- the high watermark -------------------------------------------------------------------------------------------
 
     def maybe_advance_hw(self, now_ms: int, cause: str = "isr", by: tuple[NodeId, ...] = ()) -> bool:
         """`cause` and `by` say what may have made the difference, for the trace."""
         leader, log = self.leader, self.log
-        if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard_epoch is not None:
+        if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard is not None:
             return False
         old = log.hw
         new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._eligible)
@@ -365,7 +365,7 @@ class Partition:
         for waiters in (self.waiters, self.leo_waiters, self.start_waiters):
             wake_all(waiters)
 
-    # --- the ISR
+    # --- the ISR ------------------------------------------------------------------------------------------------------
 
     def follower_fetched(
         self, broker_id: NodeId, replica_epoch: int, fetch_offset: int, log_start_offset: int, now_ms: int
@@ -442,9 +442,7 @@ class Partition:
 
     def _eligible(self, member: NodeId, replica_epoch: int | None) -> bool:
         """Return whether a replica may be in the ISR: not while its log directory is offline, which the HW need not wait for."""
-        known = len(self._directories) == len(self.replicas) and member in self.replicas
-        online = not known or self._env.directory_online(member, self._directories[self.replicas.index(member)])
-        return online and self._env.eligible(member, replica_epoch)
+        return self._env.directory_online(member, self.replicas, self._directories) and self._env.eligible(member, replica_epoch)
 
     def _epoch_of(self, leader: LeaderState, member: NodeId) -> int | None:
         if member == self._env.broker_id:
@@ -470,7 +468,9 @@ class Partition:
             self.partition_epoch = result.partition_epoch
             if len(self.committed_isr) < len(old_isr):
                 # A larger min.insync.replicas may come before it in the metadata, and is not known here yet.
-                self._unheard_epoch = result.partition_epoch
+                enough = len(self.committed_isr) >= self.min_isr
+                left = tuple(member for member in old_isr if enough and member not in self.committed_isr)
+                self._unheard = result.partition_epoch, left
             leader.isr.commit(self.committed_isr, result.recovering)
             cause = "request:alter_partition"
             leader.trace.isr_committed(old_isr, self.committed_isr, self.partition_epoch, self.min_isr, cause)

@@ -15,6 +15,11 @@ from kraftlite.model.topic_partition import TopicPartition
 class LogProvider(Protocol):
     """The logs of this broker (`broker/log_dirs`)."""
 
+    @property
+    def failed_directories(self) -> int:
+        """The number of log directories that have gone offline since the start; none comes back."""
+        ...
+
     def get(self, tp: TopicPartition) -> Log | None: ...
 
     def get_or_create(self, tp: TopicPartition, topic_id: UUID, assigned: UUID | None = None) -> Log:

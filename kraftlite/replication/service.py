@@ -20,7 +20,7 @@ from kraftlite.model.messages.replica import (
     ReplicaOffsetsResponse,
 )
 from kraftlite.model.topic_partition import TopicPartition
-from kraftlite.replication.sessions import FetchServer, FollowerSession, SessionTable
+from kraftlite.replication.sessions import FetchServer, FollowerSession, Key, SessionTable
 from kraftlite.replication.table import PartitionTable
 from kraftlite.runtime.ports import Handlers, Ports, route
 
@@ -39,6 +39,7 @@ class ReplicaService:
         self._table = table
         self.sessions = SessionTable(ports.entropy, ports.tracer, ports.tuning)
         self._server = FetchServer(table, on_io_error)
+        table.on_added = self.sessions.partition_added
 
     def handlers(self) -> Handlers:
         return dict((route(REPLICA_FETCH, self.fetch), route(REPLICA_OFFSETS, self.offsets)))
@@ -56,17 +57,19 @@ class ReplicaService:
         waits = request.max_wait_ms > 0 and request.session_epoch != 0
         results, records, urgent = self._server.collect(session, request, final=request.max_wait_ms <= 0)
         if waits and not urgent and _size(records) < request.min_bytes:
-            results, records = await self._wait(session, request, _held(results), now_ms + request.max_wait_ms)
+            held = {(it.topic_id, it.partition): it for it in results if not it.records_length}
+            results, records = await self._wait(session, request, held, now_ms + request.max_wait_ms)
         return ReplicaFetchResponse(
             error=ErrorCode.NONE, session_id=session.session_id, partitions=tuple(results), payload=b"".join(records)
         )
 
     async def _wait(
-        self, session: FollowerSession, request: ReplicaFetchRequest, held: list[ReplicaFetchResult], deadline_ms: int
+        self, session: FollowerSession, request: ReplicaFetchRequest, held: dict[Key, ReplicaFetchResult], deadline_ms: int
     ) -> tuple[list[ReplicaFetchResult], list[bytes]]:
         """Until there are `min_bytes` or something urgent, the time is up, or the follower sends its next request.
 
-        `held`: what is known already and does not justify an answer.
+        `held`: what is known already and does not justify an answer; of each partition the newest that was learned. Results with
+        records are not in it: they are read again, their partitions are still dirty.
         """
         epoch = session.next_epoch
         while True:
@@ -80,12 +83,16 @@ class ReplicaService:
                 if session.waiter is waiter:
                     session.waiter = None
             if session.next_epoch != epoch:
-                return held, []  # superseded: what there is goes into the answer to the next request
+                return list(held.values()), []  # superseded: what there is goes into the answer to the next request
             final = self._clock.now_ms() >= deadline_ms
             results, records, urgent = self._server.collect(session, request, final=final)
             if final or urgent or _size(records) >= request.min_bytes:
-                return _merged(held, results), records
-            held = _merged(held, _held(results))
+                for result in results:
+                    held.pop((result.topic_id, result.partition), None)
+                return [*held.values(), *results], records
+            for result in results:
+                if not result.records_length:
+                    held[result.topic_id, result.partition] = result
 
     async def offsets(self, request: ReplicaOffsetsRequest) -> ReplicaOffsetsResponse:
         return ReplicaOffsetsResponse(partitions=tuple(self._offsets(asked) for asked in request.partitions))
@@ -112,16 +119,3 @@ def _expire(waiter: asyncio.Future[None]) -> None:
 
 def _size(records: list[bytes]) -> int:
     return sum(map(len, records))
-
-
-def _held(results: list[ReplicaFetchResult]) -> list[ReplicaFetchResult]:
-    """Return the results without records. Those with records are read again: their partitions are still dirty."""
-    return [result for result in results if not result.records_length]
-
-
-def _merged(held: list[ReplicaFetchResult], later: list[ReplicaFetchResult]) -> list[ReplicaFetchResult]:
-    """One result per partition: what was learned before the wait, unless the wait brought something newer."""
-    if not held:
-        return later
-    newer = {(result.topic_id, result.partition) for result in later}
-    return [*(result for result in held if (result.topic_id, result.partition) not in newer), *later]

@@ -113,7 +113,11 @@ class SessionEntry:
 
 class FollowerSession:
     """The partitions that one fetcher of one follower follows here. `dirty` is in the order in which partitions are served; a
-    partition that got something goes to the end, so that all get their turn when a response is full."""
+    partition that got something goes to the end, so that all get their turn when a response is full.
+
+    `ahead`: partitions of which the follower knows newer metadata than this leader. They are not looked at again before metadata
+    has come, or the wait is over: while a failover of thousands is applied here in steps, each request and each step would else
+    look at all that are left."""
 
     def __init__(self, session_id: int, replica_id: NodeId, replica_epoch: int) -> None:
         self.session_id = session_id
@@ -122,6 +126,7 @@ class FollowerSession:
         self.next_epoch = 1
         self.entries: dict[Key, SessionEntry] = {}
         self.dirty: dict[SessionEntry, None] = {}
+        self.ahead: dict[SessionEntry, None] = {}
         self.last_fetch_ms = 0
         self.waiter: asyncio.Future[None] | None = None
 
@@ -134,7 +139,13 @@ class FollowerSession:
         entry = self.entries.pop(key, None)
         if entry is not None:
             self.dirty.pop(entry, None)
+            self.ahead.pop(entry, None)
             entry.detach()
+
+    def look_ahead(self) -> None:
+        """Look again at what the follower was ahead of this leader with."""
+        self.dirty.update(self.ahead)
+        self.ahead.clear()
 
     def close(self) -> None:
         for key in list(self.entries):
@@ -190,9 +201,17 @@ class SessionTable:
         del self._sessions[session.session_id]
         session.close()
 
-    def metadata_changed(self) -> None:
-        """Followers may be waiting for partitions that this broker did not know until now."""
+    def partition_added(self, partition: Partition) -> None:
+        """A partition that followers may have asked for already: they are answered when it has its role."""
         for session in self._sessions.values():
+            entry = session.entries.get((partition.topic_id, partition.tp.partition))
+            if entry is not None:
+                entry.attach(partition)
+
+    def metadata_changed(self) -> None:
+        """Followers may be waiting for what this broker did not know until now."""
+        for session in self._sessions.values():
+            session.look_ahead()
             if session.waiter is not None and session.dirty:
                 session.wake()
 
@@ -273,14 +292,17 @@ class FetchServer:
         results: list[ReplicaFetchResult] = []
         payload: list[bytes] = []
         left, urgent, more_left = request.max_bytes, False, False
+        if final:
+            session.look_ahead()
         for entry in list(session.dirty):
             told_start = entry.sent_log_start
             try:
                 result, records, more = self._read(session, entry, min(left, request.partition_max_bytes), not payload)
             except ApiError as error:
-                if error.code in AHEAD_OF_US and not final:
-                    continue
                 session.dirty.pop(entry, None)
+                if error.code in AHEAD_OF_US and not final:
+                    session.ahead[entry] = None
+                    continue
                 result, records, more = _error(entry, error.code), b"", False
             except OSError as error:
                 session.dirty.pop(entry, None)

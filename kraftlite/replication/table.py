@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from kraftlite.metadata.image import MetadataImage
@@ -13,22 +14,35 @@ from kraftlite.replication.partition import Partition
 
 
 class PartitionTable:
-    """Both maps always hold the same partitions. Raises ApiError for what is not here, saying why."""
+    """All maps always hold the same partitions. Raises ApiError for what is not here, saying why."""
 
     def __init__(self, inter_broker_listener_name: str) -> None:
         self.by_tp: dict[TopicPartition, Partition] = {}
         self.by_id: dict[tuple[UUID, int], Partition] = {}
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self.on_added: Callable[[Partition], None] = lambda partition: None
+        """Told of each new partition, before it has a role."""
         self.image = MetadataImage.EMPTY
         self._listener = inter_broker_listener_name
 
     def add(self, partition: Partition) -> None:
         self.by_tp[partition.tp] = partition
         self.by_id[partition.topic_id, partition.tp.partition] = partition
+        self._by_topic.setdefault(partition.tp.topic, {})[partition.tp.partition] = partition
+        self.on_added(partition)
 
     def remove(self, partition: Partition) -> None:
         if self.by_tp.get(partition.tp) is partition:
             del self.by_tp[partition.tp]
+            topic = self._by_topic[partition.tp.topic]
+            del topic[partition.tp.partition]
+            if not topic:
+                del self._by_topic[partition.tp.topic]
         self.by_id.pop((partition.topic_id, partition.tp.partition), None)
+
+    def of_topic(self, name: str) -> list[Partition]:
+        """List the replicas of a topic."""
+        return list(self._by_topic.get(name, {}).values())
 
     def find(self, tp: TopicPartition, topic_id: UUID | None) -> Partition:
         """Find a replica. NOT_LEADER_OR_FOLLOWER when another broker has it, UNKNOWN_TOPIC_OR_PARTITION when nobody has."""
@@ -71,9 +85,12 @@ class PartitionTable:
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.active and broker.broker_epoch == replica_epoch
 
-    def directory_online(self, broker_id: NodeId, directory: UUID) -> bool:
-        """Return whether the log directory of a replica is online, as far as its broker's registration says (JB-01)."""
-        broker = self.image.cluster.brokers.get(broker_id)
+    def directory_online(self, broker_id: NodeId, replicas: Sequence[NodeId], directories: Sequence[UUID]) -> bool:
+        """Return whether the log directory of a replica is online, as far as its broker's registration says (JB-01).
+        `directories`: those of `replicas`, in their order; none, or too few, where they are not known."""
+        if len(directories) != len(replicas) or broker_id not in replicas:
+            return True
+        directory, broker = directories[replicas.index(broker_id)], self.image.cluster.brokers.get(broker_id)
         if is_reserved_uuid(directory) or broker is None or not broker.log_dirs:
             return directory != LOST_DIR
         return directory in broker.log_dirs

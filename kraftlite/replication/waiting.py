@@ -25,12 +25,15 @@ class WaitingProduces:
     __slots__ = ("queue",)
 
     def __init__(self) -> None:
-        self.queue: deque[tuple[int, Parked, int]] = deque()
-        """(required hw, produce, index in it), ascending by required hw."""
+        self.queue: deque[tuple[int, Parked, int]] | None = None
+        """(required hw, produce, index in it), ascending by required hw. None until the first: most partitions of many never
+        have one, and an empty deque takes 760 bytes."""
 
     def park(self, required_hw: int, parked: Parked, index: int) -> None:
         """Complete `parked` when the HW reaches `required_hw`, or when that cannot happen any more."""
         queue = self.queue
+        if queue is None:
+            queue = self.queue = deque()
         if not queue or queue[-1][0] <= required_hw:
             queue.append((required_hw, parked, index))
             return
@@ -54,13 +57,13 @@ class WaitingProduces:
 
     def fail(self, error: ErrorCode) -> None:
         """Complete all with an error; one that is parked meanwhile waits for the next leadership."""
-        queue, self.queue = self.queue, deque()
-        for _, parked, index in queue:
+        queue, self.queue = self.queue, None
+        for _, parked, index in queue or ():
             parked.complete(index, error)
 
     def check(self, tp: TopicPartition, hw: int | None) -> None:
         """Raise AssertionError when an invariant does not hold. `hw` None: nobody leads."""
-        required = [it[0] for it in self.queue]
+        required = [it[0] for it in self.queue or ()]
         if hw is None:
             assert not required, f"{tp}: produces wait for the HWs {required}, and nobody leads"
             return

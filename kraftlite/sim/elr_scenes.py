@@ -31,7 +31,11 @@ def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
     rng = random.Random(f"elr/scenes/{seed}")
     if rng.randrange(4) or len(node_ids(shape, "broker")) < 2:
         return []
-    return [it for it in rng.choice(SCENES)(rng, shape, rng.randint(500, duration_ms // 2)) if it.at_ms < duration_ms]
+    return [
+        it
+        for it in rng.choice(SCENES)(rng, shape, rng.randint(min(500, duration_ms // 2), duration_ms // 2))
+        if it.at_ms < duration_ms
+    ]
 
 
 def one_after_another(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:

@@ -139,6 +139,8 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "node.id": _PLACE,
     "connections.max.idle.ms": _NO_WIRE,
     "log.cleaner.threads": "each wants a mebibyte of the dedupe buffer, which the workload of logs draws as small as it may be",
+    "controller.performance.always.log.threshold.ms": "only says when a slow event is told of, and time stands still in an event",
+    "controller.performance.sample.period.ms": "only says how often a sentence is told",
     "default.replication.factor": "the number of brokers decides it, and the workloads say it for every topic",
     "group.consumer.max.assignment.interval.ms": "only bounds what a group's own config may say",
     "group.consumer.min.assignment.interval.ms": "only bounds what a group's own config may say",

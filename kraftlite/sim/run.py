@@ -39,7 +39,7 @@ from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
 from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
-from kraftlite.sim.workloads import logs, transaction_settings
+from kraftlite.sim.workloads import levels, logs, transaction_settings
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import AnyExchange
 
@@ -86,6 +86,7 @@ class RunPlan:
             if self.theme in _THEMED:
                 shape = _THEMED[self.theme](shape, seed)
             shape = elr_scenes.with_feature(shape, seed)
+            shape = levels.with_beginning(shape, seed, self.theme)
             if knobs is None and (self.theme == KNOBS or self.knobs_seed is not None):
                 knobs = draw_knobs(_either(self.knobs_seed, self.seed), shape.config)
         shape = turned(shape, knobs or {})

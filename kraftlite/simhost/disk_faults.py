@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kraftlite.simhost.inodes import MayFlip
 
 FLUSHES = ("sync", "flush", "flush-end")
-_LENGTH_END, _EPOCH_END = 12, 16
-"""The positions at which a record batch's length and leader epoch end."""
+_OFFSET_END, _LENGTH_END, _EPOCH_END = 8, 12, 16
+"""The positions at which a record batch's base offset, length and leader epoch end."""
 
 
 @dataclass
@@ -39,16 +39,17 @@ class InjectedError:
 
 
 def may_flip(path: str) -> MayFlip:
-    """Bits may turn over where a checksum tells it: in logs. Kafka's small text files have none, and a batch's leader epoch
-    is not covered; unlike a base offset, it does not follow from what comes before it either."""
+    """Bits may turn over where a checksum tells it, or the bytes around: in logs. Kafka's small text files have none, and that of
+    a batch covers neither its leader epoch nor its base offset. A base offset follows from the batch before it, but not in a
+    compacted log, where no recovery can tell a turned bit from a gap; Kafka's does not in any log."""
     return _is_told if path.endswith(".log") else lambda data, position: False
 
 
 def _is_told(data: bytearray, position: int) -> bool:
     start = 0
-    while start + _LENGTH_END <= position:
-        size = _LENGTH_END + int.from_bytes(data[start + 8 : start + _LENGTH_END], "big")
+    while start + _LENGTH_END <= len(data):
+        size = _LENGTH_END + int.from_bytes(data[start + _OFFSET_END : start + _LENGTH_END], "big")
         if position < start + size:
-            return position >= start + _EPOCH_END
+            return _OFFSET_END <= position - start < _LENGTH_END or position >= start + _EPOCH_END
         start += size
     return True

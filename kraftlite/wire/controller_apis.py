@@ -1,6 +1,6 @@
 """The APIs that a controller offers to clients: those of a broker that the active controller decides, and those of the quorum.
 
-Source: KIP-919, KIP-853; CB-01. Nothing else is advertised: the calls between nodes are not Kafka's here.
+Source: KIP-919, KIP-853; CB-01. Nothing else is advertised: the other calls between nodes are not Kafka's here.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from functools import partial
 from typing import Any, Final, cast
 
 from kraftlite.broker.handlers.at_controller import (
-    ControllerContext,
     alter_configs_here,
     create_topics_here,
     describe_controllers,
     list_reassignments_here,
 )
-from kraftlite.broker.handlers.context import BrokerContext
-from kraftlite.broker.handlers.quorum import describe_quorum
-from kraftlite.model.errors import ApiError, ErrorCode
+from kraftlite.broker.handlers.context import BrokerContext, NodeContext
+from kraftlite.model.errors import ErrorCode
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.apis.call import Api, Call, cold
 from kraftlite.wire.apis.cluster import DESCRIBE_QUORUM, ELECT_LEADERS, UNREGISTER_BROKER, UPDATE_FEATURES
@@ -36,6 +34,7 @@ from kraftlite.wire.apis.security import (
     RENEW_DELEGATION_TOKEN,
 )
 from kraftlite.wire.apis.topics import CREATE_PARTITIONS, DELETE_TOPICS, create_topics_as
+from kraftlite.wire.apis.voters import UPDATE_RAFT_VOTER, VOTER_APIS
 
 
 async def _describe_cluster(call: Call, request: Any) -> Mapping[str, object]:
@@ -53,16 +52,6 @@ async def _sasl_handshake(call: Call, request: Any) -> Mapping[str, object]:
 async def _sasl_authenticate(call: Call, request: Any) -> Mapping[str, object]:
     message = "SaslAuthenticate request received after successful authentication"
     return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "error_message": message, "auth_bytes": b"", "session_lifetime": 0}
-
-
-async def _change_voters(call: Call, request: Any) -> Mapping[str, object]:
-    """Refuse a change of the voters as a quorum of `kraft.version` 0 does: first unless this node leads it (KIP-853)."""
-    try:
-        await describe_quorum(call.ctx)
-    except ApiError as error:
-        return {"throttle_time": 0, "error_code": error.code, "error_message": error.message}
-    message = "Cluster doesn't support changes of its voters because the kraft.version feature is 0"
-    return {"throttle_time": 0, "error_code": ErrorCode.UNSUPPORTED_VERSION, "error_message": message}
 
 
 CONTROLLER_APIS: Final[tuple[Api, ...]] = (
@@ -101,12 +90,12 @@ CONTROLLER_APIS: Final[tuple[Api, ...]] = (
     UPDATE_FEATURES,
     cold(60, "DescribeCluster", versions=(0, 2), flexible_from=0, adapt=_describe_cluster),
     UNREGISTER_BROKER,
-    cold(80, "AddRaftVoter", versions=(0, 1), flexible_from=0, adapt=_change_voters),
-    cold(81, "RemoveRaftVoter", versions=(0, 0), flexible_from=0, adapt=_change_voters),
+    *VOTER_APIS,
+    UPDATE_RAFT_VOTER,
 )
 
 
-def controller_apis(context: ControllerContext, listener: str) -> KafkaApis:
+def controller_apis(context: NodeContext, listener: str) -> KafkaApis:
     """The APIs of one listener of a controller."""
-    # The rows use no field that a ControllerContext does not have; a test calls each of them with one.
+    # The rows use no field that a NodeContext does not have; a test calls each of them with one.
     return KafkaApis(cast(BrokerContext, context), listener, only=CONTROLLER_APIS)

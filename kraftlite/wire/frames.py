@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from kraftlite.log.stored import RecordsGone
 from kraftlite.model.limits import MIB
+from kraftlite.model.principal import ANONYMOUS, Principal
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.wire.budgets import SMALL_BUFFER_BYTES
 from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
@@ -80,6 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reason: str | None = None
         self.peer_host = ""
         self.peer_port = 0
+        self.principal: Principal = ANONYMOUS
+        """Set once the client has proved who it is."""
         self.file_number = -1
         self.last_active_ms = 0
         self.lost = False

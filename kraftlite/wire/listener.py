@@ -7,7 +7,7 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.model.ids import Endpoint
@@ -169,6 +169,12 @@ class KafkaListener:
         self._held = (requests, responses)
         for connection in list(self._connections):
             connection.hold(requests=requests, responses=responses)
+
+    def limit_connections(self, most: int, per_ip: int, overrides: Mapping[str, int]) -> None:
+        """Take over limits for connections that are opened from now on (KIP-402)."""
+        self._config = replace(
+            self._config, max_connections=most, max_connections_per_ip=per_ip, max_connections_overrides=overrides
+        )
 
     # --- ConnectionOwner -----------------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 300
+"""Of a command: a broker with many partitions takes its time to start and to stop."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,28 @@ class BenchCluster(AbstractContextManager["BenchCluster"]):
         for key, value in (config or {}).items():
             self._arguments += ["--config", f"{key}={value}"]
         self.started_s = 0.0
+        self._up = False
 
     def __enter__(self) -> BenchCluster:
         begin = time.perf_counter()
+        self._up = True
         self.kraftlite("up", "--detach", *self._arguments)
         self.started_s = time.perf_counter() - begin
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.kraftlite("down", "--wipe")
-        self._folder.cleanup()
+        self.down()
+
+    def down(self) -> None:
+        """Stopped, and its files removed. Once: a second call does nothing."""
+        if self._up:
+            self._up = False
+            self.kraftlite("down", "--wipe")
+            self._folder.cleanup()
+
+    def start_node(self, node_id: int) -> None:
+        """Start a node that was killed; returns when it is ready."""
+        self.kraftlite("restart", str(node_id))
 
     def kraftlite(self, *arguments: str) -> str:
         environment = {**os.environ, "KRAFTLITE_DATA_DIR": str(self.data_dir)}
@@ -68,7 +82,7 @@ class BenchCluster(AbstractContextManager["BenchCluster"]):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=TIMEOUT_S,
             check=False,
         )
         if done.returncode != 0:

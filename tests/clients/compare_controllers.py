@@ -30,12 +30,9 @@ NOT_ANSWERED: Final = frozenset({41, 50})
 """Advertised by Apache Kafka's controllers, which then know no such request (CB-01)."""
 UNREADABLE: Final = frozenset({38, 39, 40, 55})
 """APIs whose answers may have a time of -1, which kio does not read."""
-_DEFAULT: Final = "min.insync.replicas is a config of the cluster with eligible leader replicas, and would be deleted"
 _VALUE: Final = "Kafka's controllers store any value of a broker's key; here it is refused, as by a broker"
 _DELETED: Final = "a standby does not know whether a topic is there, and sends the client to the active controller"
 KNOWN: Final[Mapping[str, str]] = {
-    "only 60000 for 4 ''": _DEFAULT,
-    "only nonsense for 4 ''": _DEFAULT,
     "nonsense for 4 ''": _VALUE,
     "nonsense for 4 '2'": _VALUE,
     "only nonsense for 4 '2'": _VALUE,

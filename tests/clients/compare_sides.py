@@ -83,7 +83,7 @@ class Side:
                     "include_topic_authorized_operations": False,
                 },
             )
-            for found in answer["topics"][0]["partitions"]:
+            for found in (it for one in answer.get("topics", ()) for it in one["partitions"]):
                 if found["partition_index"] == partition and found["leader_id"] >= 0:
                     return int(found["leader_id"])
             assert time.monotonic() < deadline, f"{self.name}: {topic} has no leader: {answer}"
@@ -110,9 +110,9 @@ class Side:
                 "allow_auto_topic_creation": False,
                 "include_topic_authorized_operations": False,
             }
-            (found,) = self.call(3, 12, query, node=node)["topics"]
-            if found["partitions"] and all(it["error_code"] == "none" for it in found["partitions"]):
-                return
+            for found in self.call(3, 12, query, node=node).get("topics", ()):
+                if found["partitions"] and all(it["error_code"] == "none" for it in found["partitions"]):
+                    return
             assert time.monotonic() < deadline, f"{self.name}: node {node} does not know {topic}"
             time.sleep(0.05)
 

@@ -109,6 +109,11 @@ def quorum(side: Side) -> Iterator[Step]:
         "features upgrade --feature nope=2",
         "features upgrade --feature metadata.version=99",
         "features disable --feature group.version --dry-run",
+        "features disable --feature nope",
+        "features downgrade --feature metadata.version=28 --unsafe",
+        "features downgrade --feature metadata.version=22 --feature eligible.leader.replicas.version=0 --unsafe",
+        "features downgrade --feature metadata.version=6",
+        "features downgrade --feature group.version=1 --feature eligible.leader.replicas.version=1",
         "log-dirs --describe --broker-list 9",
         "transactions list",
     ):

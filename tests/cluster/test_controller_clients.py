@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftlite.cli.main import cli
+from kraftlite.client.controllers import CONTROLLER_REQUESTS
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.kio_codec import build_entity
 from tests.clients.raw import Closed, Connection
@@ -49,6 +50,7 @@ OFFERED: Final = {
     64: (0, 0),  # UnregisterBroker
     80: (0, 1),  # AddRaftVoter
     81: (0, 0),  # RemoveRaftVoter
+    82: (0, 0),  # UpdateRaftVoter
 }
 """By API key: the first and the last version."""
 QUORUM: Final = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
@@ -144,6 +146,7 @@ def test_cb_01_controllers_offer_what_an_administrator_needs_and_nothing_else(cl
         connection = Connection(cluster.node(node_id).grpc)
         assert connection.offered() == OFFERED
         connection.close()
+    assert set(OFFERED) == CONTROLLER_REQUESTS | {82}, "UpdateRaftVoter is for voters"
 
 
 def test_cb_01_the_active_controller_does_what_it_is_asked_for(cluster: Cluster) -> None:
@@ -168,8 +171,18 @@ def test_cb_01_security_is_answered_as_by_a_broker(cluster: Cluster) -> None:
         "permission_type": 3,
     }
     token = {"owner_principal_type": None, "owner_principal_name": None, "renewers": [], "max_lifetime": 1000}
+    binding = {
+        "resource_type": 2,
+        "resource_name": "t",
+        "resource_pattern_type": 3,
+        "principal": "User:ann",
+        "host": "*",
+        "operation": 2,
+        "permission_type": 3,
+    }
     found = {
         29: code(ask(cluster, leader, 29, acl)),
+        30: code(ask(cluster, leader, 30, {"creations": [binding]}).results[0]),
         31: code(ask(cluster, leader, 31, {"filters": [acl]}).filter_results[0]),
         38: code(ask(cluster, leader, 38, token)),
         39: code(ask(cluster, leader, 39, {"hmac": b"x", "renew_period": 1})),
@@ -179,6 +192,7 @@ def test_cb_01_security_is_answered_as_by_a_broker(cluster: Cluster) -> None:
     }
     assert found == {
         29: ErrorCode.SECURITY_DISABLED,
+        30: ErrorCode.SECURITY_DISABLED,
         31: ErrorCode.SECURITY_DISABLED,
         38: ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
         39: ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
@@ -260,11 +274,37 @@ def test_cb_03_what_is_to_be_listed_must_fit_the_listener(cluster: Cluster) -> N
 
 def test_cb_01_a_static_quorum_refuses_other_voters(cluster: Cluster) -> None:
     leader = active(cluster)
-    voter = {"cluster_id": None, "timeout": 1000, "voter_id": 9, "voter_directory_id": UUID(int=77), "listeners": []}
+    voter = {"cluster_id": None, "timeout": 1000, "voter_id": 9, "voter_directory_id": UUID(int=77)}
+    listens = {"listeners": [{"name": "CONTROLLER", "host": "c9", "port": 9093}], "ack_when_committed": True}
     (standby, *_) = (node_id for node_id in cluster.controllers if node_id != leader)
-    assert code(ask(cluster, leader, 80, {**voter, "ack_when_committed": True})) is ErrorCode.UNSUPPORTED_VERSION
+    assert code(ask(cluster, leader, 80, voter | listens)) is ErrorCode.UNSUPPORTED_VERSION
     assert code(ask(cluster, leader, 81, voter)) is ErrorCode.UNSUPPORTED_VERSION
     assert code(ask(cluster, standby, 81, voter)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_dq_36_a_controller_takes_what_a_voter_says_of_itself(cluster: Cluster) -> None:
+    leader = active(cluster)
+    quorum = ask(cluster, leader, 55, QUORUM)
+    (standby, *_) = (node_id for node_id in cluster.controllers if node_id != leader)
+    assert {node.node_id: [it.name for it in node.listeners] for node in quorum.nodes} == {
+        node_id: ["CONTROLLER"] for node_id in cluster.controllers
+    }
+    epoch = quorum.topics[0].partitions[0].leader_epoch
+    voter = {
+        "cluster_id": None,
+        "current_leader_epoch": epoch,
+        "voter_id": standby,
+        "voter_directory_id": UUID(int=77),
+        "listeners": [{"name": "CONTROLLER", "host": "c9", "port": 9093}],
+        "k_raft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
+    }
+    taken = ask(cluster, leader, 82, voter)
+    assert code(taken) is ErrorCode.NONE and taken.current_leader.leader_id == leader
+    assert code(ask(cluster, leader, 82, voter | {"current_leader_epoch": epoch - 1})) is ErrorCode.FENCED_LEADER_EPOCH
+    assert code(ask(cluster, leader, 82, voter | {"voter_id": 99})) is ErrorCode.VOTER_NOT_FOUND
+    assert code(ask(cluster, leader, 82, voter | {"listeners": []})) is ErrorCode.INVALID_REQUEST
+    refused = ask(cluster, standby, 82, voter)
+    assert code(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER and refused.current_leader.leader_id == leader
 
 
 def test_cb_01_what_is_not_offered_closes_the_connection(cluster: Cluster) -> None:

@@ -68,7 +68,33 @@ kafka-leader-election --election-type PREFERRED --topic nope --partition 0
 kafka-reassign-partitions --list
 kafka-metadata-quorum describe
 kafka-features describe
+kafka-features describe --node-id 2
+kafka-features describe --node-id -1
 kafka-features upgrade --feature nope=3
+kafka-features upgrade --feature nope=0
+kafka-features upgrade --feature nope
+kafka-features upgrade --feature group.version=x
+kafka-features upgrade --feature group.version=1 --feature group.version=1
+kafka-features upgrade
+kafka-features upgrade --metadata 4.3 --dry-run
+kafka-features upgrade --metadata 9.9 --dry-run
+kafka-features upgrade --release-version 4.3 --metadata 4.3
+kafka-features upgrade --feature group.version=1 --feature metadata.version=99
+kafka-features downgrade --feature metadata.version=29 --feature group.version=0 --dry-run
+kafka-features downgrade --feature metadata.version=29 --unsafe
+kafka-features downgrade --feature metadata.version=6
+kafka-features downgrade --feature group.version=0 --dry-run
+kafka-features downgrade --feature group.version=1
+kafka-features disable --feature group.version --dry-run
+kafka-features disable --feature metadata.version
+kafka-features disable
+kafka-features version-mapping --release-version 9.9
+kafka-features feature-dependencies --feature metadata.version=30
+kafka-features feature-dependencies --feature metadata.version=99
+kafka-features feature-dependencies --feature eligible.leader.replicas.version=1
+kafka-features feature-dependencies --feature group.version=1 --feature transaction.version=2
+kafka-features feature-dependencies --feature group.version=9
+kafka-features feature-dependencies --feature nope=1
 kafka-log-dirs --describe --broker-list 2 --topic-list one
 kafka-log-dirs --describe --broker-list 2,99
 kafka-console-consumer --topic one --partition 0 --offset 1 --max-messages 2

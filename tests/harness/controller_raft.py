@@ -121,6 +121,8 @@ class FakeRaft:
         self.auto_commit = False
         self.fail_prepare: Exception | None = None
         self.paused = False
+        self.kraft_level = 0
+        self.fail_upgrade: ApiError | None = None
 
     @property
     def node_id(self) -> NodeId:
@@ -182,6 +184,18 @@ class FakeRaft:
             self.quorum._append(records)
         if self.auto_commit:
             self.quorum.commit()
+
+    def kraft_version(self) -> int:
+        return self.kraft_level
+
+    def upgrade_kraft_version(self, epoch: int, level: int, *, validate_only: bool) -> None:
+        """A control record of its own, as the quorum appends it; `fail_upgrade` is raised instead."""
+        assert epoch == self.quorum.epoch, (epoch, self.quorum.epoch)
+        if self.fail_upgrade is not None:
+            raise self.fail_upgrade
+        if not validate_only and level != self.kraft_level:
+            self.kraft_level = level
+            self.quorum._append(())
 
     def resign(self, epoch: int) -> None:
         self.calls.append(f"resign {epoch}")

@@ -134,7 +134,9 @@ def _field(field: Any, flexible: bool, how: Extreme, nullable: bool, before: tup
 
 def _value(kafka_type: str, flexible: bool, how: Extreme, nullable: bool) -> bytes:
     if kafka_type in LAYOUTS:
-        return struct.pack(LAYOUTS[kafka_type], how.number(LAYOUTS[kafka_type]))
+        layout = LAYOUTS[kafka_type]
+        number = how.number(layout)
+        return struct.pack(layout, number if layout.islower() else number % (1 << 8 * struct.calcsize(layout)))
     if kafka_type == "bool":
         return bytes([how.flag])
     if kafka_type == "float64":

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from kraftlite.model.ids import UNCHANGED, Endpoint, NodeId, Unchanged
+from kraftlite.model.ids import UNCHANGED, Endpoint, NodeId, Unchanged, VoterEndpoint
 from kraftlite.model.messages import bounds
 
 _INT = st.one_of(st.integers(-1, 3), st.integers(-(2**31), 2**31 - 1))
@@ -52,7 +52,7 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
 
 
 def _field(cls: type[Any], name: str, hint: Any) -> st.SearchStrategy[Any]:
-    if not (cls.__module__.startswith("kraftlite.model.messages") or cls is Endpoint):
+    if not (cls.__module__.startswith("kraftlite.model.messages") or cls in (Endpoint, VoterEndpoint)):
         return values(hint)
     inner, optional, many = bounds.split_hint(hint)
     if inner is not int:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from kraftlite.config.server import ServerConfig, load
 from kraftlite.log.batch import Record, build_batch
 from kraftlite.metadata.features import METADATA_VERSION
 from kraftlite.model.errors import ErrorCode
+from kraftlite.model.ids import uuid_to_str
 from kraftlite.model.messages.controller import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, TopicSelector
 from kraftlite.model.messages.methods import CREATE_TOPICS, DELETE_TOPICS
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node, build_node
+from kraftlite.node.forming import formation
 from kraftlite.node.storage import format_directories
 from kraftlite.obs.explain_events import Recorded, from_trace
 from kraftlite.replication.manager import FetchEntry, FetchParams, ProduceEntry
@@ -105,8 +109,12 @@ class MemCluster:
         brokers: int = 0,
         combined: int = 0,
         level: int | None = None,
+        initial: Sequence[int] = (),
         **config: str,
     ) -> None:
+        """`initial`: the voters are in the log, and these controllers are formatted as the first ones; none: they are static.
+
+        `level`: the metadata.version of the cluster; None: the latest."""
         self.clock = FakeClock()
         self.network = MemNetwork(self.clock)
         self.recorded: list[Recorded] = []
@@ -114,6 +122,9 @@ class MemCluster:
         plan = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
         ids = list(enumerate(plan, start=1))
         voters = ",".join(f"{node_id}@n{node_id}:9093" for node_id, roles in ids if "controller" in roles)
+        servers = ",".join(f"n{node_id}:9093" for node_id, roles in ids if "controller" in roles)
+        quorum = {"controller.quorum.bootstrap.servers": servers} if initial else {"controller.quorum.voters": voters}
+        listed = ",".join(f"{node_id}@n{node_id}:9093:{uuid_to_str(UUID(int=1_000 + node_id))}" for node_id in initial)
         self.nodes: dict[int, MemNode] = {}
         for node_id, roles in ids:
             listeners = []
@@ -124,7 +135,7 @@ class MemCluster:
             values = {
                 "process.roles": roles,
                 "node.id": str(node_id),
-                "controller.quorum.voters": voters,
+                **quorum,
                 "controller.listener.names": "CONTROLLER",
                 "listeners": ",".join(listeners),
                 "log.dirs": "/data",
@@ -135,8 +146,13 @@ class MemCluster:
             path = directory / f"n{node_id}.properties"
             path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
             node = self.nodes[node_id] = MemNode(self, node_id, load(path))
+            forming = None
+            if initial:
+                waits = node_id not in initial
+                options = {"no_initial_controllers": True} if waits else {"initial_controllers": listed}
+                forming = formation(node.config, **options, entropy=random.Random(node_id))  # type: ignore[arg-type]
             features = None if level is None else {METADATA_VERSION: level}
-            format_directories(node.disk, node.config, CLUSTER, features=features, wall_ms=0)
+            format_directories(node.disk, node.config, CLUSTER, features=features, wall_ms=0, forming=forming)
 
     def boot(self) -> None:
         for node in self.nodes.values():

@@ -6,6 +6,7 @@ from kraftlite.log.batch import iter_batches
 from kraftlite.model.ids import NodeId
 from kraftlite.raft.quorum_state import parse
 from kraftlite.raft.states import Candidate, Leader, Prospective, Unattached
+from kraftlite.raft.voters import Voter
 from tests.harness.raft_cluster import DIRECTORY, RaftCluster, SimNode
 
 
@@ -15,7 +16,7 @@ class InvariantChecker:
     def __init__(self, cluster: RaftCluster) -> None:
         self.cluster = cluster
         self.leaders: dict[int, NodeId] = {}
-        self.votes: dict[tuple[NodeId, int], tuple[int, object]] = {}
+        self.votes: dict[tuple[object, int], tuple[int, object]] = {}
         self.epochs: dict[NodeId, int] = {}
         self.hw: dict[tuple[NodeId, int], int] = {}
         self.durable: dict[NodeId, int] = {}
@@ -24,12 +25,14 @@ class InvariantChecker:
         self.committed_end = 0
         self.checked: dict[tuple[NodeId, int], int] = {}
         self.led: set[tuple[NodeId, int]] = set()
+        self.led_hw: dict[tuple[NodeId, int], int] = {}
         self.applied: list[str] = []
         self.checks = 0
 
     def forget(self, node: SimNode) -> None:
         """The node has lost its disk."""
         self.epochs.pop(node.id, None)
+        self.durable.pop(node.id, None)
 
     def check(self, node: SimNode) -> None:
         self.checks += 1
@@ -41,11 +44,13 @@ class InvariantChecker:
         assert core.epoch >= self.epochs.get(node.id, 0), "2: epoch went back"
         self.epochs[node.id] = core.epoch
         if election.voted is not None:
-            vote = self.votes.setdefault((node.id, state.epoch), election.voted)
+            vote = self.votes.setdefault((node.config.key, state.epoch), election.voted)
             assert vote == election.voted, f"3: node {node.id} voted twice in epoch {state.epoch}: {vote}, {election.voted}"
-        voters = core.voters.ids
-        if node.id not in voters:
-            assert not isinstance(state, Candidate | Leader | Prospective), f"10: observer {node.id} is {state.name}"
+        if not core.voters.contains(node.config.key):
+            stands = isinstance(state, Candidate | Prospective) and not core._ctx.may_stand
+            assert not stands, f"10: observer {node.id} is {state.name}"
+            if isinstance(state, Leader):
+                assert not core.metalog.membership.is_static, f"10: observer {node.id} leads"
         if isinstance(state, Unattached):
             assert core.state_name in ("unattached", "observer"), "10: unattached"
         self._check_log(node)
@@ -89,11 +94,17 @@ class InvariantChecker:
             self._check_prefix(node, core.metalog.log_start_offset, self.committed_end)
             stored = parse(node.disk.read_file(f"{DIRECTORY}/quorum-state"), "quorum-state")
             assert stored.leader_id == node.id and stored.epoch == state.epoch, f"1: disk says {stored}"
-        if state.hw is not None:
+        if state.hw is not None and self.led_hw.get((node.id, state.epoch)) != state.hw:
+            # Those who count are the voters of the moment in which it moved; a later set has to catch up with it.
+            self.led_hw[node.id, state.epoch] = state.hw
             assert state.hw > state.epoch_start_offset, "9: HW without anything of its own epoch"
             self.durable[node.id] = min(core.metalog.log.recovery_point, core.leo)
-            holders = [voter for voter in core.voters.ids if self.durable.get(voter, 0) >= state.hw]
+            holders = [it.id for it in core.voters.voters if self._holds(it) and self.durable.get(it.id, 0) >= state.hw]
             assert len(holders) >= core.voters.majority, f"6: HW {state.hw} is durable only on {holders}: {self.durable}"
+
+    def _holds(self, voter: Voter) -> bool:
+        """Return whether the disk that this node has now is the one that votes."""
+        return voter.directory_id in (None, self.cluster[voter.id].config.directory_id)
 
     def check_applied(self) -> None:
         """All state machines have applied a prefix of one sequence, no value twice (13)."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.messages.methods import PROBE_VERSIONS
 from kraftlite.model.messages.raft import OffsetAndEpoch
 from kraftlite.model.method import Method
 from kraftlite.raft.client import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
@@ -119,7 +120,7 @@ class SimNode:
         self.id = node_id
         self.disk = MemDisk(wall_ms=lambda: self.wall_ms)
         self.disk.makedirs("/data")
-        self.config = QuorumConfig(node_id=node_id, cluster_id=CLUSTER_ID, voters=voters, metadata_dir=DIRECTORY, **overrides)
+        self.config = cluster.config_of(node_id, voters, overrides)
         self.now_ms = 0
         self.wall_offset = WALL_MS
         self.alive = False
@@ -189,11 +190,12 @@ class SimNode:
 
     def perform(self, output: Output) -> None:
         for request in output.requests:
-            message = Message(
-                self.id, request.peer_id, "req", request.method, request.correlation_id, request.request, self.incarnation
+            target = NodeId(request.peer.port - 9000)
+            # A probe goes wherever a caller says that the candidate is.
+            assert request.peer_id in (target, *self.core._ctx.bootstrap) or request.method is PROBE_VERSIONS
+            self.cluster.post(
+                Message(self.id, target, "req", request.method, request.correlation_id, request.request, self.incarnation)
             )
-            assert request.peer.port == 9000 + request.peer_id
-            self.cluster.post(message)
         if output.flush:
             self.flush_wanted = True
         for reply in output.replies:
@@ -301,6 +303,9 @@ class RaftCluster:
         if start:
             for node in self.nodes.values():
                 node.start()
+
+    def config_of(self, node_id: NodeId, voters: tuple[Voter, ...], overrides: dict[str, Any]) -> QuorumConfig:
+        return QuorumConfig(node_id=node_id, cluster_id=CLUSTER_ID, voters=voters, metadata_dir=DIRECTORY, **overrides)
 
     def __getitem__(self, node_id: int) -> SimNode:
         return self.nodes[node_id]

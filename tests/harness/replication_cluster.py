@@ -90,13 +90,13 @@ def log_values(log: Log) -> list[tuple[int, str]]:
 class MemLogs:
     """`LogProvider` over one MemDisk with one log directory."""
 
+    failed_directories = property(lambda self: int(self.failed))
+
     def __init__(self, disk: MemDisk, clock: FakeClock, tracer: ListTracer, config: LogConfig) -> None:
         self.disk, self.clock, self.tracer = disk, clock, tracer
-        self.configs: dict[str, LogConfig] = {}
-        self.default_config = config
+        self.configs, self.default_config = dict[str, LogConfig](), config
         self.open_logs: dict[TopicPartition, Log] = {}
-        self.failed = False
-        self.deleted: list[TopicPartition] = []
+        self.failed, self.deleted = False, list[TopicPartition]()
         disk.makedirs(DATA)
         self.hws = checkpoints.read_offset_checkpoint(disk, f"{DATA}/replication-offset-checkpoint")
         self.log_starts = checkpoints.read_offset_checkpoint(disk, f"{DATA}/{checkpoints.LOG_START_CHECKPOINT}")

@@ -9,7 +9,8 @@ import random
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
@@ -43,6 +44,7 @@ from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.kio_codec import build_entity
+from kraftlite.raft.client import RaftClient
 from kraftlite.replication.api import (
     DeleteRecordsResult,
     FetchEntry,
@@ -53,13 +55,14 @@ from kraftlite.replication.api import (
     ProduceResult,
 )
 from kraftlite.replication.consume import FetchRoom
-from kraftlite.runtime.ports import DiskSpace, Ports
+from kraftlite.runtime.ports import Ports
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
 from tests.harness.clock import FakeClock
 from tests.harness.disk import MemDisk
+from tests.harness.log_dirs_fakes import FakeLogDirs
 from tests.harness.transaction_fakes import FakeEnroller, FakeMarkers, FakeProducerIds, FakeTransactions
 
 CLUSTER_ID = "kraftlite-test-cluster"
@@ -350,50 +353,6 @@ class LoopTasks:
         await asyncio.gather(*self.running, return_exceptions=True)
 
 
-@dataclass(kw_only=True)
-class FakeLog:
-    tp: TopicPartition
-    size_bytes: int
-    hw: int
-    leo: int
-
-
-class FakeLogDirs:
-    """Directories of this broker, and which log lies where."""
-
-    cordoned: frozenset[str] = frozenset()
-
-    @property
-    def moves(self) -> FakeLogDirs:
-        return self
-
-    def alter(self, tp: TopicPartition, path: str) -> None:
-        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, path)
-
-    def copies(self) -> list[Any]:
-        return []
-
-    def __init__(self) -> None:
-        self.online: dict[str, list[FakeLog]] = {"/data/1": []}
-        self.offline: list[str] = []
-        self.space: dict[str, DiskSpace] = {}
-
-    def logs(self) -> Any:
-        return [log for found in self.online.values() for log in found]
-
-    def directory_of(self, tp: TopicPartition) -> str | None:
-        return next((path for path, found in self.online.items() if any(log.tp == tp for log in found)), None)
-
-    def online_directories(self) -> Sequence[str]:
-        return list(self.online)
-
-    def offline_directories(self) -> Sequence[str]:
-        return self.offline
-
-    def space_of(self, path: str) -> DiskSpace | None:
-        return self.space.get(path)
-
-
 class NoTransport:
     async def call(self, peer: Endpoint, method: Method, request: Any, timeout_ms: int) -> Any:
         raise AssertionError("nothing here calls other nodes")
@@ -452,6 +411,7 @@ class Harness:
             entropy=random.Random(1),
             fault=lambda error, where: self.faults.append((error, where)),
         )
+        self.kraft_version = 0
         self.context = BrokerContext(
             node_id=NodeId(1),
             cluster_id=CLUSTER_ID,
@@ -460,7 +420,7 @@ class Harness:
             replicas=self.replicas,
             controller=self.controller,
             producer_ids=self.producer_ids,
-            raft=None,  # type: ignore[arg-type]  # nothing here asks it
+            raft=cast(RaftClient, SimpleNamespace(kraft_version=lambda: self.kraft_version)),
             log_config_for=lambda topic: LogConfig(),
             ports=ports,
             log_dirs=self.log_dirs,

@@ -6,19 +6,17 @@ Source: KIP-919; Kafka's ControllerApis and ControllerRegistrationsPublisher; CB
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.broker.handlers.admin import alter_configs, alter_logger, create_topics
-from kraftlite.broker.handlers.context import ApiSettings, BrokerContext, StaticConfig
+from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.metadata import CONTROLLERS, ClusterDescription, check_endpoint_type
 from kraftlite.broker.handlers.reassignments import list_reassignments
-from kraftlite.broker.metadata_cache import BrokerEndpoint, MetadataCache
+from kraftlite.broker.metadata_cache import BrokerEndpoint
 from kraftlite.metadata.features import supports_controller_registration
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import METADATA_TOPIC, NodeId
-from kraftlite.model.limits import MAX_LARGE_REQUESTS_BYTES
+from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.model.messages.bounds import checker
 from kraftlite.model.messages.controller import (
     AlterConfigsRequest,
@@ -36,9 +34,7 @@ from kraftlite.model.messages.controller import (
     OngoingReassignment,
 )
 from kraftlite.model.method import Method, Req, Res
-from kraftlite.raft.client import RaftClient
-from kraftlite.runtime.ports import Clock, Handlers, Ports
-from kraftlite.runtime.turns import Admission, OffLoop, Turns
+from kraftlite.runtime.ports import Handlers
 
 _CONFIGURABLE: Final = frozenset(int(kind) for kind in ConfigResourceType)
 
@@ -62,39 +58,6 @@ class OwnController:
             mine = replace(mine, timeout_ms=timeout_ms)
         answer: Res = await self._handlers[method](mine)
         return answer
-
-
-@dataclass(slots=True, kw_only=True)
-class ControllerContext:
-    """Everything that the handlers of a controller's listener may use: those fields of a `BrokerContext` that a node without
-    partitions has. `raft`, `config` and `config_sources` are those of the node."""
-
-    node_id: NodeId
-    cluster_id: str
-    config: StaticConfig
-    metadata: MetadataCache
-    controller: OwnController
-    raft: RaftClient
-    ports: Ports
-    config_sources: Mapping[str, str] = field(default_factory=dict)
-    log_dirs: None = None
-    groups: None = None
-    transactions: None = None
-    markers: None = None
-    settings: ApiSettings = field(init=False)
-    turns: Turns = field(init=False)
-    off_loop: OffLoop = field(init=False)
-    large_requests: Admission = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.turns = Turns(self.ports.clock)
-        self.off_loop = OffLoop(self.ports.tasks)
-        self.large_requests = Admission(MAX_LARGE_REQUESTS_BYTES)
-        self.settings = ApiSettings.from_values(self.config.values)
-
-    @property
-    def clock(self) -> Clock:
-        return self.ports.clock
 
 
 def describe_controllers(ctx: BrokerContext, listener: str, *, endpoint_type: int, include_fenced: bool) -> ClusterDescription:

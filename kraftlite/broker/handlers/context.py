@@ -229,8 +229,8 @@ class LargeFetches:
 
 
 @dataclass(slots=True, kw_only=True)
-class BrokerContext:
-    """Everything a handler may use. One per broker, shared by its listeners; fetch sessions therefore are, too.
+class NodeContext:
+    """Everything that a handler of any node may use. One per node, shared by its listeners.
 
     `config.values`: static values by key. `config_sources`: per key where it came from ("default" for built-in); a key that is
     not in it counts as static when its value is not the default.
@@ -240,11 +240,8 @@ class BrokerContext:
     cluster_id: str
     config: StaticConfig
     metadata: MetadataCache
-    replicas: Replicas
     controller: ControllerChannel
-    producer_ids: ProducerIds
     raft: RaftClient
-    log_config_for: Callable[[str], LogConfig]
     ports: Ports
     config_sources: Mapping[str, str] = field(default_factory=dict)
     log_dirs: LogDirsView | None = None
@@ -256,9 +253,6 @@ class BrokerContext:
     markers: WritesMarkers | None = None
     """None: administrators cannot write markers."""
     settings: ApiSettings = field(init=False)
-    fetch_sessions: FetchSessionCache = field(init=False)
-    large_fetches: LargeFetches = field(init=False)
-    topics_being_created: set[str] = field(init=False, default_factory=set)
     turns: Turns = field(init=False)
     """Taken by whatever walks over something whose size a client chose."""
     off_loop: OffLoop = field(init=False)
@@ -270,9 +264,24 @@ class BrokerContext:
         self.off_loop = OffLoop(self.ports.tasks)
         self.large_requests = Admission(MAX_LARGE_REQUESTS_BYTES)
         self.settings = ApiSettings.from_values(self.config.values)
-        self.fetch_sessions = FetchSessionCache(self.settings.fetch_session_slots, self.ports.entropy)
-        self.large_fetches = LargeFetches()
 
     @property
     def clock(self) -> Clock:
         return self.ports.clock
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerContext(NodeContext):
+    """Everything that a handler of a broker may use; fetch sessions are shared by its listeners."""
+
+    replicas: Replicas
+    producer_ids: ProducerIds
+    log_config_for: Callable[[str], LogConfig]
+    fetch_sessions: FetchSessionCache = field(init=False)
+    large_fetches: LargeFetches = field(init=False)
+    topics_being_created: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        NodeContext.__post_init__(self)
+        self.fetch_sessions = FetchSessionCache(self.settings.fetch_session_slots, self.ports.entropy)
+        self.large_fetches = LargeFetches()

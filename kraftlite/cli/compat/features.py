@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
-from kraftlite.cli.features import Update, feature_lines, fetch_features, level_of, level_text, update_features
-from kraftlite.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSIONS, SUPPORTED_FEATURES
+from kraftlite.cli.features import (
+    Update,
+    feature_lines,
+    fetch_features,
+    level_of,
+    level_text,
+    release_updates,
+    update_features,
+)
+from kraftlite.metadata.features import (
+    DEFAULT_LEVELS,
+    DEPENDENCIES,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    default_level,
+    supported_range,
+)
+from kraftlite.model.limits import MAX_INT16
 from kraftlite.model.messages.choices import FeatureUpgradeType
+
+R = TypeVar("R")
 
 
 def _parser() -> Parser:
@@ -25,6 +45,8 @@ def _parser() -> Parser:
             action.add_argument("--release-version")
         if name == "version-mapping":
             action.add_argument("--release-version")
+        if name == "describe":
+            action.add_argument("--node-id", type=int)
         if name != "describe" and name != "version-mapping":
             action.add_argument("--feature", action="append", default=[])
         if name in ("downgrade", "disable"):
@@ -42,13 +64,15 @@ def run(arguments: Sequence[str]) -> int:
         return version_mapping(options.release_version)
     if options.command == "feature-dependencies":
         return feature_dependencies(options.feature)
-    cluster = cluster_of(options)
     if options.command == "describe":
-        for line in feature_lines(*fetch_features(cluster)):
+        if options.node_id is not None and options.node_id < 0:
+            raise ToolError(f"Invalid node id {options.node_id}: must be non-negative.")
+        for line in feature_lines(*fetch_features(cluster_of(options), options.node_id)):
             click.echo(line)
         return 0
     updates, kind = _updates(options)
-    lines, failed = update_features(cluster, updates, kind, dry_run=options.dry_run)
+    cluster = cluster_of(options)
+    lines, failed = update_features(cluster, updates, kind, verb=options.command, dry_run=options.dry_run)
     for line in lines:
         click.echo(line)
     if failed:
@@ -60,64 +84,90 @@ def _updates(options: argparse.Namespace) -> tuple[list[Update], FeatureUpgradeT
     kind = FeatureUpgradeType.UPGRADE
     if options.command != "upgrade":
         kind = FeatureUpgradeType.UNSAFE_DOWNGRADE if options.unsafe else FeatureUpgradeType.SAFE_DOWNGRADE
-    if options.command == "disable":
-        if not options.feature:
-            raise UsageError("Must specify at least one --feature to disable")
-        return [(name, 0) for name in options.feature], kind
-    if options.release_version and (options.metadata or options.feature):
-        raise UsageError("Can not specify `release-version` with other feature flags.")
     updates: list[Update] = []
-    try:
-        if options.metadata or options.release_version:
-            updates.append((METADATA_VERSION, level_of(METADATA_VERSION, options.metadata or options.release_version)))
-        for item in options.feature:
-            name, equals, text = item.partition("=")
-            if not equals:
-                raise UsageError(f"Can't parse feature=level string {item}: equals sign not found.")
-            updates.append((name.strip(), level_of(name.strip(), text.strip())))
-    except ValueError as error:
-        raise ToolError(str(error)) from None
+    if options.command == "disable":
+        updates = [(name, 0) for name in options.feature]
+    elif options.release_version is not None:
+        if options.metadata is not None or options.feature:
+            raise ToolError("Can not specify `release-version` with other feature flags.")
+        updates = _known(lambda: release_updates(_name(options.release_version), kind))
+    else:
+        if options.metadata is not None:
+            click.echo(" `metadata` flag is deprecated and may be removed in a future release.")
+            updates.append((METADATA_VERSION, _known(lambda: level_of(METADATA_VERSION, _name(options.metadata)))))
+        updates += [_name_and_level(item) for item in options.feature]
+    named = set()
+    for name, level in updates:
+        if level < 0:
+            raise ToolError("Cannot specify a negative version level.")
+        if level == 0 and kind is FeatureUpgradeType.UPGRADE:
+            flag = "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE"
+            raise ToolError(f"{flag} when the provided maxVersionLevel:0 is < 1.")
+        if name in named:
+            raise ToolError(f"Feature {name} was specified more than once.")
+        named.add(name)
     if not updates:
-        raise UsageError(f"You must specify at least one feature to {options.command}")
-    twice = {name for name, _level in updates if [one for one, _ in updates].count(name) > 1}
-    if twice:
-        raise UsageError(f"Feature {min(twice)} was specified more than once.")
+        raise ToolError(f"You must specify at least one feature to {options.command}")
     return updates, kind
 
 
+def _known(find: Callable[[], R]) -> R:
+    try:
+        return find()
+    except ValueError as error:
+        raise ToolError(str(error)) from None
+
+
+def _name(text: str) -> str:
+    """A release or a version by its name: Kafka's tools take no number here."""
+    if text.isdecimal():
+        names = ", ".join(version.name for version in METADATA_VERSIONS.values())
+        raise ValueError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}")
+    return text
+
+
+def _name_and_level(item: str) -> Update:
+    name, equals, text = item.partition("=")
+    if not equals:
+        raise ToolError(f"Can't parse feature=level string {item}: equals sign not found.")
+    try:
+        level = int(text.strip())
+    except ValueError:
+        level = MAX_INT16 + 1
+    if not -MAX_INT16 - 1 <= level <= MAX_INT16:
+        raise ToolError(f"Can't parse feature=level string {item}: unable to parse {text.strip()} as a short.")
+    return name.strip(), level
+
+
 def version_mapping(release: str | None) -> int:
-    """The levels that a release comes with."""
-    level = LATEST_METADATA_VERSION
-    if release is not None:
-        try:
-            level = level_of(METADATA_VERSION, release)
-        except ValueError:
-            names = [version.name for version in METADATA_VERSIONS.values()]
-            raise ToolError(f"Unknown release version '{release}'. Supported versions are: {names[0]} to {names[-1]}") from None
-    click.echo(f"metadata.version={level} ({level_text(METADATA_VERSION, level)})")
-    for feature in SUPPORTED_FEATURES:
-        if feature.name != METADATA_VERSION:
-            click.echo(f"{feature.name}={feature.max_level}")
+    """Print the levels that belong to a release."""
+    shown = release or METADATA_VERSIONS[LATEST_METADATA_VERSION].name
+    level = _known(lambda: level_of(METADATA_VERSION, _name(shown)))
+    click.echo(f"{METADATA_VERSION}={level} ({shown})")
+    for name in DEFAULT_LEVELS:
+        click.echo(f"{name}={default_level(name, level)}")
     return 0
 
 
-def feature_dependencies(features: Sequence[str]) -> int:
-    """No feature here depends on another one."""
-    if not features:
+def feature_dependencies(items: Sequence[str]) -> int:
+    """Print what each level of a feature needs of others."""
+    if not items:
         raise UsageError("argument --feature is required")
-    known = {feature.name: feature for feature in SUPPORTED_FEATURES}
-    for item in features:
-        name, equals, text = item.partition("=")
-        if not equals:
-            raise UsageError(f"Can't parse feature=level string {item}: equals sign not found.")
-        if name not in known:
+    for item in items:
+        name, level = _name_and_level(item)
+        if name == METADATA_VERSION:
+            if level not in METADATA_VERSIONS:
+                raise ToolError(f"Unknown metadata.version {level}")
+            click.echo(f"{name}={level} ({level_text(name, level)}) has no dependencies.")
+            continue
+        known = supported_range(name)
+        if known is None:
             raise ToolError(f"Unknown feature: {name}")
-        try:
-            level = level_of(name, text)
-        except ValueError as error:
-            raise ToolError(str(error)) from None
-        if not known[name].min_level <= level <= known[name].max_level:
-            raise ToolError(f"Feature level {level} is not supported for feature {name}.")
-        shown = f" ({level_text(name, level)})" if name == METADATA_VERSION else ""
-        click.echo(f"{name}={level}{shown} has no dependencies.")
+        if not known.min_level <= level <= known.max_level:
+            raise ToolError(f"No feature:{name} with feature level {level}")
+        needed = DEPENDENCIES.get((name, level))
+        click.echo(f"{name}={level} {'has no dependencies.' if needed is None else 'requires:'}")
+        for other, least in (needed or {}).items():
+            shown = f" ({level_text(other, least)})" if other == METADATA_VERSION else ""
+            click.echo(f"    {other}={least}{shown}")
     return 0

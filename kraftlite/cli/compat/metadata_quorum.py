@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of
 from kraftlite.cli.quorum import replication_lines, status_lines
+from kraftlite.cli.voters import VoterError, add_controller, remove_controller
 from kraftlite.local.client import quorum_of
+from kraftlite.model.ids import node_id_of
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -20,15 +24,17 @@ def run(arguments: Sequence[str]) -> int:
     for name in ("status", "replication", "human-readable"):
         describe.add_argument(f"--{name}", action="store_true")
     describe.add_argument("--re", dest="replication", action="store_true", help="Short for --replication.")
-    actions.add_parser("add-controller", tool="kafka-metadata-quorum add-controller")
+    add = actions.add_parser("add-controller", tool="kafka-metadata-quorum add-controller")
+    add.add_argument("--dry-run", action="store_true")
     remove = actions.add_parser("remove-controller", tool="kafka-metadata-quorum remove-controller")
     for short, name in (("-i", "controller-id"), ("-d", "controller-directory-id")):
         remove.add_argument(short, f"--{name}")
+    remove.add_argument("--dry-run", action="store_true")
     options = parser.read(arguments)
     if options.command is None:
         raise UsageError("too few arguments: one of describe, add-controller, remove-controller")
     if options.command != "describe":
-        raise ToolError(f"{options.command}: the voters of this cluster are static (kraft.version 0)")
+        return _change(options)
     if options.status and options.replication:
         raise ToolError("Only one of --status or --replication should be specified with describe sub-command")
     if options.human_readable and not options.replication:
@@ -44,4 +50,22 @@ def run(arguments: Sequence[str]) -> int:
         lines = replication_lines(quorum, int(time.time() * 1000) if options.human_readable else None)
     for line in lines:
         click.echo(line)
+    return 0
+
+
+def _change(options: argparse.Namespace) -> int:
+    """Add a controller, whose server.properties `--command-config` is, or remove one."""
+    try:
+        if options.command == "add-controller":
+            if not options.command_config:
+                raise UsageError("add-controller: --command-config names the server.properties of the controller")
+            config, options.command_config = Path(options.command_config), None  # of its properties none is the client's
+            click.echo(add_controller(cluster_of(options), config, dry_run=options.dry_run))
+            return 0
+        node_id = node_id_of(options.controller_id or "")
+        if node_id is None or not options.controller_directory_id:
+            raise UsageError("remove-controller needs --controller-id/-i and --controller-directory-id/-d")
+        click.echo(remove_controller(cluster_of(options), node_id, options.controller_directory_id, dry_run=options.dry_run))
+    except VoterError as error:
+        raise ToolError(str(error)) from None
     return 0

@@ -72,10 +72,11 @@ def _format(options: argparse.Namespace) -> int:
         name, equals, text = item.partition("=")
         if not equals:
             raise UsageError(f"Can't parse feature=level string {item}: equals sign not found.")
-        if name == KRAFT_VERSION and text == "0":
-            continue
         if name == KRAFT_VERSION:
-            raise ToolError(f"--feature {item}: dynamic quorums are not supported yet; allowed is {KRAFT_VERSION}=0")
+            if not text.isdecimal():
+                raise UsageError(f"Can't parse feature=level string {item}: unable to parse {text} as a short.")
+            arguments += ["--kraft-version", text]
+            continue
         if name != METADATA_VERSION:
             raise ToolError(f"--feature {item}: only {METADATA_VERSION} can be chosen when formatting")
         if release is not None:

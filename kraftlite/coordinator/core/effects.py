@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kraftlite.coordinator.records import CoordinatorRecord
 from kraftlite.log.guards import TransactionTerms
@@ -13,6 +13,9 @@ from kraftlite.model.producer import Producer
 from kraftlite.replication.api import MarkerEntry
 
 Then = Callable[[ErrorCode], None]
+
+MAY_STILL_COMMIT: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""The errors of an append behind which the record may be in the log, and become committed at any time."""
 
 
 class Answer(NamedTuple):

@@ -86,8 +86,6 @@ class TransactionCoordinator:
         self._budget = Budget()
         self._turns = Turns(ports.clock)
         self.most_bytes = MAX_COORDINATED_BYTES
-        self._timeout_ms = 0
-        """That of the last id that was asked for."""
         self._settings = ShardSettings(
             load_buffer_bytes=config.load_buffer_bytes,
             compression_codec=_NO_COMPRESSION,
@@ -140,9 +138,6 @@ class TransactionCoordinator:
         driver = self._driver_of(transactional_id, lambda: self._check_init(timeout_ms, expected))
         if driver.loaded and transactional_id not in driver.shard.by_id:
             check_room((shard.by_id for shard in self.led.loaded()), self.most_bytes, "transactional ids")
-        if timeout_ms == self._timeout_ms:
-            timeout_ms = self._timeout_ms  # of thousands of ids that have the same one
-        self._timeout_ms = timeout_ms
         request = Init(transactional_id=transactional_id, timeout_ms=timeout_ms, expected=expected)
         try:
             found: Producer = await driver.ask(request)

@@ -17,9 +17,6 @@ _TOLD: Final = {
 }
 """The errors that clients are told when an append fails (TX-07); any other is UNKNOWN_SERVER_ERROR."""
 
-MAY_STILL_COMMIT: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
-"""The errors behind which the record may be in the log, and become committed at any time."""
-
 
 def told_of(error: ErrorCode) -> ErrorCode:
     """The error that a client is told when its append failed."""

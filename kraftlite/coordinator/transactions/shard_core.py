@@ -18,14 +18,14 @@ from itertools import chain, islice
 from typing import Final
 
 from kraftlite.coordinator.core.deadlines import Deadlines
-from kraftlite.coordinator.core.effects import Effects, Output
+from kraftlite.coordinator.core.effects import MAY_STILL_COMMIT, Effects, Output
 from kraftlite.coordinator.core.keys import Keyed
 from kraftlite.coordinator.core.shards import Asked, GoOn, Written
 from kraftlite.coordinator.core.walks import AT_ONCE, Walks, pieces
 from kraftlite.coordinator.transactions import rules
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.events import Add, End, Event, Fenced, Init, Mark, Marked, MarkerOutbox, Request
-from kraftlite.coordinator.transactions.failures import MAY_STILL_COMMIT, told_of
+from kraftlite.coordinator.transactions.failures import told_of
 from kraftlite.coordinator.transactions.held import HELD, Held, HeldAdds
 from kraftlite.coordinator.transactions.records import decode_key, decode_value, record_of
 from kraftlite.coordinator.transactions.rules import Answered, Decision, Entry, Next, Refused

@@ -54,6 +54,8 @@ _BY_NAME: Final[dict[str, Range]] = {
     "adding": INT32,
     "removing": INT32,
     "port": PORT,
+    "min_kraft_version": INT32,
+    "max_kraft_version": INT32,
     # epochs
     "candidate_epoch": RAFT_EPOCH,
     "last_epoch": RAFT_EPOCH,
@@ -128,6 +130,11 @@ _RAFT: Final = frozenset(
         "FetchSnapshotRequest",
         "FetchSnapshotResponse",
         "DescribeQuorumResponse",
+        "AddVoterResponse",
+        "RemoveVoterResponse",
+        "UpdateVoterRequest",
+        "UpdateVoterResponse",
+        "ProbeVersionsResponse",
     }
 )
 """Their `…leader_epoch` and `last_fetched_epoch` are epochs of the quorum, not of a partition."""

@@ -15,6 +15,10 @@ BEGIN_QUORUM_EPOCH = Method("Raft", "BeginQuorumEpoch", r.BeginQuorumEpochReques
 END_QUORUM_EPOCH = Method("Raft", "EndQuorumEpoch", r.EndQuorumEpochRequest, r.EndQuorumEpochResponse)
 RAFT_FETCH = Method("Raft", "Fetch", r.RaftFetchRequest, r.RaftFetchResponse, hot=True)
 FETCH_SNAPSHOT = Method("Raft", "FetchSnapshot", r.FetchSnapshotRequest, r.FetchSnapshotResponse)
+ADD_VOTER = Method("Raft", "AddVoter", r.AddVoterRequest, r.AddVoterResponse)
+REMOVE_VOTER = Method("Raft", "RemoveVoter", r.RemoveVoterRequest, r.RemoveVoterResponse)
+UPDATE_VOTER = Method("Raft", "UpdateVoter", r.UpdateVoterRequest, r.UpdateVoterResponse)
+PROBE_VERSIONS = Method("Raft", "ProbeVersions", r.ProbeVersionsRequest, r.ProbeVersionsResponse)
 DESCRIBE_QUORUM = Method("Raft", "DescribeQuorum", r.DescribeQuorumRequest, r.DescribeQuorumResponse)
 
 REGISTER_BROKER = Method("Controller", "RegisterBroker", c.BrokerRegistrationRequest, c.BrokerRegistrationResponse)

@@ -1,6 +1,6 @@
-"""The raft service: quorum RPCs between controllers, and metadata fetches by controllers and brokers.
+"""The raft service: quorum RPCs between controllers, metadata fetches by controllers and brokers, and changes of the voters.
 
-Source: KIP-595, KIP-630 (snapshots), KIP-996 (pre-vote); RF-01 to RF-49, RF-57.
+Source: KIP-595, KIP-630 (snapshots), KIP-853 (changes), KIP-996 (pre-vote); RF-01 to RF-49, RF-57, DQ-30 to DQ-38.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from kraftlite.model.errors import ErrorCode
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.ids import Endpoint, NodeId, VoterEndpoint
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -143,6 +143,8 @@ class QuorumReplica:
     last_fetch_timestamp_ms: int | None
     last_caught_up_timestamp_ms: int | None
     endpoint: Endpoint | None
+    listeners: tuple[VoterEndpoint, ...] = ()
+    """All controller listeners of a voter, as far as the leader knows them; none of an observer (DQ-42)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +158,102 @@ class DescribeQuorumResponse:
     observers: tuple[QuorumReplica, ...]
 
 
-RaftRequest: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | RaftFetchRequest | FetchSnapshotRequest
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddVoterRequest:
+    """Add a controller to the voters; for the leader (DQ-30). `cluster_id` None: not checked."""
+
+    cluster_id: str | None
+    voter_id: NodeId
+    voter_directory_id: UUID | None
+    listeners: tuple[VoterEndpoint, ...]
+    ack_when_committed: bool
+    """Answer when the new set is committed; False: when it is in the leader's log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddVoterResponse:
+    error: ErrorCode
+    message: str | None
+    leader_id: NodeId | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveVoterRequest:
+    """Remove a voter, which need not be there any more; for the leader (DQ-33)."""
+
+    cluster_id: str | None
+    voter_id: NodeId
+    voter_directory_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveVoterResponse:
+    error: ErrorCode
+    message: str | None
+    leader_id: NodeId | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateVoterRequest:
+    """A voter tells the leader its listeners and the range of kraft.version that its software supports (DQ-36)."""
+
+    cluster_id: str | None
+    current_leader_epoch: int
+    voter_id: NodeId
+    voter_directory_id: UUID | None
+    listeners: tuple[VoterEndpoint, ...]
+    min_kraft_version: int
+    max_kraft_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateVoterResponse:
+    error: ErrorCode
+    leader_id: NodeId | None
+    leader_epoch: int
+    leader_endpoint: Endpoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeVersionsRequest:
+    """The leader asks a controller that is to become a voter who it is and what it supports (DQ-31)."""
+
+    cluster_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeVersionsResponse:
+    error: ErrorCode
+    leader_id: NodeId | None
+    leader_epoch: int
+    node_id: NodeId
+    directory_id: UUID | None
+    min_kraft_version: int
+    max_kraft_version: int
+
+
+RaftRequest: TypeAlias = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | RaftFetchRequest
+    | FetchSnapshotRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+    | ProbeVersionsRequest
+)
 """The requests that members of the quorum send each other. DescribeQuorum is asked by others, of the leader's driver."""
 RaftResponse: TypeAlias = (
-    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | RaftFetchResponse | FetchSnapshotResponse
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | RaftFetchResponse
+    | FetchSnapshotResponse
+    | AddVoterResponse
+    | RemoveVoterResponse
+    | UpdateVoterResponse
+    | ProbeVersionsResponse
 )

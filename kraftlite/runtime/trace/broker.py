@@ -211,3 +211,13 @@ class ProducerIdBlockReceived(TraceEvent):
     event: ClassVar[str] = "broker.producer_id_block_received"
     first_producer_id: int
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicConfigIgnored(TraceEvent):
+    """Values of the metadata log for this broker, or for all brokers, that cannot be read; the others apply."""
+
+    event: ClassVar[str] = "broker.dynamic_config_ignored"
+    level: ClassVar[str] = "error"
+    resource: str
+    reasons: tuple[str, ...]

@@ -114,6 +114,29 @@ class OperationFailed(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlowEvent(TraceEvent):
+    """One event of the controller took longer than `controller.performance.always.log.threshold.ms`."""
+
+    event: ClassVar[str] = "controller.slow_event"
+    level: ClassVar[str] = "error"
+    operation: str
+    took_ms: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerPerformance(TraceEvent):
+    """The events of the last `controller.performance.sample.period.ms`, and the slowest of them; times in microseconds."""
+
+    event: ClassVar[str] = "controller.performance"
+    message: str
+    events: int
+    average_us: int | None = None
+    slowest: str | None = None
+    slowest_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSessionExpired(TraceEvent):
     """No heartbeat of this incarnation came for `silent_ms`."""
 

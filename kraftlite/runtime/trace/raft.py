@@ -74,6 +74,27 @@ class LeaderResigned(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VotersChanged(TraceEvent):
+    """The log of this node says who votes from here on, committed or not. `offset`: of the record; -1 of the bootstrap snapshot,
+    None when only the configuration says it (again)."""
+
+    event: ClassVar[str] = "raft.voters_changed"
+    offset: int | None
+    voters: tuple[NodeId, ...]
+    kraft_version: int
+    leo: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VotersLeapt(TraceEvent):
+    """A record of the log adds or removes more than one voter at once: two majorities may not overlap there."""
+
+    event: ClassVar[str] = "raft.voters_leapt"
+    level: ClassVar[str] = "error"
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTimedOut(TraceEvent):
     """The leader did not answer a fetch successfully for `silent_ms`, which is the fetch timeout or a little more."""
 

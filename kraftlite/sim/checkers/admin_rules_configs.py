@@ -168,8 +168,9 @@ def _replaced(
 
 # --- features
 
+KRAFT_VERSION: Final = "kraft.version"
 _SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    ELR: (0, 1), "metadata.version": (7, 30), "group.version": (0, 1), "kraft.version": (0, 0), "transaction.version": (0, 2),
+    ELR: (0, 1), "metadata.version": (7, 30), "group.version": (0, 1), KRAFT_VERSION: (0, 1), "transaction.version": (0, 2),
 }  # fmt: skip
 _CHANGES_METADATA: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of `metadata.version` below which records of that level are not understood: Kafka's `MetadataVersion`."""
@@ -179,7 +180,8 @@ _CONTROLLERS_REGISTER: Final = 15
 def update_features(
     state: MetadataState, request: m.UpdateFeaturesRequest, voters: Sequence[NodeId], min_isr: str = "1"
 ) -> Outcome:
-    """CM-53: all or nothing. `min_isr`: the static value of the controllers."""
+    """CM-53, FV-02 to FV-04: all or nothing. `voters`: those that must have registered. `min_isr`: the static value of the
+    controllers."""
     names = Counter(it.name for it in request.updates)
     whole: set[E] = set()
     entries = []
@@ -189,7 +191,8 @@ def update_features(
         if _bad_level(state, it, voters):
             whole.add(E.INVALID_UPDATE_VERSION)
         now = state.features.get(it.name, 0)
-        wants: tuple[Want, ...] = () if it.level == now else (_is(r.FeatureLevelRecord(name=it.name, level=it.level)),)
+        # A control record of the quorum says the kraft.version.
+        wants: tuple[Want, ...] = (_is(r.FeatureLevelRecord(name=it.name, level=it.level)),) if it.name != KRAFT_VERSION else ()
         if it.name == ELR and it.level != now:
             wants += _with_elr(state, it.level, min_isr)
         entries.append(Entry(wants=wants))
@@ -215,21 +218,16 @@ def _bad_level(state: MetadataState, it: m.FeatureUpdate, voters: Sequence[NodeI
     now = state.features.get(it.name, 0)
     if it.upgrade_type not in (1, 2, 3) or it.level < 0:
         return True
-    if it.level == now and now:
-        return False
-    if it.name not in _SUPPORTED:
-        return True
-    is_version = it.name == "metadata.version"
-    if (it.level or is_version) and _unsupported(state, it, voters):
+    if it.name not in _SUPPORTED or _unsupported(state, it, voters):
         return True
     if (it.level < now and it.upgrade_type == 1) or (it.level > now and it.upgrade_type != 1):
         return True
-    return is_version and any(it.level < level <= now for level in _CHANGES_METADATA)
+    return it.name == "metadata.version" and any(it.level < level <= now for level in _CHANGES_METADATA)
 
 
 def _unsupported(state: MetadataState, it: m.FeatureUpdate, voters: Sequence[NodeId]) -> bool:
     nodes = [*(one.features for one in state.brokers.values()), *(one.features for one in state.controllers.values())]
-    ranges = [next(((one.min_level, one.max_level) for one in features if one.name == it.name), (1, 0)) for features in nodes]
+    ranges = [next(((one.min_level, one.max_level) for one in features if one.name == it.name), (0, 0)) for features in nodes]
     ranges.append(_SUPPORTED[it.name])
     registering = state.features.get("metadata.version", 0) >= _CONTROLLERS_REGISTER
     silent = registering and any(voter not in state.controllers for voter in voters)

@@ -1,4 +1,4 @@
-"""The checkers of invariants 1 to 14 and 16 to 23: quorum, controller, metadata."""
+"""The checkers of invariants 1 to 14, 16 to 23, 85 and 86: quorum, controller, metadata."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ from kraftlite.sim.checkers.i22_broker_epochs import BrokerEpochs
 from kraftlite.sim.checkers.i23_producer_ids import ProducerIds
 from kraftlite.sim.checkers.i37_fencing_liveness import FencingLiveness
 from kraftlite.sim.checkers.i74_eligible_leaders import EligibleLeaders
+from kraftlite.sim.checkers.i85_feature_levels import FeatureLevels
+from kraftlite.sim.checkers.i86_controllers_registered import ControllersRegistered
 from kraftlite.sim.checkers.self_checks import SelfCheckMetadata
 
 RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
@@ -61,4 +63,6 @@ RAFT_AND_METADATA: Final[tuple[CheckerFactory, ...]] = (
     PartitionEpochs,
     BrokerEpochs,
     ProducerIds,
+    FeatureLevels,
+    ControllersRegistered,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlite.model.ids import NodeId
-from kraftlite.model.messages.methods import FETCH_SNAPSHOT, RAFT_FETCH
-from kraftlite.model.messages.raft import FetchSnapshotRequest, RaftFetchRequest
+from kraftlite.model.messages.methods import FETCH_SNAPSHOT, RAFT_FETCH, UPDATE_VOTER
+from kraftlite.model.messages.raft import FetchSnapshotRequest, RaftFetchRequest, UpdateVoterRequest
 from kraftlite.raft.states import Leader
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
@@ -24,12 +24,15 @@ class CheckQuorum(MetadataChecker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._heard_us: dict[NodeId, int] = {}
-        """Until when a fetch of another voter may have reached this leader, or when it took office."""
+        """Until when another voter's fetch, or what it says of itself, may have reached this leader, or when it took office."""
         self._wrote_us: dict[NodeId, int] = {}
         self.facts.watch_call(RAFT_FETCH, self._on_fetch)
         self.facts.watch_call(FETCH_SNAPSHOT, self._on_fetch)
+        self.facts.watch_call(UPDATE_VOTER, self._on_fetch)
 
-    def _on_fetch(self, source: NodeId, target: NodeId, request: RaftFetchRequest | FetchSnapshotRequest) -> None:
+    def _on_fetch(
+        self, source: NodeId, target: NodeId, request: RaftFetchRequest | FetchSnapshotRequest | UpdateVoterRequest
+    ) -> None:
         if source not in self.facts.voters or source == target:
             return
         link = self.world.cluster.network.link(source, target)

@@ -69,8 +69,9 @@ class ReplicationQuorum(ReplicaChecker):
                 told = "nothing" if asked < 0 else f"fetches at up to {asked}"
                 self.fail(f"{view.text} has the HW {view.hw}, but node {member} of its ISR {view.maximal} sent {told} in it")
 
-    def at_end(self) -> None:
-        """RP-05: every leader goes by the topic's min.insync.replicas, or by as many replicas as there are."""
+    def unsettled(self) -> str | None:
+        """RP-05: every leader goes by the topic's min.insync.replicas, or by as many replicas as there are, once it has heard of
+        the last change."""
         state = self.facts.metadata.history.latest
         for key, views in self.facts.views.items():
             registration = self.facts.registration(key)
@@ -80,4 +81,10 @@ class ReplicationQuorum(ReplicaChecker):
                 override = state.topic_config(view.tp.topic, "min.insync.replicas", view.node_id)
                 wanted = min(int(override or view.node.config.get_int("min.insync.replicas")), len(registration.replicas))
                 if view.partition.min_isr != wanted:
-                    self.fail(f"{view.text} goes by min.insync.replicas={view.partition.min_isr}, it is {wanted}")
+                    return f"{view.text} goes by min.insync.replicas={view.partition.min_isr}, it is {wanted}"
+        return None
+
+    def at_end(self) -> None:
+        wrong = self.unsettled()
+        if wrong is not None:
+            self.fail(wrong)

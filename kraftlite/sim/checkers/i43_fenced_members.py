@@ -10,7 +10,7 @@ from uuid import UUID
 from kraftlite.coordinator.api import ConsumerHeartbeatRequest, HeartbeatRequest, SyncRequest
 from kraftlite.coordinator.coordinator import GroupDriver
 from kraftlite.coordinator.modern.member import Parts
-from kraftlite.coordinator.modern.records import CurrentKey
+from kraftlite.coordinator.modern.records import CurrentKey, MemberKey
 from kraftlite.coordinator.records import OffsetKey
 from kraftlite.model.errors import ErrorCode
 from kraftlite.runtime.trace import TraceEvent
@@ -50,8 +50,15 @@ class FencedMembers(GroupChecker):
     # --- the log
 
     def on_records(self, log: GroupLog, changes: Sequence[Change]) -> None:
+        left: dict[tuple[str, str], dict[tuple[UUID, int], int]] = {}
         for change in changes:
-            if isinstance(change.key, CurrentKey):
+            if isinstance(change.key, MemberKey):
+                self._note_heir(change, left)
+            elif isinstance(change.key, CurrentKey):
+                if change.new is None:
+                    left[change.key.group_id, change.key.member_id] = self._since.get(
+                        (change.key.group_id, change.key.member_id), {}
+                    )
                 self._note_assignment(change)
             elif isinstance(change.key, OffsetKey) and change.new is not None:
                 author = change.new.metadata.split("|")
@@ -71,6 +78,18 @@ class FencedMembers(GroupChecker):
                 f"is a commit of {member_id} in generation {generation} of group {group_id}, whose members are then {members}",
             )
 
+    def _note_heir(self, change: Change, left: dict[tuple[str, str], dict[tuple[UUID, int], int]]) -> None:
+        """The heir of a static member has its partitions since that one had them. `left`: by group and the name of who goes in
+        this batch, first the member's id, then its instance's."""
+        group_id, member_id = change.key.group_id, change.key.member_id
+        said = change.old if change.new is None else change.new
+        if said is None or said.instance_id is None:
+            return
+        if change.new is None:
+            left[group_id, said.instance_id] = left.pop((group_id, member_id), {})
+        elif change.old is None and (group_id, said.instance_id) in left:
+            self._since[group_id, member_id] = left.pop((group_id, said.instance_id))
+
     def _note_assignment(self, change: Change) -> None:
         """A partition that a member had it has since then, until it is given up; another one it has from this epoch on. One that
         is away for a while has all from the beginning when it comes back (KIP-1251)."""
@@ -78,7 +97,7 @@ class FencedMembers(GroupChecker):
         before = self._since.pop(name, {})
         if change.new is None:
             return
-        had = {} if change.old is None else _places(change.old.assigned)
+        had = before if change.old is None else _places(change.old.assigned)
         found = {place: before.get(place, 0) for place in _places(change.new.revoking)}
         for place in _places(change.new.assigned):
             found[place] = before[place] if place in had and place in before else max(change.new.epoch, 0)

@@ -23,9 +23,9 @@ TIERED: Final = (-5, -6)
 
 class OffsetsTold(Checker):
     """An answer of a leader is what its files say at that moment, read without any index: the HW; the log start; of the first
-    record below the HW with a time at or behind the one asked for, its offset, time and leader epoch; of the first record with
-    the largest time the same; nothing where there is none (LG-51). The end of a leader epoch lies behind every batch of that and
-    of older epochs, and not behind a batch of a later one (RP-29)."""
+    record below the HW with a time at or behind the one asked for, its offset, time and leader epoch; of the first record of the
+    whole log with the largest time the same; nothing where there is none below the HW (LG-51). The end of a leader epoch lies
+    behind every batch of that and of older epochs, and not behind a batch of a later one (RP-29)."""
 
     numbers: ClassVar[tuple[int, ...]] = (48,)
 
@@ -111,8 +111,9 @@ def _at(node: SimHost, log: Log, timestamp: int) -> Rec | None:
 
 
 def _latest(node: SimHost, log: Log) -> Rec | None:
+    """The first record of the whole log with the largest time; none if it is not below the HW, also when others are."""
     latest: Rec | None = None
-    for it in records_of(node, log):
+    for it in records_of(node, log, up_to=log.leo):
         if latest is None or it.timestamp > latest.timestamp:
             latest = it
-    return latest
+    return latest if latest is not None and latest.offset < log.hw else None

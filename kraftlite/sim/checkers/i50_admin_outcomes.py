@@ -84,12 +84,12 @@ class AdminOutcomes(MetadataChecker):
                 self.facts.watch_arrival(method, lambda exchange, kind=kind: self._on_arrival(kind, exchange))  # type: ignore[misc]
                 self.facts.watch_served(method, self._on_served)
 
-    def outcome(self, state: MetadataState, kind: str, request: Any) -> Outcome:
-        """The one place where a kind of request is tied to its rule."""
+    def outcome(self, state: MetadataState, kind: str, request: Any, at: NodeId | None = None) -> Outcome:
+        """The one place where a kind of request is tied to its rule. `at`: the controller that has it, which knows itself."""
         if kind == "create_topics":
             return topics.create_topics(state, request, self._defaults)
         if kind == "update_features":
-            return configs.update_features(state, request, self.facts.voters, self._min_isr)
+            return configs.update_features(state, request, [it for it in self.facts.voters if it != at], self._min_isr)
         rule = _RULES.get(kind)
         return Outcome() if rule is None else rule(state, request)
 
@@ -138,7 +138,8 @@ class AdminOutcomes(MetadataChecker):
         longest = 0
         for arrival in self._open:
             if arrival.author == author:
-                count = _explained(self.outcome(state, arrival.kind, arrival.request), records, state)
+                outcome = self.outcome(state, arrival.kind, arrival.request, arrival.exchange.target)
+                count = _explained(outcome, records, state)
                 if count:
                     arrival.met.append(offset - 1)
                     longest = max(longest, count)
@@ -191,15 +192,19 @@ class AdminOutcomes(MetadataChecker):
             if it.source == op.broker and op.invoked_us <= it.at_us <= op.returned_us and it.request == request
         ]
         for it in arrivals:
-            if any(self._fits(history.applied(met), op, request, codes, effect=True) for met in it.met):
+            if any(self._fits(history.applied(met), op, request, codes, it.exchange.target, effect=True) for met in it.met):
                 return True
         end = self._committed[bisect_right(self._committed, (op.returned_us, 1 << 62)) - 1][1] if self._committed else 0
         begin = min((it.known for it in arrivals), default=end - 1)
-        return any(self._fits(state, op, request, codes, effect=False) for state in history.between(begin, end - 1))
+        asked: list[NodeId | None] = [*sorted({it.exchange.target for it in arrivals})] or [None]
+        states = list(history.between(begin, end - 1))
+        return any(self._fits(state, op, request, codes, at, effect=False) for at in asked for state in states)
 
-    def _fits(self, state: MetadataState, op: Operation, request: Any, codes: Sequence[E] | None, *, effect: bool) -> bool:
-        """`effect`: the request was carried out in this state, and what it asked for is written."""
-        outcome = self.outcome(state, op.kind, request)
+    def _fits(
+        self, state: MetadataState, op: Operation, request: Any, codes: Sequence[E] | None, at: NodeId | None, *, effect: bool
+    ) -> bool:
+        """`effect`: the request was carried out in this state, and what it asked for is written. `at`: where it arrived."""
+        outcome = self.outcome(state, op.kind, request, at)
         if op.error is not None:
             return E[op.error] in outcome.whole
         if outcome.whole:

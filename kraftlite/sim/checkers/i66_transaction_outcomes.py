@@ -7,13 +7,15 @@ from typing import ClassVar
 from kraftlite.coordinator.transactions.states import TransactionState
 from kraftlite.model.topic_partition import TopicIdPartition
 from kraftlite.sim.checkers.base import World
+from kraftlite.sim.checkers.replica_facts import may_forget_producers
 from kraftlite.sim.checkers.transaction_log import Deal, InLog, StateRecord, TransactionChecker
 
 
 class TransactionOutcomes(TransactionChecker):
     """No marker comes into any log before its outcome is committed in `__transaction_state`, and none of another outcome ever. A
     batch that comes into a log belongs to a transaction that has its partition, is not over, and has no marker there yet. In the
-    committed log of a partition a marker ends the batches of its own transaction, and of no other. A transaction is complete
+    committed log of a partition a marker ends the batches of its own transaction, and of no other, and a coordinator that was
+    replaced writes none behind those of its successors (TP-21). A transaction is complete
     when its marker is committed in all of its partitions that are still there. At rest none is open."""
 
     numbers: ClassVar[tuple[int, ...]] = (66,)
@@ -22,6 +24,8 @@ class TransactionOutcomes(TransactionChecker):
         super().__init__(world)
         self._open: dict[TopicIdPartition, dict[int, list[InLog]]] = {}
         """Per partition and producer id, the batches of its committed log without a marker behind them."""
+        self._coordinators: dict[tuple[TopicIdPartition, int], int] = {}
+        """Per partition and producer id, the coordinator epoch of its last marker."""
 
     def on_appended(self, it: InLog) -> None:
         if it.marker is None:
@@ -58,6 +62,7 @@ class TransactionOutcomes(TransactionChecker):
         if it.marker is None:
             by_producer.setdefault(it.batch.producer_id, []).append(it)
             return
+        self._check_coordinator(it)
         deal = self._deal_of_marker(it)
         if deal is not None:
             deal.marked[it.key] = None
@@ -67,6 +72,15 @@ class TransactionOutcomes(TransactionChecker):
                     f"{it.tp}: the marker {it.batch} of {'nothing' if deal is None else deal.name} ends {batch.batch} of "
                     f"{batch.deal.name}"
                 )
+
+    def _check_coordinator(self, it: InLog) -> None:
+        """A partition that has forgotten the producer does not know of its coordinator either."""
+        assert it.marker is not None
+        place, epoch = (it.key, it.batch.producer_id), it.marker.coordinator_epoch
+        last = self._coordinators.get(place, -1)
+        self._coordinators[place] = epoch
+        if epoch < last and not may_forget_producers(self.world):
+            self.fail(f"{it.tp}: the marker {it.batch} comes from coordinator epoch {epoch}, the one before it from {last}")
 
     def on_state(self, record: StateRecord) -> None:
         new, deal = record.new, record.deal

@@ -53,6 +53,8 @@ class EligibleLeaders(MetadataChecker):
         self._changes: list[_Change] = []
         self._gone: dict[NodeId, str] = {}
         """The brokers that the batch ends, and how."""
+        self._back: dict[NodeId, None] = {}
+        """Those that the same batch unfences again."""
         self._lost: dict[NodeId, None] = {}
         self._cleared: dict[str | None, None] = {}
         self._minimum: dict[str | None, None] = {}
@@ -71,6 +73,9 @@ class EligibleLeaders(MetadataChecker):
             case r.BrokerRegistrationChangeRecord():
                 if record.fenced is True:
                     self._gone[record.broker_id] = "fenced"
+                    self._back.pop(record.broker_id, None)
+                elif record.fenced is False:
+                    self._back[record.broker_id] = None
                 elif record.in_controlled_shutdown is True:
                     self._gone[record.broker_id] = "shutting down"
                 elif isinstance(record.log_dirs, tuple):
@@ -112,17 +117,20 @@ class EligibleLeaders(MetadataChecker):
     # --- the whole of it
 
     def on_commit(self, entry: Entry, before: MetadataState, after: MetadataState) -> None:
-        changes, gone, lost = self._changes, self._gone, self._lost
+        changes, gone, lost, back = self._changes, self._gone, self._lost, self._back
         cleared, minimum = self._cleared, self._minimum
-        self._changes, self._gone, self._lost, self._cleared, self._minimum = [], {}, {}, {}, {}
+        self._changes, self._gone, self._lost, self._back, self._cleared, self._minimum = [], {}, {}, {}, {}, {}
         if not has_elr(before) or not has_elr(after):
             return
         self._check_minimum(after, cleared, minimum)
         for broker_id, how in gone.items():
-            if how:
+            if how and broker_id not in back:
                 self._check_gone(after, broker_id, how, lost=broker_id in lost)
+        last = {change.name: change for change in changes}
         for change in changes:
-            wrong = _sets(change, lost, restored=bool(cleared)) or _election(change, gone, after)
+            # Who is live at the end of the batch may not have been so yet at an earlier change.
+            ends = change is last[change.name]
+            wrong = _sets(change, lost, restored=bool(cleared)) or _election(change, gone, after, ends=ends)
             if wrong is not None:
                 self.fail(f"offset {change.offset}: {change.name} {wrong}: {change.old} becomes {change.new}")
 
@@ -168,7 +176,7 @@ def _sets(change: _Change, lost: dict[NodeId, None], *, restored: bool) -> str |
     return None
 
 
-def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState) -> str | None:
+def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState, *, ends: bool) -> str | None:
     """EL-07, EL-09: the ISR, then the ELR, then who led last, then anybody."""
     old, new = change.old, change.new
 
@@ -177,7 +185,7 @@ def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState) ->
         return [it for it in found if it in state.brokers and state.brokers[it].active and in_online_directory(state, new, it)]
 
     if new.leader is None:
-        could = live(new.isr or new.elr)
+        could = live(new.isr or new.elr) if ends else []
         return f"could be led by {could}" if could and all(state.brokers[it].log_dirs for it in could) else None
     if new.leader == old.leader or completes_a_move(old, new) or new.leader in old.isr:
         return None

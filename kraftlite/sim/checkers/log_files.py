@@ -69,14 +69,15 @@ def batches_in(data: bytes) -> Iterator[Stored]:
         yield stored(header, raw)
 
 
-def records_of(node: SimHost, log: Log) -> Iterator[Rec]:
-    """The records of a running log from its start up to its HW."""
+def records_of(node: SimHost, log: Log, up_to: int | None = None) -> Iterator[Rec]:
+    """The records of a running log from its start up to this offset, its HW if none is given."""
+    end = log.hw if up_to is None else up_to
     for _base, data in files_of(node, log.directory):
         for header, raw in iter_batches(data):
-            if header.next_offset <= log.log_start_offset or header.base_offset >= log.hw:
+            if header.next_offset <= log.log_start_offset or header.base_offset >= end:
                 continue
             for it in stored(header, raw).records:
-                if log.log_start_offset <= it.offset < log.hw:
+                if log.log_start_offset <= it.offset < end:
                     yield it
 
 

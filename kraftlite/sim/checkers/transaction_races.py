@@ -15,6 +15,7 @@ from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPI
 from kraftlite.coordinator.transactions.rules import Entry
 from kraftlite.coordinator.transactions.states import PREPARED, TransactionState
 from kraftlite.log.batch import parse_header
+from kraftlite.log.log import Log
 from kraftlite.metadata.features import TRANSACTION_VERSION
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import NodeId
@@ -24,6 +25,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.group import GroupsLoading
+from kraftlite.runtime.trace.log import LogStartAdvanced
 from kraftlite.runtime.trace.transaction import TransactionFenced, TransactionsLoaded
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.group_log import group_facts
@@ -53,7 +55,7 @@ _REPLACED: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, E
 class RaceWatch(ReplicaChecker, TransactionChecker):
     """Counts races; it judges nothing."""
 
-    only_events = (TransactionsLoaded, TransactionFenced, GroupsLoading)
+    only_events = (TransactionsLoaded, TransactionFenced, GroupsLoading, LogStartAdvanced)
     only_methods = (INIT, ADD, END, PRODUCE, COMMIT, ENROLL, WRITE_MARKERS, groups.COMMIT)
 
     def __init__(self, world: World) -> None:
@@ -118,6 +120,16 @@ class RaceWatch(ReplicaChecker, TransactionChecker):
             log = group_facts(self.world).logs.get(event.tp)
             if log is not None and any(log.pending.values()):
                 self.met["R14 the coordinator of a group goes between an offset and its marker"] += 1
+
+        elif isinstance(event, LogStartAdvanced):
+            view = self.facts.view(node.node_id, event.tp)
+            if view is not None and view.log is not None:
+                self._cut_off(view.log, event)
+
+    def _cut_off(self, log: Log, event: LogStartAdvanced) -> None:
+        first = log._ctx.producers.first_unstable_offset()
+        if first is not None and event.old <= first < event.new:
+            self.met["R17 the beginning of an open transaction is deleted"] += 1
 
     def _taken_over(self, tp: TopicPartition) -> None:
         prepared = 0

@@ -91,6 +91,8 @@ def features(rng: random.Random, sight: Sight) -> Drawn:
             "metadata.version": rng.choice((30, 30, 29, 28, 25, 24, 22, 7, 6, 31, 0, -1)),
             "group.version": rng.choice((1, 1, 0, 2)),
         }.get(name, rng.choice((0, 1)))
+        if name == "kraft.version":
+            level *= 2  # 1 would be taken, for good: not the work of this workload
         updates.append(m.FeatureUpdate(name=name, level=level, upgrade_type=rng.choice((1, 1, 1, 2, 3, 0, 4))))
     closes_groups = any(it.name == "group.version" and it.level == 0 for it in updates)  # others may be in groups
     return "update_features", m.UpdateFeaturesRequest(

@@ -47,7 +47,7 @@ class ClassicMember(SimMember):
     async def live(self) -> None:
         rng = self.rng
         self.member_id, self.epoch = "", -1
-        self._leads = False
+        self.leads = False
         self._sizes: dict[str, int] = {}
         self._names = rng.choice(EAGER)
         self._fresh_ids = rng.randrange(4) > 0
@@ -111,13 +111,13 @@ class ClassicMember(SimMember):
 
     async def _sync(self, joined: JoinResult) -> bool:
         assignments: tuple[tuple[str, bytes], ...] = ()
-        self._leads = joined.leader_id == joined.member_id
-        if self._leads and not joined.skip_assignment:
+        self.leads = joined.leader_id == joined.member_id
+        if self.leads and not joined.skip_assignment:
             await self.refresh()
             self._sizes = self.sizes()
             dealt = deal(joined.members, self._sizes, cooperative=self.group.cooperative)
             assignments = tuple((member_id, build_assignment(1, by_topic(list(mine)))) for member_id, mine in dealt.items())
-        elif self._leads:
+        elif self.leads:
             self._sizes = self.sizes()
         request = SyncRequest(
             group_id=self.group.name,
@@ -168,7 +168,7 @@ class ClassicMember(SimMember):
             going_on = await self._do_something()
             if not going_on or self.epoch < 0:
                 return going_on
-        if self._leads and await self._topics_changed():
+        if self.leads and await self._topics_changed():
             self.epoch = -1
             return True
         request = HeartbeatRequest(

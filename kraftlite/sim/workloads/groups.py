@@ -61,6 +61,8 @@ FIRST_NUMBER: Final = 100
 """Behind the numbers of all other clients."""
 SETTLE_LIMIT_US: Final = 45_000_000
 """The time in which a group that nothing disturbs becomes stable, with everybody's share."""
+RESTART_US: Final = 10_000_000
+"""The patience of who sees that a group has no leader who minds its topics."""
 TIMEOUT_MS: Final = 4_000
 
 
@@ -94,6 +96,15 @@ def _group(rng: random.Random, name: str, topics: Sequence[str]) -> SimGroup:
     )
 
 
+def restart_unled(group: SimGroup) -> None:
+    """Members join again when none of them knows that it leads. A static leader that came back with a JoinGroup before version 9
+    is told that its former self leads, and nobody looks for new partitions until a rebalance for another reason (KIP-814)."""
+    classic = [it for it in group.live() if isinstance(it, ClassicMember)]
+    if not any(it.leads for it in classic):
+        for member in classic:
+            member.epoch = -1
+
+
 class Director(SimAdmin):
     """Administers the groups, their topics and their offsets; lets them settle when the faults are over, and releases them."""
 
@@ -123,7 +134,7 @@ class Director(SimAdmin):
     # --- the end
 
     async def _settle(self) -> None:
-        end_us = self.now_us() + SETTLE_LIMIT_US
+        end_us, restart_us = self.now_us() + SETTLE_LIMIT_US, self.now_us() + RESTART_US
         while True:
             await self.refresh()
             left = [missing for group in self.groups if (missing := self._missing(group)) is not None]
@@ -131,6 +142,10 @@ class Director(SimAdmin):
                 return
             if self.now_us() >= end_us:
                 raise LivenessViolation("groups", f"{left[0]}: still so {SETTLE_LIMIT_US // 1_000_000} s after all was well")
+            if self.now_us() >= restart_us:
+                restart_us += RESTART_US
+                for group in self.groups:
+                    restart_unled(group)
             await self.pause(200_000)
 
     def _missing(self, group: SimGroup) -> str | None:

@@ -239,6 +239,7 @@ class Instance:
         if any(sent.offset >= 0 for sent in tried.sends) and self._more.randrange(20) == 0:
             self._ends_as = 0  # the cluster's transaction.version, as it was told last, has gone down meanwhile
         await self.end(tried, commit)
+        self.version = self._ends_as  # the next batch in this epoch, if not asked for, would be part of what is being ended
         if self._unsure and self._ends_as < 2:
             await self.init(self.producer)
 

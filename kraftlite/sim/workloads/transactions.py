@@ -9,13 +9,14 @@ workload has topics of its own, in which nobody else writes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.coordinator.core.placement import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kraftlite.metadata.features import TRANSACTION_VERSION
-from kraftlite.model.errors import ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
     AlterPartitionReassignmentsRequest,
@@ -26,8 +27,11 @@ from kraftlite.model.messages.controller import (
     UpdateFeaturesRequest,
 )
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.replication.delete_records import UP_TO_HW
+from kraftlite.runtime.ports import TransportError
 from kraftlite.sim.client import SimAdmin, SimClient
 from kraftlite.sim.history import History, Verdict
+from kraftlite.sim.services.logs import DELETE_RECORDS, DeleteAsk
 from kraftlite.sim.shape import TopicPlan
 from kraftlite.sim.workloads import transaction_groups
 from kraftlite.sim.workloads.creation import create
@@ -86,12 +90,13 @@ def is_ready(history: History, *topics: str) -> bool:
 
 class TopicMaker(SimAdmin):
     """Creates the topics of the workload; in some seeds it moves partitions, deletes a topic that transactions write to and
-    creates it again, or changes `transaction.version`."""
+    creates it again, deletes its records, or changes `transaction.version`."""
 
     async def run(self, topics: Sequence[TopicPlan]) -> None:
         self.more = random.Random(f"transactions/passing/{self.cluster.seed}")
         await self._create(topics)
         moves, comes_and_goes, changes = (self.rng.randrange(among) == 0 for among in (3, 4, 6))
+        cutting = random.Random(f"transactions/cutting/{self.cluster.seed}")
         brokers = [node.node_id for node in self.cluster.brokers]
         while not self.stopping and (moves or comes_and_goes or changes):
             await self.pause(self.rng.randint(200_000, 2_000_000))
@@ -99,6 +104,8 @@ class TopicMaker(SimAdmin):
                 await self._move(topics, brokers)
             if comes_and_goes and self.rng.randrange(2):
                 await self._come_and_go(brokers)
+            if comes_and_goes and cutting.randrange(3):
+                await self._cut(cutting)
             if changes and self.rng.randrange(3) == 0:
                 level = self.rng.choice((0, 1, 2, 2))
                 update = FeatureUpdate(name=TRANSACTION_VERSION, level=level, upgrade_type=2)
@@ -136,6 +143,19 @@ class TopicMaker(SimAdmin):
         op = await self.do("create_topics", create(plan), {"topic": PASSING.topic, "partitions": 1})
         if op.verdict is Verdict.OK:
             passing.passing = True
+
+    async def _cut(self, rng: random.Random) -> None:
+        """R17: delete what consumers can read of the topic, mostly while a transaction has written there. Who reads only what is
+        committed is then given a part of the transaction, so nobody is told what these readers should get."""
+        if not self.history.transactions.passing:
+            return
+        if rng.randrange(4):
+            await self._wait_for_use()
+        await self.refresh()
+        leader, _ = (None, -1) if self.known is None else self.known.leaders.get(PASSING, (None, -1))
+        if leader is not None and not self.stopping:
+            with contextlib.suppress(ApiError, TransportError):
+                await self.call(leader, DELETE_RECORDS, DeleteAsk(PASSING, UP_TO_HW, 2_000), 3_000)
 
     async def _wait_for_use(self) -> None:
         """Until a transaction that has not ended has written to the topic, or for a second."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
 from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, TRANSACTIONS
-from kraftlite.sim.workloads import admin, directories, groups, logs, minimum, racks, sessions, stranger, transactions
+from kraftlite.sim.workloads import admin, directories, groups, levels, logs, minimum, racks, sessions, stranger, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -21,7 +21,7 @@ Visitor: TypeAlias = "tuple[SimClient, Coroutine[None, None, None]]"
 Visit = Callable[["SimCluster", History, Sequence[TopicPartition]], Iterable[Visitor]]
 """Given the cluster, the history and the partitions of the shape."""
 
-IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit)
+IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 """In every theme that they name; the seed decides whether they come."""
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),

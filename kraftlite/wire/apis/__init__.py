@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kraftlite.broker.handlers.context import BrokerContext
-from kraftlite.metadata.features import SUPPORTED_FEATURES
+from kraftlite.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import skip_tags
@@ -60,6 +60,7 @@ from kraftlite.wire.apis.transactions import (
     INIT_PRODUCER_ID,
     TXN_OFFSET_COMMIT,
 )
+from kraftlite.wire.apis.voters import VOTER_APIS
 from kraftlite.wire.frames import Connection
 
 API_VERSIONS_KEY: Final = 18
@@ -146,6 +147,7 @@ class KafkaApis:
             RENEW_DELEGATION_TOKEN,
             EXPIRE_DELEGATION_TOKEN,
             DESCRIBE_DELEGATION_TOKEN,
+            *VOTER_APIS,
         )
         self._table: dict[int, Api] = {api.key: api for api in apis}
         if context.log_dirs is not None:
@@ -222,6 +224,7 @@ class KafkaApis:
             call.send((encode_api_versions(call.correlation_id, call.version, error=ErrorCode.INVALID_REQUEST, ranges=()),))
             return
         image = self._ctx.metadata.image
+        levels = dict(image.features.finalized.items()) | {KRAFT_VERSION: self._ctx.raft.kraft_version()}
         call.send(
             (
                 encode_api_versions(
@@ -230,7 +233,7 @@ class KafkaApis:
                     error=ErrorCode.NONE,
                     ranges=self._advertised,
                     supported=SUPPORTED_FEATURES,
-                    finalized=image.features.finalized,
+                    finalized=levels,
                     finalized_epoch=image.offset,
                 ),
             )

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.errors import Fault
 from kraftlite.model.limits import KIB
+from kraftlite.model.principal import Principal, Requester
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import response_head
 from kraftlite.runtime.begun import begin
@@ -77,6 +78,16 @@ class Call:
     @property
     def client_id(self) -> str | None:
         return None if self._client_id is None else self._client_id.decode("utf-8", "replace")
+
+    @property
+    def principal(self) -> Principal:
+        return self.connection.principal
+
+    @property
+    def requester(self) -> Requester:
+        """The client that asks, as ACLs and quotas see it."""
+        connection = self.connection
+        return Requester(connection.principal, connection.peer_host.removeprefix("::ffff:"), self.client_id)
 
     @property
     def is_large(self) -> bool:

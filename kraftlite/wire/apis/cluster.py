@@ -197,10 +197,10 @@ def _quorum_nodes(found: DescribeQuorumResponse) -> list[dict[str, object]]:
     return [
         {
             "node_id": voter.replica_id,
-            "listeners": [{"name": "CONTROLLER", "host": voter.endpoint.host, "port": voter.endpoint.port}],
+            "listeners": [{"name": it.name, "host": it.host, "port": it.port} for it in voter.listeners],
         }
         for voter in found.voters
-        if voter.endpoint is not None
+        if voter.listeners
     ]
 
 

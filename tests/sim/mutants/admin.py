@@ -225,10 +225,7 @@ def bad_key_in_part(patch: Patch) -> None:
 @mutant("cluster-default-wins", "the default of all brokers counts more than what a topic says itself", expects=("51",))
 def cluster_default_wins(patch: Patch) -> None:
     """CM-49: one default for the cluster changes topics that were set up with care."""
-    rule = "{**self._topic_defaults, **self._configs.get(ConfigResourceType.TOPIC, topic)}"
-    patch.edit(
-        DynamicConfigs, "log_config_for", (rule, "{**self._configs.get(ConfigResourceType.TOPIC, topic), **self._topic_defaults}")
-    )
+    patch.edit(DynamicConfigs, "_log_config", ("{**self._topic_defaults, **own}", "{**own, **self._topic_defaults}"))
 
 
 @mutant("cluster-default-not-applied", "a changed default of all brokers reaches no log", expects=("51",))

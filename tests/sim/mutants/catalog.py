@@ -31,6 +31,7 @@ MODULES: Final = (
     "periods",
     "transactions",
     "elr",
+    "levels",
     "transactions_at_once",
     "transaction_races",
     "directories",

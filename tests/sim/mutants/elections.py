@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from typing import Any
 
 from kraftlite.raft import states
 from kraftlite.raft.context import RaftContext
 from kraftlite.raft.core import RaftCore
 from kraftlite.raft.elections import Elections
+from kraftlite.raft.following import Following
 from kraftlite.raft.leadership import Leadership
 from kraftlite.raft.quorum_state import QuorumStateStore
 from kraftlite.raft.states import Candidate, Resigned
 from kraftlite.raft.voters import VoterSet
+from kraftlite.sim.fault_plan import FaultPlan
 from kraftlite.sim.scenes import contested_election, deposed_leader
+from kraftlite.sim.shape import Shape
 from tests.sim.mutants.catalog import mutant
-from tests.sim.mutants.lenses import playing
+from tests.sim.mutants.lenses import configured, playing
 from tests.sim.mutants.patching import Patch
+
+
+def _idle_and_hasty(patch: Patch) -> None:
+    """A quorum that writes little, with short requests, whose brokers die at once: their sessions must end."""
+    configured(controller_quorum_request_timeout_ms="500", metadata_max_idle_interval_ms="60000")(patch)
+    playing(_brokers_lose_power, pause_ms=4_000)(patch)
+
+
+def _brokers_lose_power(rng: random.Random, shape: Shape, at_ms: int) -> Sequence[FaultPlan]:
+    return [FaultPlan(at_ms=at_ms, kind="power-all", for_ms=500, amount=1)]
+
 
 _PERSIST = "self._disk.write_file_atomically(self.path, render(state))"
 
@@ -121,3 +137,14 @@ def check_quorum_missing(patch: Patch) -> None:
     """KAFKA-15489: KIP-595 has it and the implementation had left it out until 3.7, so that a partition gave two active
     controllers. RATIS-981 is the same."""
     patch.edit(Leadership, "_check_quorum_ms", ("return self._ctx.config.fetch_timeout_ms * 3 // 2", "return 1 << 40"))
+
+
+@mutant(
+    "fetch-outlasts-its-request",
+    "a follower asks an idle leader to hold a fetch for longer than its request may take",
+    expects=("crash", "liveness", "37"),
+    lens=_idle_and_hasty,
+)
+def fetch_outlasts_its_request(patch: Patch) -> None:
+    """RF-25: no fetch of an idle leader succeeds, and a leader that nobody hears is replaced, without end."""
+    patch.edit(Following, "_fetch", (", config.request_timeout_ms // 2)", ")"))

@@ -164,7 +164,7 @@ def expires_what_is_read(patch: Patch) -> None:
     patch.edit(
         Offsets,
         "_past_retention",
-        ("if tp.topic in kept or self.pending.is_pending(group_id, tp):", "if self.pending.is_pending(group_id, tp):"),
+        ("and tp.topic not in kept", "and True"),
     )
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -35,7 +37,7 @@ class Simulation:
         self.rng = rng = random.Random(seed)
         voters = rng.choice((3, 3, 3, 4, 5))
         observers = [voters + 1] if rng.random() < 0.5 else []
-        self.cluster = RaftCluster(
+        self.cluster = self.make_cluster(
             range(1, voters + 1),
             observers,
             seed=seed,
@@ -62,6 +64,9 @@ class Simulation:
         self.hostile_rate = rng.choice((0.0, 0.0, 0.02, 0.1))
         for node in self.nodes:
             node.start()
+
+    def make_cluster(self, voters: Sequence[int], observers: Sequence[int], **options: Any) -> RaftCluster:
+        return RaftCluster(voters, observers, **options)
 
     def run(self) -> None:
         for _ in range(STEPS):
@@ -125,8 +130,8 @@ class Simulation:
         node = rng.choice(self.nodes)
         if kind <= 1 and node.alive:
             node.crash(rng if rng.random() < 0.5 else None)
-            if node.id not in cluster.voter_ids and rng.random() < 0.5:
-                node.wipe()  # a voter must not lose its disk: its vote is in it
+            if self.may_wipe(node) and rng.random() < 0.5:
+                node.wipe()
                 self.checker.forget(node)
         elif kind <= 3:
             dead = [one for one in self.nodes if not one.alive]
@@ -150,6 +155,10 @@ class Simulation:
         elif not node.alive:
             node.start()
 
+    def may_wipe(self, node: SimNode) -> bool:
+        """A voter must not lose its disk: its vote is in it."""
+        return node.id not in self.cluster.voter_ids
+
     def snapshot(self, node: SimNode) -> None:
         """At what the state machine has applied, as the snapshot generator does."""
         if node.alive and node.recorder.next_offset > node.core.metalog.log_start_offset:
@@ -161,7 +170,7 @@ class Simulation:
         cluster.heal()
         cluster.auto_flush = cluster.auto_pump = True
         for node in self.nodes:
-            if node.alive and node.core.config.is_voter and node.core._ctx.shutting_down:
+            if node.alive and node.core._ctx.shutting_down:
                 node.crash()
             if not node.alive:
                 node.start()

@@ -428,3 +428,43 @@ async def test_lg_34_retention_on_a_failing_disk_takes_the_directory_offline() -
     await logs.bed.clock.run_for(31_000)
     assert logs.dirs.offline_directories() == ("/d1",) and logs.dirs.online_directories() == ("/d2",)
     await logs.bed.tasks.cancel_all()
+
+
+async def test_lg_07_high_watermarks_that_did_not_move_are_not_written_again() -> None:
+    logs = Logs()
+    await logs.load()
+    logs.create(A0, "x", "y")
+    logs.create(B0, "z", topic_id=PAYMENTS)
+    path = "/d1/replication-offset-checkpoint"
+    logs.dirs.write_hw_checkpoint({A0: 1, B0: 0})
+    logs.bed.disk.unlink(path)
+    logs.dirs.write_hw_checkpoint({A0: 1, B0: 0})
+    assert logs.bed.disk.stat(path) is None
+    logs.dirs.write_hw_checkpoint({A0: 2, B0: 0})
+    assert logs.bed.disk.read_file(path).decode() == "0\n2\na 0 2\nb 0 0\n"
+    logs.dirs.delete(B0)
+    logs.dirs.write_hw_checkpoint({A0: 2})
+    assert logs.bed.disk.read_file(path).decode() == "0\n1\na 0 2\n", "a topic of that name must not inherit it"
+
+
+async def test_lg_32_logs_that_have_nothing_to_recover_share_the_trips_to_a_thread() -> None:
+    logs = Logs(values={"num.recovery.threads.per.data.dir": "2"})
+    await logs.load()
+    for partition in range(64):
+        logs.create(TopicPartition("a", partition), *(["x"] if partition < 4 else []))
+    logs.dirs.write_recovery_points()
+    again = logs.restart()
+    trips = 0
+    plain = again.bed.tasks.run_blocking
+
+    async def counted(function):  # type: ignore[no-untyped-def]
+        nonlocal trips
+        trips += 1
+        return await plain(function)
+
+    again.bed.tasks.run_blocking = counted  # type: ignore[method-assign]
+    assert await again.load() == 64
+    assert 4 < trips < 24, "one for each that has records, and few for all others"
+    trips = 0
+    await again.dirs.close(7)
+    assert trips == 4

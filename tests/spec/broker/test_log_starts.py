@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from kraftlite.log import checkpoints
 from kraftlite.log.log import Log
 from kraftlite.log.statements import STATEMENTS, Statements
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.model.tuning import Tuning
 from tests.harness.broker_logs import Logs
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import values
@@ -140,6 +142,7 @@ async def test_lg_31_a_stop_before_the_logs_are_loaded_leaves_the_checkpoints_al
     logs.bed.disk.unlink(f"/d1/{STATEMENTS}")
     logs.values = {"num.recovery.threads.per.data.dir": "1"}
     logs = logs.restart()
+    logs.dirs._ports = replace(logs.bed.ports, tuning=Tuning(logs_per_turn=1))
     logs.dirs.read_markers()
     if loading:
         task = logs.bed.tasks.spawn(logs.load(), name="load")

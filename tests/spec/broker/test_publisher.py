@@ -30,6 +30,7 @@ from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.trace import ListTracer
 from tests.harness.broker_logs import ORDERS, PAYMENTS, Logs
 
 ME = NodeId(1)
@@ -252,6 +253,32 @@ async def test_ml_21_a_big_update_leaves_the_loop_its_turns_and_later_ones_wait_
     assert scene.said[-2:] == ["apply leaders=['small-0'] at 13", "image 13"], "at once again"
 
 
+async def test_ml_21_updates_that_wait_are_applied_as_one_up_to_a_configuration() -> None:
+    """A broker that is behind with five batches of a failover learns what it leads from all of them, and then the rest."""
+    scene = Scene()
+    await scene.started()
+    scene.publish(topic("big", ORDERS, 1, partitions=3))
+    scene.publish(topic("one", PAYMENTS, 1))
+    scene.publish(topic("two", UUID(int=7000), 1))
+    scene.publish(topic("three", UUID(int=7001), 1), topic_config("three", "retention.ms", "5"))
+    scene.publish(topic("four", UUID(int=7002), 1))
+    await scene.settle()
+    assert scene.said == [
+        "apply leaders=['big-0', 'big-1'] at 6",
+        "apply leaders=['big-2'] at 6",
+        "image 6",
+        "apply leaders=['one-0', 'two-0'] at 10",
+        "image 10",
+        "announce three",
+        "apply leaders=['three-0'] at 13",
+        "configure three",
+        "image 13",
+        "apply leaders=['four-0'] at 15",
+        "image 15",
+    ]
+    assert scene.cache.image is scene.image and scene.publisher.applied_offset(scene.offset) == scene.offset
+
+
 async def test_ml_21_a_big_first_update_is_applied_in_full_before_the_broker_is_ready() -> None:
     scene = Scene()
     waiting = asyncio.ensure_future(scene.publisher.wait_first_publish())
@@ -335,6 +362,26 @@ async def test_ml_23_the_first_image_says_which_logs_are_strays(records: list[Me
     await scene.settle()
     assert (scene.logs.dirs.get(TopicPartition("orders", 0)) is not None) is kept
     assert bool(scene.logs.bed.events("broker.stray_log_set_aside")) is not kept
+
+
+async def test_cb_05_a_value_that_cannot_be_read_is_told_and_the_others_apply() -> None:
+    """A metadata log that Apache Kafka wrote may have it: its controllers store what only brokers refuse."""
+    scene = Scene()
+    tracer = ListTracer()
+    scene.configs = scene.publisher._configs = DynamicConfigs(ME, {"log.segment.bytes": "1000000"}, tracer)
+    scene.publish(topic("orders", ORDERS, 1))
+    await scene.settle()
+    applied: list[Mapping[str, str]] = []
+    scene.publisher._on_broker_values = applied.append
+    scene.publish(broker_config("1", "log.segment.bytes", "many"))
+    scene.publish(broker_config("1", "max.connections", "7"))
+    scene.publish(broker_config("", "my.plugin", "whatever"))
+    assert applied[-1]["max.connections"] == "7" and applied[-1]["log.segment.bytes"] == "1000000"
+    assert applied[-1]["my.plugin"] == "whatever"
+    assert scene.configs.log_config_for("orders").segment_bytes == 1_000_000
+    assert scene.errors == []
+    assert {(event.event, event.resource) for event in tracer.events} == {("broker.dynamic_config_ignored", "1")}  # type: ignore[attr-defined]
+    assert "log.segment.bytes" in tracer.events[0].reasons[0]  # type: ignore[attr-defined]
 
 
 async def test_cm_52_configs_reach_the_logs_topic_over_broker_over_cluster_over_file() -> None:

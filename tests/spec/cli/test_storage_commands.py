@@ -144,24 +144,63 @@ listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 """
 
 
+DIRECTORY = "3Db5QLSqSZieL3rJBUUegA"
+
+
 @pytest.mark.parametrize(
-    "option", [("--standalone",), ("--no-initial-controllers",), ("--initial-controllers", "1@localhost:9093:x")]
+    ("option", "said"),
+    [
+        (("--standalone",), "Formatting dynamic metadata voter directory"),
+        (("--initial-controllers", f"1@localhost:9093:{DIRECTORY}"), "Formatting dynamic metadata voter directory"),
+        (("--initial-controllers", f"2@localhost:9093:{DIRECTORY}"), "Formatting dynamic metadata directory"),
+        (("--no-initial-controllers",), "Formatting metadata directory"),
+    ],
 )
-def test_options_of_a_dynamic_quorum_are_refused(run: Run, tmp_path: Path, option: tuple[str, ...]) -> None:
-    """They would make a static quorum of one that elects itself, which others cannot join."""
+def test_dq_20_dq_22_a_quorum_is_formed_by_an_option(run: Run, tmp_path: Path, option: tuple[str, ...], said: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(f"{KAFKAS}log.dirs={tmp_path}/data\n")
+    done = run("compat", "kafka-storage", "format", "-t", ID, "-c", path, *option, "--feature", "kraft.version=1")
+    assert done.exit_code == 0 and f"{said} {tmp_path}/data with metadata.version 4.3-IV0." in done.output
+    checkpoint = tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint"
+    assert checkpoint.exists() == (option[0] != "--no-initial-controllers")
+    assert (tmp_path / "data" / "bootstrap.checkpoint").exists()
+    named = f"directory.id={DIRECTORY}" in (tmp_path / "data" / "meta.properties").read_text()
+    assert named == (option[-1].startswith("1@"))
+    again = run("format", "-t", ID, "-c", path, "--override", f"log.dirs={tmp_path}/other", *option)
+    assert again.exit_code == 0, "kraftlite's own command takes them too"
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--standalone", "--no-initial-controllers"), "exclude one another"),
+        (("--initial-controllers", "1@localhost:9093"), "allowed is id@host:port:directoryId"),
+        (("--initial-controllers", f"1@h:1:{DIRECTORY},1@h:2:{DIRECTORY}"), "each id and each directory id once"),
+        (("--standalone", "--feature", "kraft.version=0"), "Cannot set kraft.version to 0"),
+        (("--standalone", "--feature", "kraft.version=2"), "allowed is 0 or 1"),
+        (("--feature", "kraft.version=1"), "Cannot set kraft.version to 1"),
+    ],
+)
+def test_dq_21_options_that_do_not_fit(run: Run, tmp_path: Path, option: tuple[str, ...], said: str) -> None:
     path = tmp_path / "server.properties"
     path.write_text(f"{KAFKAS}log.dirs={tmp_path}/data\n")
     refused = run("compat", "kafka-storage", "format", "-t", ID, "-c", path, *option)
-    assert refused.exit_code == 1
-    assert f"{option[0]}: dynamic quorums are not supported yet; list every controller" in refused.output
+    assert refused.exit_code == 1 and said in refused.output
     assert "Traceback" not in refused.output and not (tmp_path / "data").exists()
-    own = run("format", "-t", ID, "-c", path, *option)
-    assert own.exit_code == 1 and own.output.removeprefix("Error: ").strip() in refused.output
-    assert not (tmp_path / "data").exists()
-    assert run("compat", "kafka-storage", "format", "-t", ID, "-c", path).exit_code == 0
 
 
-def test_options_of_a_dynamic_quorum_with_static_voters(run: Run, config: Path, tmp_path: Path) -> None:
+def test_dq_20_a_controller_must_say_how_its_quorum_begins(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(f"{KAFKAS.replace('=localhost:9093', '=localhost:9093,other:9093')}log.dirs={tmp_path}/data\n")
+    refused = run("compat", "kafka-storage", "format", "-t", ID, "-c", path)
+    assert refused.exit_code == 1 and not (tmp_path / "data").exists()
+    assert (
+        "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
+        "--standalone, --initial-controllers, or --no-initial-controllers." in refused.output
+    )
+
+
+def test_dq_20_options_of_a_dynamic_quorum_with_static_voters(run: Run, config: Path, tmp_path: Path) -> None:
     refused = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--standalone")
     assert refused.exit_code == 1 and "you cannot specify controller.quorum.voters" in refused.output
     assert not (tmp_path / "a").exists()
@@ -169,10 +208,10 @@ def test_options_of_a_dynamic_quorum_with_static_voters(run: Run, config: Path, 
 
 
 @pytest.mark.parametrize(("level", "status"), [("0", 0), ("1", 1)])
-def test_the_feature_of_dynamic_quorums(run: Run, config: Path, level: str, status: int) -> None:
+def test_dq_21_the_feature_of_dynamic_quorums(run: Run, config: Path, level: str, status: int) -> None:
     done = run("compat", "kafka-storage", "format", "-t", ID, "-c", config, "--feature", f"kraft.version={level}")
     assert done.exit_code == status
-    assert ("dynamic quorums are not supported yet" in done.output) == bool(status)
+    assert ("Cannot set kraft.version to 1 unless" in done.output) == bool(status)
 
 
 def test_config_keys_says_what_becomes_of_each_key(run: Run) -> None:

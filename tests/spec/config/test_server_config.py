@@ -130,6 +130,12 @@ def test_rf_58_duplicate_voters_are_refused() -> None:
     assert "c1:9093 is there twice" in problems(CONTROLLER, controller_quorum_voters="1@c1:9093,2@c1:9093")
 
 
+def test_dq_24_a_broker_does_not_join_the_voters() -> None:
+    joining = {"controller.quorum.auto.join.enable": "true"}
+    assert "this node is only a broker" in problems(BROKER | joining)
+    assert not built(CONTROLLER | joining).problems
+
+
 def test_rf_58_neither_voters_nor_bootstrap_servers() -> None:
     assert "nor controller.quorum.bootstrap.servers" in problems(CONTROLLER, controller_quorum_voters=None)
 
@@ -312,11 +318,10 @@ def test_kafkas_own_server_properties_is_a_quorum_of_one() -> None:
     [
         {"controller.quorum.bootstrap.servers": "localhost:9099"},
         {"controller.quorum.bootstrap.servers": "localhost:9093,other:9093"},
-        {"process.roles": "broker"},
     ],
 )
-def test_others_of_a_dynamic_quorum_are_not_guessed(change: dict[str, str]) -> None:
-    assert "controller.quorum.voters is not set" in problems(QUICKSTART | change)
+def test_others_of_a_quorum_are_not_guessed(change: dict[str, str]) -> None:
+    assert built(QUICKSTART | change).quorum_voters == ()
 
 
 def test_who_names_another_server_of_the_quorum_is_not_its_only_voter() -> None:
@@ -331,9 +336,7 @@ def test_who_names_another_server_of_the_quorum_is_not_its_only_voter() -> None:
     named = {**combined, "advertised.listeners": "PLAINTEXT://c1:9092,CONTROLLER://c1:9093"}
     assert built({**named, "controller.quorum.bootstrap.servers": "c1:9093"}).quorum_voters[0].endpoint == Endpoint("c1", 9093)
     for others in ("localhost:9193", "c2:9093", "localhost:9093,c2:9093"):
-        told = problems({**combined, "controller.quorum.bootstrap.servers": others})
-        assert f"controller.quorum.bootstrap.servers={others}: dynamic quorums are not supported yet" in told
-        assert "list every controller there as id@host:port" in told
+        assert built({**combined, "controller.quorum.bootstrap.servers": others}).quorum_voters == ()
 
 
 @pytest.mark.parametrize(

@@ -299,6 +299,21 @@ def test_cm_13_feature_upgrades_wait_for_every_controller() -> None:
     assert world.state.features.metadata_version == 21
 
 
+def test_dq_46_feature_upgrades_wait_for_the_voters_of_now_and_not_for_those_of_the_start() -> None:
+    from kraftlite.metadata.records import FeatureLevelRecord
+
+    world = World(bootstrap=(FeatureLevelRecord(name=METADATA_VERSION, level=20),), quorum_voters=(NodeId(100), NodeId(101)))
+    update = FeatureUpdate(name=METADATA_VERSION, level=21, upgrade_type=1)
+    request = UpdateFeaturesRequest(updates=(update,), validate_only=False, timeout_ms=1_000)
+    register_controller(world, 100)
+    voters = [NodeId(100), NodeId(102)]
+    world.state.features.voters = lambda: tuple(voters)
+    answer = world.submit("update", lambda _now: world.state.features.update(request))
+    assert answer.code is ErrorCode.INVALID_UPDATE_VERSION and "102" in str(answer.error)
+    voters.remove(NodeId(102))
+    assert world.submit("update", lambda _now: world.state.features.update(request)).code is ErrorCode.NONE
+
+
 def test_cm_13_a_controller_of_another_cluster_is_refused() -> None:
     world = World()
     with pytest.raises(ApiError) as refused:

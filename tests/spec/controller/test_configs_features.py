@@ -316,8 +316,6 @@ def test_cm_51_secrets_do_not_reach_the_trace(world: World) -> None:
         ("1", "listener.name.client.ssl.truststore.location", "/x.jks"),
         ("1", "listener.name.client.plain.sasl.jaas.config", "x"),
         ("", "max.connection.creation.rate", "10"),
-        ("", "max.connections", "10"),
-        ("1", "max.connections.per.ip", "10"),
         ("1", "listener.name.client.max.connections", "10"),
     ],
 )

@@ -233,6 +233,67 @@ def test_cp_39_deleting_a_topic_removes_its_offsets() -> None:
     ]
 
 
+def test_cp_39_an_offset_that_is_being_committed_anew_does_not_expire() -> None:
+    w = GroupWorld(offsets_retention_ms=HOUR_MS, retention_check_interval_ms=60_000)
+    w.commit({("t", 0): 1, ("t", 1): 1})
+    w.hold = True
+    w.advance(HOUR_MS - 60_000)
+    again = w.commit({("t", 0): 2})
+    w.advance(2 * 60_000)
+    w.hold = False
+    w.commit_held()
+    assert w.answers[again] == (NONE,) and w.offset("t", 1) == (-1, NONE)
+    for _ in range(2):
+        assert w.offset("t", 0) == (2, NONE), "a tombstone behind the commit would take it"
+        w.fail_over()
+
+
+@pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+def test_cp_39_an_offset_that_was_not_replicated_in_time_keeps_its_time(error: ErrorCode) -> None:
+    """Its record is in the log: as soon as the replicas have it, it is what the group has committed."""
+    w = GroupWorld(offsets_retention_ms=HOUR_MS, retention_check_interval_ms=60_000)
+    w.commit({("t", 0): 1})
+    w.advance(30 * 60_000)
+    w.hold = True
+    late = w.commit({("t", 0): 2, ("t", 1): 2})
+    w.log += [(record.key, record.value, None) for append in w.held for record in append.records]
+    w.fail_held(error)
+    w.hold = False
+    assert w.answers[late] == (ErrorCode.COORDINATOR_NOT_AVAILABLE,) * 2
+    w.advance(31 * 60_000)
+    assert w.offset("t", 0) == (1, NONE), "an hour after the first commit, half an hour after the second one"
+    w.fail_over()
+    assert w.offset("t", 0) == w.offset("t", 1) == (2, NONE)
+
+
+def test_cp_39_a_group_whose_commit_was_not_replicated_in_time_expires_whole() -> None:
+    w = GroupWorld(offsets_retention_ms=HOUR_MS, retention_check_interval_ms=60_000)
+    w.hold = True
+    w.commit({("t", 0): 1})
+    w.log += [(record.key, record.value, None) for append in w.held for record in append.records]
+    w.fail_held(ErrorCode.REQUEST_TIMED_OUT)
+    w.hold = False
+    w.advance(30 * 60_000)
+    assert "g" in w.shard.groups.by_id
+    w.advance(31 * 60_000)
+    for _ in range(2):
+        assert "g" not in w.shard.groups.by_id and w.offset("t", 0) == (-1, NONE)
+        w.fail_over()
+
+
+def test_cp_40_a_deleted_group_leaves_no_commit_that_was_not_replicated_in_time() -> None:
+    w = GroupWorld()
+    w.commit({("t", 0): 1})
+    w.hold = True
+    w.commit({("t", 1): 1})
+    w.log += [(record.key, record.value, None) for append in w.held for record in append.records]
+    w.fail_held(ErrorCode.REQUEST_TIMED_OUT)
+    w.hold = False
+    w.delete_group()
+    w.fail_over()
+    assert "g" not in w.shard.groups.by_id and w.offset("t", 1) == (-1, NONE)
+
+
 def test_expiry_that_cannot_be_written_is_tried_again() -> None:
     w = GroupWorld(offsets_retention_ms=HOUR_MS, retention_check_interval_ms=60_000)
     w.commit({("t", 0): 1})

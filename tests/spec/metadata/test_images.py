@@ -28,7 +28,7 @@ from kraftlite.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from kraftlite.metadata.topics_delta import LocalChanges
+from kraftlite.metadata.topics_delta import LocalChanges, TopicsDelta
 from kraftlite.model.errors import Fault
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicIdPartition, TopicPartition
@@ -242,6 +242,27 @@ def test_ml_17_local_changes(name: str) -> None:
         for change_of in bucket.values():
             assert change_of.topic_id == T1
             assert change_of.registration == delta.apply(provenance()).topics.partition(T1, 0)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), before=st.integers(0, 60), parts=st.lists(st.integers(1, 30), min_size=1, max_size=6))
+def test_ml_17_deltas_merged_are_the_delta_of_all_their_records(seed: int, before: int, parts: list[int]) -> None:
+    maker = LogMaker(random.Random(seed))
+    base = image = image_of(maker.take(before))
+    whole, deltas = MetadataDelta(base), []
+    for count in parts:
+        delta = MetadataDelta(image)
+        for record in maker.take(count):
+            delta.replay(record)
+            whole.replay(record)
+        image = delta.apply(provenance(0))
+        deltas.append(delta.get_topics())
+    merged = TopicsDelta.merged(deltas)
+    assert merged.image is base.topics
+    assert merged.apply() == image.topics == whole.get_topics().apply()
+    for broker_id in nodes(1, 2, 3, 4, 5):
+        assert merged.local_changes(broker_id) == whole.get_topics().local_changes(broker_id)
+    assert [topic.name for topic in merged.deleted.values()] == [topic.name for topic in whole.get_topics().deleted.values()]
 
 
 def test_ml_17_deleting_a_topic_deletes_only_the_replicas_held_here() -> None:

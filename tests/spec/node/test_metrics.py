@@ -39,10 +39,12 @@ async def test_the_page_of_a_node_obeys_the_rules_of_prometheus(tmp_path: Path) 
         assert not family.name.endswith(("_total", "_sum", "_bucket")), family.name
         if family.name.startswith("kraftlite_"):
             assert not family.name.endswith("_count"), family.name
-        endings = {"counter": {"_total"}, "gauge": {""}, "summary": {"_count", "_sum"}}[family.type]
+        endings = {"counter": {"_total"}, "gauge": {""}, "summary": {"", "_count", "_sum"}}[family.type]
         found = {sample.name.removeprefix(family.name) for sample in family.samples} - {"_created"}
         assert found <= endings and (found or family.type == "counter"), family.name
-        assert all(set(sample.labels) <= {"event"} for sample in family.samples), "no label that a client could choose"
+        assert all(set(sample.labels) <= {"event", "broker", "quantile"} for sample in family.samples), (
+            "no label that a client could choose"
+        )
     assert "_count_total" not in page and "_sum_total" not in page
 
 

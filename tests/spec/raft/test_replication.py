@@ -41,6 +41,16 @@ def test_rf_25_a_fetch_says_where_the_log_ends_and_how_long_to_wait() -> None:
     assert (request.max_wait_ms, request.max_bytes) == (RAFT_FETCH_MAX_WAIT_MS, RAFT_MAX_FETCH_BYTES) == (500, 8 << 20)
 
 
+@pytest.mark.parametrize(("timeouts", "wait_ms"), [((2_000, 2_000), 500), ((2_000, 500), 250), ((400, 2_000), 100)])
+def test_rf_25_an_idle_leader_answers_before_the_request_times_out(timeouts: tuple[int, int], wait_ms: int) -> None:
+    fetch_timeout_ms, request_timeout_ms = timeouts
+    cluster = RaftCluster(fetch_timeout_ms=fetch_timeout_ms, request_timeout_ms=request_timeout_ms)
+    cluster.elect(1)
+    cluster.settle()
+    request = [m.body for m in cluster.sent if m.source == 2 and isinstance(m.body, RaftFetchRequest)][-1]
+    assert request.max_wait_ms == wait_ms
+
+
 def test_rf_25_the_leader_counts_a_fetch_as_having_everything_below() -> None:
     _, leader = led_by_1()
     leo, epoch = write(leader, "a"), leader.core.epoch

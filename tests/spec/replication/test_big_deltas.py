@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
+from kraftlite.log.config import LogConfig
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.model.tuning import Tuning
@@ -35,8 +37,7 @@ def test_ml_17_a_big_delta_stops_between_its_partitions_and_ends_like_a_small_on
     assert delta is not None and delta.topics is not None
     seen = [known(c[1]) for _ in c[1].manager.apply_delta_steps(delta.topics, c[1].image)]
     leads, follows = list(range(1, COUNT, 2)), list(range(0, COUNT, 2))
-    in_turn = leads + follows
-    assert seen == [sorted(in_turn[:count]) for count in range(PARTITIONS_PER_STEP, COUNT, PARTITIONS_PER_STEP)]
+    assert seen == [list(range(count)) for count in range(PARTITIONS_PER_STEP, COUNT, PARTITIONS_PER_STEP)]
     assert known(c[1]) == list(range(COUNT)) and c[1].manager.leader_count() == len(leads)
     assert all(c[1].manager.fetched_from(tp(index)) == 2 for index in follows)
 
@@ -87,3 +88,55 @@ def test_ml_18_a_big_topic_that_is_deleted_and_created_again_is_the_new_one_at_e
         seen.append((ids.count(TOPIC_ID), ids.count(again)))
     assert seen == [(24, 0), (8, 0), (0, 8), (0, 24)]
     assert known(c[1]) == list(range(COUNT)) and log_values(c[1].log(tp(1))) == []
+
+
+def test_new_leaders_come_first_and_then_who_has_a_new_leader() -> None:
+    """Clients and followers wait for both, and nobody for an ISR that is told to be smaller."""
+    c = StepCluster(3)
+    for index in range(48):
+        c.controller.create(((3, 1, 2), (3, 2, 1), (1, 2, 3))[index % 3], index=index)
+    c.publish()
+    c.controller.set_fenced(c[3].id, True)
+    delta = c[1].load()
+    assert delta is not None and delta.topics is not None
+
+    def state() -> tuple[int, int, int]:
+        leads = [partition.leader is not None for partition in c[1].manager.partitions()]
+        isrs = [partition.committed_isr for partition in c[1].manager.partitions()]
+        followed = [c[1].manager.fetched_from(tp(index)) == 2 for index in range(48)]
+        return sum(leads[0::3]), sum(followed[1::3]), sum(isr == (1, 2) for isr in isrs[2::3])
+
+    seen = [state() for _ in c[1].manager.apply_delta_steps(delta.topics, c[1].image)]
+    assert seen == [(16, 0, 0), (16, 16, 0)] and state() == (16, 16, 16)
+
+
+class CountedTable(dict[Any, Any]):
+    """The partitions of a broker, which counts how many have been looked at."""
+
+    looks = 0
+
+    def items(self) -> Any:
+        self.looks += len(self)
+        return super().items()
+
+    def values(self) -> Any:
+        self.looks += len(self)
+        return super().values()
+
+
+def test_a_topics_configuration_and_a_healthy_disk_are_no_reason_to_look_at_all_partitions() -> None:
+    c = StepCluster(2)
+    big_topic(c)
+    c.controller.create((1, 2), name="small", topic_id=UUID(int=7))
+    c[1].catch_up()
+    table = c[1].manager._table
+    counted = table.by_tp = CountedTable(table.by_tp)
+    strict = LogConfig(min_insync_replicas=2)
+    c[1].manager.announce_log_config("small", strict)
+    c[1].manager.update_log_config("small", strict)
+    c[1].manager.drop_failed_logs()
+    assert counted.looks == 0
+    assert c[1].log(TopicPartition("small", 0)).config is strict
+    c[1].logs.failed = True
+    c[1].manager.drop_failed_logs()
+    assert c[1].manager.offline_count() == COUNT + 1

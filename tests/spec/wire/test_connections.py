@@ -14,7 +14,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kraftlite.metadata.features import SUPPORTED_FEATURES
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
-from tests.harness.transaction_fakes import TRANSACTION_BODIES
+from tests.harness.request_bodies import REQUEST_BODIES
 from tests.harness.wire_fakes import Harness, RawClient, batch, decode_response, partition, request_bytes, until
 
 METADATA_ALL: dict[str, Any] = {
@@ -252,11 +252,10 @@ MINIMAL: dict[int, dict[str, Any]] = {
     19: {"topics": []},
     20: {"topics": [], "topic_names": [], "timeout": 0},
     21: {"topics": [], "timeout": 0},
-    **TRANSACTION_BODIES,
+    **REQUEST_BODIES,
     23: {"replica_id": -1, "topics": []},
     32: {"resources": []},
     33: {"resources": [], "validate_only": False},
-    34: {"dirs": []},
     35: {"topics": []},
     37: {"topics": [], "timeout": 0, "validate_only": False},
     43: {"election_type": 0, "topic_partitions": []},

@@ -349,7 +349,7 @@ def hanging_cluster(*described: dict[str, Any], known: str | None = "x", last_ms
         (hanging_cluster(state("x", error=E.TRANSACTIONAL_ID_NOT_FOUND)), True),
         (hanging_cluster(state("x", ("t", 1))), True),
         (hanging_cluster(state("x", ("t", 0))), False),
-        (hanging_cluster(known=None, last_ms=int(time.time() * 1000)), False),
+        (hanging_cluster(known=None, last_ms=int((time.time() + 86_400) * 1000)), False),
     ],
     ids=["of nobody", "of an id that is gone", "not of this partition", "of a coordinator", "young"],
 )

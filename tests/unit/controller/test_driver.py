@@ -12,10 +12,13 @@ from uuid import UUID
 import pytest
 
 from kraftlite.controller.config import ControllerConfig
-from kraftlite.controller.driver import ControllerDriver
+from kraftlite.controller.driver import ControllerDriver, Policies
 from kraftlite.controller.results import ControllerResult
-from kraftlite.metadata.features import SUPPORTED_FEATURES
-from kraftlite.metadata.records import TopicRecord
+from kraftlite.metadata.delta import MetadataDelta
+from kraftlite.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
+from kraftlite.metadata.image import MetadataImage, MetadataProvenance
+from kraftlite.metadata.publisher import Manifest
+from kraftlite.metadata.records import FeatureLevelRecord, MetadataRecord, TopicRecord
 from kraftlite.model.errors import ApiError, ErrorCode, Fault
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages import controller as m
@@ -50,7 +53,7 @@ class LoopTasks:
 
 
 class Rig:
-    def __init__(self, nodes: int = 1, **config: Any) -> None:
+    def __init__(self, nodes: int = 1, *, policies: Policies | None = None, **config: Any) -> None:
         self.clock = FakeClock(now_ms=1_000)
         self.network = MemNetwork(self.clock)
         self.quorum = FakeQuorum()
@@ -76,7 +79,7 @@ class Rig:
             settings = {"node_id": node_id, "cluster_id": CLUSTER_ID, "max_idle_interval_ms": 0, **config}
             if "listeners" in settings:
                 settings["listeners"] = (m.ListenerInfo(name="C", host=f"node{node_id}", port=9093, security_protocol="GRPC"),)
-            self.drivers.append(ControllerDriver(ports, ControllerConfig(**settings), raft, BOOTSTRAP))
+            self.drivers.append(ControllerDriver(ports, ControllerConfig(**settings), raft, BOOTSTRAP, policies))
 
     async def start(self) -> Rig:
         for driver, transport in zip(self.drivers, self.transports, strict=True):
@@ -282,12 +285,12 @@ async def test_cm_13_a_registration_that_is_refused_or_fails_is_told() -> None:
     names = [event.event for event in tracer.events if event.event.startswith("node.controller_registration")]
     assert names == ["node.controller_registration_sent", "node.controller_registration_failed"], "the same reason is told once"
     rig.network.heal()
-    registrar = rig.drivers[1]._registrar
+    registrar = rig.drivers[1].registrar
     await rig.clock.run_for(600)
     assert registrar.registered
 
     refused = Rig(2, listeners=True)
-    refused.drivers[1]._registrar._config = dataclasses.replace(refused.drivers[1].core.config, cluster_id="other")
+    refused.drivers[1].registrar._config = dataclasses.replace(refused.drivers[1].core.config, cluster_id="other")
     await refused.start()
     tracer = refused.drivers[1]._ports.tracer
     assert isinstance(tracer, ListTracer)
@@ -295,6 +298,45 @@ async def test_cm_13_a_registration_that_is_refused_or_fails_is_told() -> None:
         await refused.clock.run_for(500)
     told = [event for event in tracer.events if event.event == "node.controller_registration_failed"]
     assert [event.retry_in_ms for event in told] == [10_000] * 3 and "Expected cluster ID" in told[0].reason
+
+
+def publish(driver: ControllerDriver, image: MetadataImage, *records: MetadataRecord) -> MetadataImage:
+    """Tell the registrar of these records, as the loader does."""
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    after = delta.apply(MetadataProvenance.EMPTY)
+    driver.registrar.on_metadata_update(delta, after, Manifest(kind="log", provenance=after.provenance))
+    return after
+
+
+async def test_fv_09_a_controller_registers_at_once_when_the_level_has_registrations() -> None:
+    rig = Rig(2, listeners=True)
+    standby = rig.drivers[1]
+    image = publish(standby, MetadataImage.EMPTY, FeatureLevelRecord(name=METADATA_VERSION, level=14))
+    await rig.start()
+    await rig.clock.run_for(30_000)
+    assert not standby.registrar.registered, "it waits: nobody takes registrations at this level"
+    assert not [event for event in standby._ports.tracer.events if "registration_failed" in event.event]  # type: ignore[attr-defined]
+    image = publish(standby, image, FeatureLevelRecord(name=METADATA_VERSION, level=15))
+    await rig.settle()
+    assert standby.registrar.registered
+
+
+async def test_fv_09_a_controller_registers_again_when_another_incarnation_has_its_place() -> None:
+    rig = await Rig(2, listeners=True).start()
+    standby = rig.drivers[1]
+    await rig.clock.run_for(1_100)
+    assert standby.registrar.registered
+    mine = standby.core.state.cluster.controllers[NodeId(101)].to_record()
+    other = dataclasses.replace(mine, incarnation_id=UUID(int=9))
+    image = publish(standby, MetadataImage.EMPTY, FeatureLevelRecord(name=METADATA_VERSION, level=30), other)
+    assert standby.registrar.registered, "an older registration, which its own follows"
+    image = publish(standby, image, mine)
+    end = rig.quorum.leo
+    image = publish(standby, image, other)
+    await rig.clock.run_for(100)
+    assert standby.registrar.registered and rig.quorum.leo == end + 1
 
 
 async def test_a_heartbeat_of_nobody_is_not_remembered() -> None:

@@ -102,8 +102,10 @@ def test_the_time_in_the_queue_is_that_of_the_event_that_ran() -> None:
     assert queue.run_one(7) and queue.last_queue_time_ms == 7
     queue.schedule_deferred("t", Note("later", log), 10, 0)
     assert queue.run_one(50) and queue.last_queue_time_ms is None
+    assert (queue.last_name, queue.last_delay_ms, queue.last_expired) == ("later", 40, False)
     queue.append(Note("too late", log), 0, deadline_ms=5)
     assert queue.run_one(60) and queue.last_queue_time_ms is None
+    assert (queue.last_name, queue.last_delay_ms, queue.last_expired) == ("too late", None, True)
     assert not queue.run_one(70) and queue.last_queue_time_ms is None
     assert log == ["run waited", "run later", "fail too late QueueTimeout"]
 

@@ -29,7 +29,6 @@ from kraftlite.log.control import (
     LeaderChange,
     SnapshotFooter,
     SnapshotHeader,
-    VoterEndpoint,
     VoterNode,
     control_batch,
     decode_control,
@@ -37,7 +36,7 @@ from kraftlite.log.control import (
 )
 from kraftlite.log.log import Log, OpenLog
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId
+from kraftlite.model.ids import NodeId, VoterEndpoint
 from kraftlite.runtime.trace import ListTracer
 from tests.harness.disk import MemDisk
 from tests.harness.log_support import DIR, NOW, TP, append, batch, open_log, values

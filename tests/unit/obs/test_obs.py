@@ -4,14 +4,16 @@ import asyncio
 import io
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 from uuid import UUID
 
 import pytest
 
-from kraftlite.controller.metrics import DurationSummary
+from kraftlite.controller.metrics import DurationSummary, EventTimes
 from kraftlite.model.ids import NodeId
 from kraftlite.obs.log import LogSink, capture_python_logging
 from kraftlite.obs.metrics import Metrics, MetricsServer
@@ -226,8 +228,17 @@ class Numbers:
     last_applied_record_timestamp_ms = 1000
     new_active_controllers_count = 2
     timed_out_broker_heartbeat_count = 1
+    operations_started_count = 11
+    operations_timed_out_count = 2
+    metadata_error_count = 1
+    last_applied_record_lag_ms: int | None = 25
+    controlled_shutdown_broker_count = 1
     queue_time = DurationSummary(count=5, total_us=30_500, max_us=20_000)
-    processing_time = DurationSummary(count=6, total_us=7_001, max_us=4_250)
+    processing_time = DurationSummary(count=6, total_us=7_001, max_us=4_250, recent=[1_000, 250, 4_250])
+    deferred_delay = DurationSummary(count=2, total_us=900, max_us=800, recent=[100, 800])
+    events: Mapping[str, EventTimes] = MappingProxyType(
+        {"create_topics": EventTimes(waited=DurationSummary(total_us=70, max_us=60), worked=DurationSummary(3, 500, 300))}
+    )
     active_controller_count = 1
     last_committed_record_offset = 39
     event_queue_size = 3
@@ -240,8 +251,14 @@ class Numbers:
     unclean_elections_count = 7
     elections_from_elr_count = 3
 
+    def idle_ratio(self) -> float:
+        return 0.75
 
-def test_ce_30_the_controllers_numbers_have_kafkas_names() -> None:
+    def silences_ms(self) -> list[tuple[str, int]]:
+        return [("1", 40), ("2", 9_000)]
+
+
+def test_ce_30_tm_11_tm_12_the_controllers_numbers_have_kafkas_names() -> None:
     metrics = Metrics()
     numbers = Numbers()
     register_controller(metrics, numbers)
@@ -265,8 +282,27 @@ def test_ce_30_the_controllers_numbers_have_kafkas_names() -> None:
         "kafka_controller_controllereventmanager_eventqueueprocessingtimems_count 6.0",
         "kafka_controller_controllereventmanager_eventqueueprocessingtimems_sum 7.001",
         "kafka_controller_controllereventmanager_eventqueueprocessingtimems_max 4.25",
+        'kafka_controller_controllereventmanager_eventqueueprocessingtimems{quantile="0.5"} 1.0',
+        'kafka_controller_controllereventmanager_eventqueueprocessingtimems{quantile="0.999"} 4.25',
+        "kafka_controller_controllereventmanager_avgidleratio 0.75",
+        "kafka_controller_kafkacontroller_lastappliedrecordlagms 25.0",
+        "kafka_controller_kafkacontroller_controlledshutdownbrokercount 1.0",
+        "kafka_controller_kafkacontroller_eventqueueoperationsstartedcount 11.0",
+        "kafka_controller_kafkacontroller_eventqueueoperationstimedoutcount 2.0",
+        "kafka_controller_kafkacontroller_metadataerrorcount 1.0",
+        'kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms{broker="1"} 40.0',
+        'kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms{broker="2"} 9000.0',
+        'kraftlite_controller_events_total{event="create_topics"} 3.0',
+        'kraftlite_controller_event_work_us_total{event="create_topics"} 500.0',
+        'kraftlite_controller_event_wait_us_max{event="create_topics"} 60.0',
+        "kraftlite_controller_deferred_delay_us_count 2.0",
+        "kraftlite_controller_deferred_delay_us_sum 900.0",
+        'kraftlite_controller_deferred_delay_us{quantile="0.99"} 800.0',
     ):
         assert line in page.splitlines(), line
+    assert "eventqueuetimems{quantile" not in page, "of nothing there are no quantiles"
+    numbers.last_applied_record_lag_ms = None
+    assert "lastappliedrecordlagms" not in metrics.render().decode()
     numbers.active_controller_count = 0
     assert "activecontrollercount 0.0" in metrics.render().decode()
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlite.log.batch import build_batch, iter_records
+from kraftlite.log.control import KRaftVersion
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.limits import RAFT_MAX_WAITING_BATCHES
 from kraftlite.raft.accumulator import BatchAccumulator
@@ -84,3 +85,25 @@ def test_the_serde_failing_leaves_nothing_behind() -> None:
     with pytest.raises(ValueError, match="bad"):
         acc.prepare(["good", "bad"], 1)
     assert acc.next_offset == 0 and acc.waiting_records == 0
+
+
+def test_control_records_are_a_batch_of_their_own_and_wait_for_what_was_prepared_before_them() -> None:
+    acc = accumulator()
+    assert acc.prepare(["a"], 0) == 10
+    assert acc.prepare_control([KRaftVersion(kraft_version=1), KRaftVersion(kraft_version=1)], 0, now_ms=5) == 12
+    assert acc.prepare(["b"], 0) == 13
+    assert acc.is_due(5) and acc.drain() == [], "the record before them may not leave yet"
+    acc.schedule(6)
+    first, controls, last = acc.drain()
+    assert [(it.base_offset, it.is_control, len(it.encoded)) for it in (first, controls, last)] == [
+        (10, False, 1),
+        (11, True, 2),
+        (13, False, 1),
+    ]
+    assert controls.decoded == []
+
+
+def test_control_records_do_not_linger() -> None:
+    acc = accumulator()
+    acc.prepare_control([KRaftVersion(kraft_version=1)], 0, now_ms=5)
+    assert acc.is_due(5) and [it.is_control for it in acc.drain()] == [True]

@@ -245,6 +245,14 @@ def an_earlier_time_is_told_as_the_largest(cluster: Keyed) -> None:
     )
 
 
+@CASES.breaks(OffsetsTold, r"asked for the offset at -3.*the files have \(-1, -1\) in \[0,3\)")
+def the_largest_time_that_is_committed_is_told_for_one_that_is_not(cluster: Keyed) -> None:
+    cluster.only_leader_writes()
+    cluster.answer(
+        LIST, ListAsk(TP, -3, None), OffsetResult(error=ErrorCode.NONE, timestamp=1_700_000_000_002, offset=2, leader_epoch=0)
+    )
+
+
 @CASES.breaks(OffsetsTold, "a batch of epoch 0 ends at 3")
 def an_epoch_ends_too_early(cluster: Keyed) -> None:
     cluster.answer(EPOCH_END, EpochEndAsk(TP, 0, None), EpochEnd(ErrorCode.NONE, 0, 2))
@@ -314,3 +322,13 @@ def test_what_really_happens_is_no_violation(make: Callable[..., Keyed]) -> None
     assert (found.offset, found.timestamp) == (2, 1_700_000_000_002)
     end = cluster.do(cluster.client.call(cluster.leader.client_endpoint, EPOCH_END, EpochEndAsk(TP, 0, None), 3_000))
     assert end.end_offset == 3
+
+
+def test_the_largest_time_is_not_told_before_it_is_committed(make: Callable[..., Keyed]) -> None:
+    """Neither is the largest below the HW (LG-51)."""
+    cluster = make(OffsetsTold)
+    cluster.only_leader_writes()
+    log = cluster.log(cluster.leader)
+    assert (log.hw, log.leo) == (3, 4)
+    found = cluster.do(cluster.client.call(cluster.leader.client_endpoint, LIST, ListAsk(TP, -3, None), 3_000))
+    assert (found.error, found.offset) == (ErrorCode.NONE, -1)

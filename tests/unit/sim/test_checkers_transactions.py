@@ -66,11 +66,11 @@ class Log:
         self.offset += 1
         self.facts.replay(STATE, self.offset, name, value)
 
-    def batch(self, tp: TopicPartition, epoch: int, *, commit: bool | None = None) -> None:
+    def batch(self, tp: TopicPartition, epoch: int, *, commit: bool | None = None, coordinator_epoch: int = 0) -> None:
         """A batch, or with `commit` a marker, is appended and committed."""
         self.offset += 1
         batch = Batch(self.offset, self.offset + 1, 0, self.offset, 1, PRODUCER, epoch, 0, 0, commit is not None)
-        marker = None if commit is None else EndTxnMarker(commit=commit, coordinator_epoch=0)
+        marker = None if commit is None else EndTxnMarker(commit=commit, coordinator_epoch=coordinator_epoch)
         key = TopicIdPartition(T, tp.partition)
         self.facts.appended(InLog(key, tp, batch, marker, None))
         self.facts.committed(self.facts.in_log[key][batch])
@@ -181,6 +181,15 @@ def a_marker_of_an_older_transaction_ends_the_next(log: Log) -> None:
     log.batch(A, 0, commit=True)
 
 
+@breaks(TransactionOutcomes, "comes from coordinator epoch 3, the one before it from 4")
+def a_coordinator_that_was_replaced_writes_again(log: Log) -> None:
+    log.state(S.ONGOING, 0, A)
+    log.state(S.PREPARE_COMMIT, 1, A)
+    log.batch(A, 1, commit=True, coordinator_epoch=3)
+    log.batch(A, 1, commit=True, coordinator_epoch=4)
+    log.batch(A, 1, commit=True, coordinator_epoch=3)
+
+
 @breaks(TransactionOutcomes, "t-1 has no marker")
 def a_transaction_is_complete_too_early(log: Log) -> None:
     log.state(S.ONGOING, 0, A, B)
@@ -210,6 +219,16 @@ def a_reader_sees_what_was_aborted(log: Log) -> None:
     log.tried(Outcome.NOT_COMMITTED, "v")
     log.seen.readings.append(Reading(client="r", tp=A, end=2, records=[(0, "v")]))
     committed(log.checker, log)  # type: ignore[arg-type]
+
+
+def test_a_reader_of_a_partition_that_lost_a_marker_is_excused() -> None:
+    """The next marker of the producer then ends the transaction whose own marker a power cut took, the only copy of it."""
+    log = Log(TransactionsSeen)
+    log.tried(Outcome.NOT_COMMITTED, "v")
+    log.seen.readings.append(Reading(client="r", tp=A, end=2, records=[(0, "v")]))
+    log.world.losses.excused[A] = "its only copy lost what was not flushed"
+    log.seen.topics.append("t")
+    log.checker.at_end()
 
 
 @breaks(TransactionsSeen, r"was not given \[\(0, 'v'\)\]")

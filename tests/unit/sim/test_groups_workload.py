@@ -18,6 +18,9 @@ from kraftlite.sim.run import Outcome, RunPlan, run
 from kraftlite.sim.themes import GROUPS
 from kraftlite.sim.workloads import group_settings
 from kraftlite.sim.workloads.group_assignors import by_topic, deal
+from kraftlite.sim.workloads.group_classic import ClassicMember
+from kraftlite.sim.workloads.group_client import SimGroup
+from kraftlite.sim.workloads.groups import restart_unled
 
 SEED = 3
 
@@ -57,6 +60,18 @@ def test_a_leader_deals_every_wanted_partition_out_once(seed: int, *, cooperativ
             return
         owned = {name: tuple(mine) for name, mine in dealt.items()}
     raise AssertionError(f"{sorted(wanted - set(found))} go to nobody")
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_members_join_again_when_nobody_knows_that_it_leads(*, leads: bool) -> None:
+    """A static leader that came back before JoinGroup 9 does not, and minds no topic any more."""
+    group = SimGroup(name="g", topics=("t",), cooperative=False, session_ms=1_000, rebalance_ms=1_000)
+    for index in range(2):
+        one = object.__new__(ClassicMember)
+        one.alive, one.epoch, one.leads = True, 7, leads and index == 1
+        group.members.append(one)
+    restart_unled(group)
+    assert [it.epoch for it in group.members] == ([7, 7] if leads else [-1, -1])
 
 
 def test_a_seed_with_groups_repeats_in_another_process() -> None:

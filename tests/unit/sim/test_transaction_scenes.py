@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from kraftlite.log.log import Log
 from kraftlite.model.ids import NodeId
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.trace.log import LogStartAdvanced
+from kraftlite.sim.checkers.transaction_races import RaceWatch
 from kraftlite.sim.fault_plan import AMBUSHES, FaultPlan, parse
 from kraftlite.sim.injection.ambushes import STEPS
 from kraftlite.sim.injection.catalog import HANDLERS
@@ -121,6 +128,16 @@ def test_a_race_that_a_scene_is_about_happens(name: str, seed: int, race: str) -
     result = run(replace(plan, faults=play(name, seed, shape, plan.duration_ms)))
     assert result.outcome is Outcome.OK, f"{result.checker}: {result.story}"
     assert any(it.startswith(race) for it in result.coverage.races), result.coverage.races
+
+
+@pytest.mark.parametrize(("first", "met"), [(4, 1), (5, 0), (None, 0)])
+def test_records_below_an_open_transaction_are_no_race(first: int | None, met: int) -> None:
+    """R17 is met where the transaction itself loses its first record."""
+    watch = object.__new__(RaceWatch)
+    watch.met = Counter()
+    log = SimpleNamespace(_ctx=SimpleNamespace(producers=SimpleNamespace(first_unstable_offset=lambda: first)))
+    watch._cut_off(cast(Log, log), LogStartAdvanced(tp=TopicPartition("t", 0), old=2, new=5, reason="DeleteRecords"))
+    assert watch.met.total() == met
 
 
 def test_a_seed_draws_the_same_scenes_wherever_it_is_asked() -> None:

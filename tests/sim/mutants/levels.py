@@ -1,0 +1,100 @@
+"""Feature levels: what a downgrade loses, what a level needs, who must have it, and what each level switches on."""
+
+from __future__ import annotations
+
+from kraftlite.controller import election_control
+from kraftlite.controller import feature_control as features
+from kraftlite.controller.cluster_control import ClusterControl
+from kraftlite.controller.feature_control import FeatureControl
+from kraftlite.controller.registration import ControllerRegistrar
+from kraftlite.sim.workloads import levels
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.patching import Patch
+
+
+def moving_levels(patch: Patch) -> None:
+    """Every run has the administrator who moves levels, from an older release."""
+    patch.set(levels, "comes_with", lambda seed: True)
+
+
+@mutant(
+    "downgrade-loses-metadata",
+    "a downgrade of metadata.version that loses metadata is carried out",
+    expects=("85", "50", "16"),
+    lens=moving_levels,
+)
+def downgrade_loses_metadata(patch: Patch) -> None:
+    """KAFKA-13896: Kafka's unsafe downgrade was never made safe for what the older level cannot say."""
+    patch.edit(
+        features, "_check_metadata_downgrade", ("if not lost:", "if not lost or kind is FeatureUpgradeType.UNSAFE_DOWNGRADE:")
+    )
+
+
+@mutant(
+    "level-without-what-it-needs",
+    "a feature is finalized without the level of metadata.version that it needs",
+    expects=("85", "50", "crash"),
+    lens=moving_levels,
+)
+def level_without_what_it_needs(patch: Patch) -> None:
+    """KIP-1022: records of eligible leader replicas below the level that has their fields."""
+    patch.edit(FeatureControl, "_check_dependencies", ("if missing is not None:", "if False:"))
+
+
+@mutant(
+    "upgrade-past-silent-controllers",
+    "a feature is upgraded while a controller of the quorum has not said what it supports",
+    expects=("85", "50"),
+    lens=moving_levels,
+)
+def upgrade_past_silent_controllers(patch: Patch) -> None:
+    """KIP-919: an old controller that comes back dies on the first record that it does not know."""
+    patch.edit(FeatureControl, "_check_supported", ("for node_id in self.voters():", "for node_id in ():"))
+
+
+@mutant(
+    "deaf-registrar",
+    "a controller that could not register at an old level never tries again",
+    expects=("86",),
+    lens=moving_levels,
+)
+def deaf_registrar(patch: Patch) -> None:
+    """FV-09: nothing but the next upgrade, which waits for it for ever, would show it."""
+    rule = "if image.features.metadata_version != self._level:"
+    patch.edit(ControllerRegistrar, "on_metadata_update", (rule, "if self._level is None:"))
+
+
+@mutant(
+    "no-epoch-for-an-old-shrink",
+    "a shrinking ISR does not raise the leader epoch at levels at which it must",
+    expects=("85", "13", "50"),
+    lens=moving_levels,
+)
+def no_epoch_for_an_old_shrink(patch: Patch) -> None:
+    """CM-26, KAFKA-15021: followers of before 3.6 learn of the smaller ISR by the epoch."""
+    rule = "not features.skips_leader_epoch_bump_on_isr_shrink(self._features.level_or_minimum())"
+    patch.edit(election_control.ElectionControl, "change", (rule, "False"))
+
+
+@mutant(
+    "directories-before-their-level",
+    "brokers are registered with directories at levels that have none",
+    expects=("85", "16", "crash"),
+    lens=moving_levels,
+)
+def directories_before_their_level(patch: Patch) -> None:
+    """KAFKA-16131: directories written under an older metadata.version."""
+    rule = "request.log_dirs if features.supports_directories(self._features.level_or_minimum()) else ()"
+    patch.edit(ClusterControl, "registration_record", (rule, "request.log_dirs"))
+
+
+@mutant(
+    "asking-is-doing",
+    "an update of features that only asks is carried out",
+    expects=("50",),
+    lens=moving_levels,
+)
+def asking_is_doing(patch: Patch) -> None:
+    """CE-19: --dry-run of a tool that upgrades for good."""
+    rule = "return result.without_records() if request.validate_only else result"
+    patch.edit(FeatureControl, "update", (rule, "return result"))
