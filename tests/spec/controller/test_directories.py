@@ -114,6 +114,31 @@ def test_jb_06_a_heartbeat_that_names_a_directory_moves_what_is_in_it_and_nothin
     assert world.state.cluster.brokers[1].log_dirs == (directory(1, 1),)
 
 
+@pytest.mark.parametrize("level", [0, 1], ids=["without ELR", "with ELR"])
+def test_jb_06_a_broker_that_is_unfenced_with_a_failed_directory_does_not_lead_in_it(level: int) -> None:
+    """The same heartbeat ends its fencing and names the directory: the elections know of it."""
+    world = world_of(bootstrap=bootstrap(30, *((ON,) if level else ())))
+    assert world.create("u", assignments=[[1, 2, 3]]).error is ErrorCode.NONE
+    for topic, index in (("t", 0), ("u", 1)):
+        assert assign(world, 3, directory(3, index), topic_id=world.state.replication.topic_ids[topic]) == [ErrorCode.NONE]
+    for broker_id in (1, 2, 3):
+        world.fence(broker_id)
+    assert not world.heartbeat(3, offline=(directory(3, 0),)).value.is_fenced
+    assert world.partition("t").leader is None
+    assert world.partition("u").leader == 3
+    assert world.state.cluster.brokers[3].log_dirs == (directory(3, 1),)
+
+
+def test_jb_06_a_broker_that_is_fenced_with_a_failed_directory_leaves_once() -> None:
+    world = world_of()
+    assign(world, 1, directory(1, 0))
+    before = world.partition()
+    world.heartbeat(1, want_fence=True, offline=(directory(1, 0),))
+    after = world.partition()
+    assert after.isr == (2, 3) and after.partition_epoch == before.partition_epoch + 1
+    assert world.state.cluster.brokers[1].log_dirs == (directory(1, 1),)
+
+
 def test_jb_06_a_replica_whose_directory_is_offline_may_not_join() -> None:
     world = world_of()
     assign(world, 3, directory(3, 0))
