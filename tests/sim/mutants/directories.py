@@ -36,6 +36,12 @@ def failed_directory_keeps_leaders(patch: Patch) -> None:
     patch.edit(ElectionControl, "directories_offline", ("in newly:", "in ():"))
 
 
+@mutant("unfenced-into-a-failed-directory", "a broker that is unfenced leads in a directory that has failed", expects=("83",))
+def unfenced_into_a_failed_directory(patch: Patch) -> None:
+    """JB-06: one heartbeat may say both."""
+    patch.edit(ElectionControl, "change", (" or directory in gone", ""))
+
+
 @mutant(
     "moved-before-it-is-whole",
     "a copy takes its replica's place before it has everything",
