@@ -5,6 +5,7 @@ Source: KIP-858; Kafka's AssignmentsManager; JB-05, BL-19.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
@@ -23,6 +24,8 @@ _VOID: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 """The controller knows of no such replica: there is nothing to say of it."""
 
 Key = tuple[UUID, int]
+TakenBack = Callable[[UUID, int], UUID | None]
+"""Tells the directory that was named for a replica and is not to count; None: there is none."""
 
 
 class Assignments:
@@ -33,8 +36,9 @@ class Assignments:
     it may not have come back as metadata yet.
     """
 
-    def __init__(self, node_id: NodeId) -> None:
+    def __init__(self, node_id: NodeId, taken_back: TakenBack = lambda topic_id, partition: None) -> None:
         self._node_id = node_id
+        self._taken_back = taken_back
         self._waiting: dict[Key, UUID] = {}
         self._sent: dict[Key, UUID] = {}
         self._told: dict[Key, UUID] = {}
@@ -66,7 +70,12 @@ class Assignments:
             broker_id=self._node_id,
             broker_epoch=broker_epoch,
             replicas=tuple(
-                ReplicaDirectory(topic_id=topic_id, partition=partition, directory_id=directory_id)
+                ReplicaDirectory(
+                    topic_id=topic_id,
+                    partition=partition,
+                    directory_id=directory_id,
+                    instead_of=self._taken_back(topic_id, partition),
+                )
                 for (topic_id, partition), directory_id in self._sent.items()
             ),
         )

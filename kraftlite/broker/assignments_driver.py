@@ -31,6 +31,10 @@ class Whereabouts(Protocol):
         """Return the directory that the controller is to know for a replica; None: nothing is known against metadata."""
         ...
 
+    def taken_back(self, topic_id: UUID, partition: int) -> UUID | None:
+        """Return the directory that was named for a replica although it has never been there; None: there is none."""
+        ...
+
 
 class AssignmentReporter:
     """Reports within a second of the change where the controller can be reached; where not, it asks again, ever less often."""
@@ -48,7 +52,7 @@ class AssignmentReporter:
         self._channel = channel
         self._broker_epoch = broker_epoch
         self._image = image
-        self._core = Assignments(node_id)
+        self._core = Assignments(node_id, logs.taken_back)
         self._wakeup: asyncio.Future[None] | None = None
         self._task: TaskHandle | None = None
         self._logs = logs

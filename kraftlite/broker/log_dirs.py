@@ -214,11 +214,11 @@ class LogDirs:
             )
 
     def delete(self, tp: TopicPartition) -> None:
-        self.log_moves.cancel(tp, "the replica is deleted")
         state = self._home.pop(tp, None)
         if state is None:
             return
         log = state.logs.pop(tp, None)
+        self.log_moves.deleted(tp, None if log is None else log.topic_id)
         if state.hws.pop(tp, None) is not None:
             state.hws_filed = False
         if log is None or not state.online:
@@ -291,9 +291,17 @@ class LogDirs:
             return move.target.directory_id
         return state.directory_id if state.logs[tp].topic_id == topic_id else None
 
+    def taken_back(self, topic_id: UUID, partition: int) -> UUID | None:
+        return self.log_moves.taken_back(topic_id, partition)
+
     @property
     def cordoned(self) -> frozenset[str]:
         return self.placement.cordoned
+
+    def cordon(self, paths: frozenset[str]) -> tuple[UUID, ...]:
+        """These directories get no new logs; returns their ids, as far as they are known."""
+        self.placement.cordoned = paths
+        return tuple(sorted(it.spec.directory_id for it in self._dirs if it.path in paths and it.spec.directory_id is not None))
 
     def online_ids(self) -> tuple[UUID, ...]:
         return tuple(state.directory_id for state in self._dirs if state.online)

@@ -56,6 +56,8 @@ class LogMoves:
         self._config_for = config_for
         self._failed = failed
         self._moves: dict[TopicPartition, Move] = {}
+        self._taken_back: dict[tuple[UUID, int], UUID] = {}
+        """The target of the last move of a replica that was reported and did not come about."""
         self.report: Callable[[UUID, int, UUID], None] = lambda topic_id, partition, directory_id: None
         self.on_started: Callable[[], None] = lambda: None
         self.retire: Callable[[LogDirState, Log], None] = lambda state, log: None
@@ -63,6 +65,9 @@ class LogMoves:
 
     def get(self, tp: TopicPartition) -> Move | None:
         return self._moves.get(tp)
+
+    def taken_back(self, topic_id: UUID, partition: int) -> UUID | None:
+        return self._taken_back.get((topic_id, partition))
 
     def all(self) -> tuple[Move, ...]:
         return tuple(self._moves.values())
@@ -108,6 +113,12 @@ class LogMoves:
         if move.said:
             self.report(move.topic_id, tp.partition, move.source.directory_id)
 
+    def deleted(self, tp: TopicPartition, topic_id: UUID | None) -> None:
+        """The replica is gone, and its copy with it."""
+        self.cancel(tp, "the replica is deleted")
+        if topic_id is not None:
+            self._taken_back.pop((topic_id, tp.partition), None)
+
     def directory_failed(self, state: LogDirState) -> list[TopicPartition]:
         """Nothing is copied out of it or into it any more; what is in other directories stays there. Returns what moved."""
         found = [move.tp for move in self._moves.values() if state in (move.source, move.target)]
@@ -121,6 +132,8 @@ class LogMoves:
         move = self._moves.pop(tp, None)
         if move is not None:
             move.target.futures.pop(tp, None)
+            if move.said and move.source.online:
+                self._taken_back[move.topic_id, tp.partition] = move.target.directory_id
             self._ports.tracer.emit(ReplicaMoveEnded(tp=tp, target=move.target.path, reason=reason))
         return move
 
@@ -214,6 +227,7 @@ class LogMoves:
     def say(self, move: Move) -> None:
         """The copy has everything: have the controller place the replica in the target."""
         move.said = True
+        self._taken_back.pop((move.topic_id, move.tp.partition), None)
         self.report(move.topic_id, move.tp.partition, move.target.directory_id)
 
     def promote(self, move: Move, home: Callable[[TopicPartition, LogDirState], None]) -> None:

@@ -60,7 +60,8 @@ class DirectoryControl:
         """A replica in a directory that is not online leaves the ISR and its leadership in the same record.
 
         Departs: where the directory that the replica had is gone, it began anew in another one. Then it vouches for nothing that
-        was in the old one: it leaves the ISR, and the eligible leader replicas too. Kafka lets it lead as one of these.
+        was in the old one: it leaves the ISR, and the eligible leader replicas too. Kafka lets it lead as one of these. Not so
+        where a move into the directory that is gone is taken back: the replica is still where it was.
         """
         info = self._state.topics.get(item.topic_id)
         if info is None:
@@ -75,7 +76,7 @@ class DirectoryControl:
         before, directories[position] = directories[position], item.directory_id
         offline = not self._cluster.directory_online(broker_id, item.directory_id)
         gone = not is_reserved_uuid(before) and not self._cluster.directory_online(broker_id, before)
-        anew = gone and before != item.directory_id
+        anew = gone and before not in (item.directory_id, item.instead_of)
         left = tuple(member for member in partition.isr if member != broker_id)
         isr = left if offline or (anew and (left or self._features.elr_enabled)) else None
         election = Election.UNCLEAN if self._configs.unclean_election_enabled(info.name) else Election.ONLINE

@@ -63,6 +63,8 @@ class BrokerHeartbeatRequest:
     want_fence: bool
     want_shut_down: bool
     offline_log_dirs: tuple[UUID, ...]
+    cordoned_log_dirs: tuple[UUID, ...] | None = None
+    """None: the broker does not know yet (KIP-1066)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,8 @@ class ReplicaDirectory:
     topic_id: UUID
     partition: int
     directory_id: UUID
+    instead_of: UUID | None = None
+    """A directory that the sender has named before and takes back: the replica has never been there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

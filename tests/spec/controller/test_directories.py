@@ -35,14 +35,22 @@ def world_of(count: int = 2, **config: Any) -> World:
 
 
 def assign(
-    world: World, broker_id: int, *directories: UUID, topic_id: UUID | None = None, partition: int = 0, epoch: int = 0
+    world: World,
+    broker_id: int,
+    *directories: UUID,
+    topic_id: UUID | None = None,
+    partition: int = 0,
+    epoch: int = 0,
+    instead_of: UUID | None = None,
 ) -> Any:
     """Say of partition 0 of t (or of another) where the replica is; the answer's codes, or the refusal of all."""
     topic = world.state.replication.topic_ids["t"] if topic_id is None else topic_id
     request = m.AssignReplicasToDirsRequest(
         broker_id=NodeId(broker_id),
         broker_epoch=world.state.cluster.brokers[broker_id].broker_epoch + epoch,
-        replicas=tuple(m.ReplicaDirectory(topic_id=topic, partition=partition, directory_id=it) for it in directories),
+        replicas=tuple(
+            m.ReplicaDirectory(topic_id=topic, partition=partition, directory_id=it, instead_of=instead_of) for it in directories
+        ),
     )
     answer = world.submit("assign", lambda _now: world.state.directories.assign(request))
     check_invariants(world.active.core)
@@ -174,3 +182,17 @@ def test_jb_06_a_replica_that_began_anew_is_not_eligible_for_what_it_had() -> No
     assert world.partition().leader is None, "its directory is not there"
     assign(world, 3, directory(3, 1))
     assert 3 not in world.partition().elr and world.partition().leader is None
+
+
+@pytest.mark.parametrize("taken_back", [True, False])
+def test_jb_11_a_replica_whose_move_is_taken_back_is_still_eligible(taken_back: bool) -> None:
+    """The target fails after it was reported, and the controller hears of it before the report is taken back."""
+    world = world_of(bootstrap=bootstrap(30, ON))
+    assert world.create("u", assignments=[[1]]).error is ErrorCode.NONE
+    topic_id = world.state.replication.topic_ids["u"]
+    for index in (0, 1):
+        assign(world, 1, directory(1, index), topic_id=topic_id)
+    world.heartbeat(1, offline=(directory(1, 1),))
+    assert world.partition("u").leader is None and world.partition("u").elr == (1,)
+    assign(world, 1, directory(1, 0), topic_id=topic_id, instead_of=directory(1, 1) if taken_back else None)
+    assert world.partition("u").leader == 1 and world.partition("u").recovering is not taken_back
