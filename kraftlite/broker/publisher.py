@@ -109,6 +109,7 @@ class BrokerMetadataPublisher:
         log_dirs: LogDirs,
         replicas: AppliesMetadata,
         on_directories_known: Callable[[], None],
+        cordon: Callable[[MetadataImage], None],
         guard: Callable[[Callable[[], None]], None],
         coordinators: Sequence[FollowsReplicas] = (),
         on_broker_values: Callable[[Mapping[str, str]], None] = lambda _values: None,
@@ -120,6 +121,7 @@ class BrokerMetadataPublisher:
         self._log_dirs = log_dirs
         self._replicas = replicas
         self._on_directories_known = on_directories_known
+        self._cordon = cordon
         self._guard = guard
         self._coordinators = coordinators
         self._on_broker_values = on_broker_values
@@ -225,6 +227,8 @@ class BrokerMetadataPublisher:
         image, topics, configs = update.image, update.topics, update.configs
         self._cache.set_image(image)
         self._configs.set_image(image)
+        if configs is not None or update.registrations:
+            self._cordon(image)
         if topics is not None and configs is not None:
             for topic in self._topics_of(configs):
                 self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))

@@ -23,15 +23,17 @@ from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
-from kraftlite.metadata.features import SUPPORTED_FEATURES
+from kraftlite.metadata.features import SUPPORTED_FEATURES, supports_cordoning
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.loader import MetadataLoader
+from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RaftClient
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.runtime.ports import Handlers, Ports
+from kraftlite.runtime.trace.broker import DynamicConfigIgnored
 
 CLIENT_GRACE_MS: Final = 1_000
 
@@ -101,6 +103,7 @@ class BrokerServer:
             log_dirs=self.log_dirs,
             replicas=self.replicas,
             on_directories_known=self._say_directories,
+            cordon=self._cordon,
             guard=lambda call: loader.guard(self.publisher, call),
             coordinators=(self.groups, self.transactions),
             on_broker_values=listeners.update_broker_values,
@@ -199,6 +202,20 @@ class BrokerServer:
             if topic is not None and registration is not None and self._config.node_id in registration.replicas:
                 self.assignments.hosted(tp, topic.topic_id, registration.directory_of(self._config.node_id))
         self.lifecycle.directory_failed(directory_id)
+
+    def _cordon(self, image: MetadataImage) -> None:
+        """Take over which directories get no new replicas, and tell the controller (JB-13). A value that does not fit, which a
+        controller took that does not know our directories, changes nothing."""
+        level = image.features.metadata_version
+        if level is None or not supports_cordoning(level):
+            return
+        text = self.configs.broker_values().get(CORDONED_DIRS, "")
+        try:
+            paths = cordoned_dirs(text, [spec.path for spec in self._config.log_dirs])
+        except ValueError as error:
+            self._ports.tracer.emit(DynamicConfigIgnored(resource=str(self._config.node_id), reasons=(str(error),)))
+            return
+        self.lifecycle.cordoned(self.log_dirs.cordon(paths))
 
     def _say_directories(self) -> None:
         """The metadata version has begun to know directories, and the registration has none: say them, and who is in them."""

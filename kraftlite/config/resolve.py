@@ -20,6 +20,7 @@ from kraftlite.config.listeners import (
     parse_voters,
 )
 from kraftlite.model.broker_limits import cleaner_problems
+from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.controller import ListenerInfo
 
@@ -99,6 +100,10 @@ def _log_dirs(typed: Typed, problems: list[str]) -> Names:
     if not found:
         problems.append(f"{key} is empty; allowed are the paths of directories")
         return (_absolute("."),)
+    try:
+        cordoned_dirs(",".join(typed[CORDONED_DIRS]), found)
+    except ValueError as error:
+        problems.append(str(error))
     return found
 
 

@@ -82,6 +82,9 @@ class BrokerControl:
             yield from self._elections.directories_offline(
                 broker_id, request.broker_epoch, request.offline_log_dirs, records, leaves=leaves
             )
+        cordoned = self._cluster.cordoned_record(request)
+        if cordoned is not None:
+            records.append(cordoned)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= registration_offset,
             is_fenced=following.fenced,

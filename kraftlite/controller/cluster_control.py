@@ -25,6 +25,7 @@ from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegis
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, NodeId, is_reserved_uuid, uuid_to_str
 from kraftlite.model.messages.controller import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
     Empty,
@@ -127,11 +128,12 @@ class ClusterControl:
         return registration
 
     def usable_brokers(self) -> list[UsableBroker]:
-        """List the candidates for new replicas: all brokers that are not on their way down."""
+        """List the candidates for new replicas: all brokers that are not on their way down and have a directory for them."""
+        cordoning = features.supports_cordoning(self._features.level_or_minimum())
         return [
             UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced)
             for broker in self.brokers.values()
-            if broker.fenced or not broker.in_controlled_shutdown
+            if (broker.fenced or not broker.in_controlled_shutdown) and not (cordoning and broker.is_cordoned)
         ]
 
     def ineligible_reason(self, broker_id: NodeId, broker_epoch: int | None) -> str | None:
@@ -240,6 +242,27 @@ class ClusterControl:
             fenced=existing.fenced if same and existing is not None else True,
             in_controlled_shutdown=existing.in_controlled_shutdown if same and existing is not None else False,
             log_dirs=request.log_dirs if features.supports_directories(self._features.level_or_minimum()) else (),
+            cordoned_log_dirs=self._still_cordoned(request, existing),
+        )
+
+    def _still_cordoned(self, request: BrokerRegistrationRequest, existing: BrokerRegistration | None) -> tuple[UUID, ...] | None:
+        """Keep what a broker said of its directories until it says something else, which is when it has its configuration."""
+        if existing is None or existing.cordoned_log_dirs is None:
+            return None
+        if not features.supports_cordoning(self._features.level_or_minimum()):
+            return None
+        return tuple(directory for directory in existing.cordoned_log_dirs if directory in request.log_dirs)
+
+    def cordoned_record(self, request: BrokerHeartbeatRequest) -> BrokerRegistrationChangeRecord | None:
+        """Note which directories a broker has cordoned; None: nothing new (JB-13)."""
+        told = request.cordoned_log_dirs
+        if told is None or not features.supports_cordoning(self._features.level_or_minimum()):
+            return None
+        known = self.brokers[request.broker_id].cordoned_log_dirs
+        if known is not None and sorted(known) == sorted(told):
+            return None
+        return BrokerRegistrationChangeRecord(
+            broker_id=request.broker_id, broker_epoch=request.broker_epoch, cordoned_log_dirs=told
         )
 
     def register_controller(self, request: ControllerRegistrationRequest) -> ControllerResult[Empty]:

@@ -27,6 +27,7 @@ from kraftlite.controller.scram_control import ScramControl
 from kraftlite.controller.topic_control import TopicControl
 from kraftlite.controller.topics_state import TopicsState
 from kraftlite.metadata import records as r
+from kraftlite.metadata.features import supports_cordoning
 from kraftlite.model.ids import uuid_to_str
 from kraftlite.runtime.ports import Tracer
 from kraftlite.timeline.collections import TimelineValue
@@ -68,6 +69,7 @@ class ControllerState:
         self.features.before_elr = self.configs.elr_safety_records
         self.features.clear_elr = lambda: self.configs.clear_elr() if self.replication.has_elr else []
         self.configs.elr_enabled = lambda: self.features.elr_enabled
+        self.configs.cordoning = lambda: supports_cordoning(self.features.level_or_minimum())
         self.configs.candidates = self.replication.candidates
         self.configs.topic_exists = lambda name: name in self.replication.topic_ids
         self.configs.broker_exists = lambda broker_id: broker_id in self.cluster.brokers

@@ -40,6 +40,12 @@ class BrokerRegistration:
         """Neither fenced nor in controlled shutdown: may lead and may join an ISR (CM-14)."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def is_cordoned(self) -> bool:
+        """Every directory is cordoned: no new replica is placed here (KIP-1066)."""
+        cordoned = self.cordoned_log_dirs
+        return bool(self.log_dirs) and cordoned is not None and all(directory in cordoned for directory in self.log_dirs)
+
     def to_record(self) -> RegisterBrokerRecord:
         return RegisterBrokerRecord(
             broker_id=self.broker_id,

@@ -138,6 +138,7 @@ _BROKER: tuple[_Row, ...] = (
     ("unstable.api.versions.enable", _B, "false", None, _RO, "Known; every API that is offered is stable."),
     ("log.dir", _LIST, "/tmp/kafka-logs", None, _RO, "The log directory if log.dirs is unset."),
     ("log.dirs", _LIST, None, None, _RO, "The directories of this node's logs, one for each disk."),
+    ("cordoned.log.dirs", _LIST, "", None, _ONE, "Those of log.dirs that get no new replicas; * stands for all."),
     ("num.partitions", _I, "1", _POSITIVE, _RO, "Partitions of a topic that does not say."),
     ("default.replication.factor", _I, "1", between(1, 32767), _RO, "Replicas of a topic that does not say."),
     ("min.insync.replicas", _I, "1", _POSITIVE, _ALL, "How large the ISR must be for a write with acks=all."),

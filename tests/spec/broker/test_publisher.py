@@ -117,6 +117,7 @@ class Scene:
             log_dirs=self.logs.dirs,
             replicas=self.replicas,
             on_directories_known=self._resend,
+            cordon=lambda _image: None,
             guard=self._guard,
         )
         self.image = MetadataImage.EMPTY

@@ -162,8 +162,9 @@ async def test_jb_08_an_upgrade_registers_the_directories_and_says_who_is_in_the
     request = UpdateFeaturesRequest(updates=(update,), validate_only=False, timeout_ms=10_000)
     await cluster.call(broker_of(node).channel.call(UPDATE_FEATURES, request, 10_000), "the upgrade")
     await cluster.until(lambda: is_told(cluster, node), "the directory of a-0 to be known")
+    known = tuple(sorted(logs_of(node).online_ids()))
+    await cluster.until(lambda: broker_of(node).cache.image.cluster.brokers[NodeId(2)].log_dirs == known, "the registration")
     registered = broker_of(node).cache.image.cluster.brokers[NodeId(2)]
-    assert registered.log_dirs == tuple(sorted(logs_of(node).online_ids()))
     assert registered.broker_epoch == own.broker_epoch, "the same incarnation (KAFKA-16952)"
     assert cluster.leader("a") is node
 
