@@ -63,7 +63,9 @@ def start(cluster: ClusterClient, wanted: Mapping[Replica, str], timeout_ms: int
             raise ToolError(f"Timed out before log directory move{_plural(left)} could be started for: {names}")
         if left:
             time.sleep(0.1)
-    click.echo(f"Successfully started log directory move{_plural(wanted)} for: {','.join(map(_name, sorted(wanted)))}")
+    for (topic, index), broker in sorted(wanted):
+        path = wanted[(topic, index), broker]
+        click.echo(f"Successfully started moving log directory to {path} for replica {topic}-{index} with broker {broker} ")
 
 
 def verify(cluster: ClusterClient, wanted: Mapping[Replica, str]) -> None:
