@@ -12,7 +12,9 @@ from tests.sim.mutants.catalog import mutant
 from tests.sim.mutants.patching import Patch
 
 
-@mutant("lost-replica-made-anew", "a replica whose directory is offline is made anew in another one", expects=("80", "36", "crash"))
+@mutant(
+    "lost-replica-made-anew", "a replica whose directory is offline is made anew in another one", expects=("80", "36", "crash")
+)
 def lost_replica_made_anew(patch: Patch) -> None:
     """JB-07, KAFKA-16234: when the directory is back, there are two."""
     patch.edit(Placement, "candidates", ("if missing:", "if False:"))
