@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19kraftlite/v1/common.proto\x12\x0ckraftlite.v1\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"S\n\x0cListenerInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x19\n\x11security_protocol\x18\x04 \x01(\t\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\";\n\x0fQuotaEntityPart\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_name\"\x1c\n\nNodeIdList\x12\x0e\n\x06values\x18\x01 \x03(\x05\"\x1c\n\nStringList\x12\x0e\n\x06values\x18\x01 \x03(\t\":\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x14\n\x07message\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\n\n\x08_messageb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19kraftlite/v1/common.proto\x12\x0ckraftlite.v1\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"S\n\x0cListenerInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x19\n\x11security_protocol\x18\x04 \x01(\t\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\";\n\x0fQuotaEntityPart\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_name\"\x1c\n\nNodeIdList\x12\x0e\n\x06values\x18\x01 \x03(\x05\"\x1a\n\x08UuidList\x12\x0e\n\x06values\x18\x01 \x03(\x0c\"\x1c\n\nStringList\x12\x0e\n\x06values\x18\x01 \x03(\t\":\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x14\n\x07message\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\n\n\x08_messageb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,8 +32,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_QUOTAENTITYPART']._serialized_end=295
   _globals['_NODEIDLIST']._serialized_start=297
   _globals['_NODEIDLIST']._serialized_end=325
-  _globals['_STRINGLIST']._serialized_start=327
-  _globals['_STRINGLIST']._serialized_end=355
-  _globals['_REFUSAL']._serialized_start=357
-  _globals['_REFUSAL']._serialized_end=415
+  _globals['_UUIDLIST']._serialized_start=327
+  _globals['_UUIDLIST']._serialized_end=353
+  _globals['_STRINGLIST']._serialized_start=355
+  _globals['_STRINGLIST']._serialized_end=383
+  _globals['_REFUSAL']._serialized_start=385
+  _globals['_REFUSAL']._serialized_end=443
 # @@protoc_insertion_point(module_scope)

@@ -17,10 +17,14 @@ from kraftlite.model.messages.controller import ListenerInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirSpec:
-    """One formatted log directory: its absolute path and the id that `meta.properties` gives it."""
+    """One log directory: its absolute path and the id that `meta.properties` gives it; None when it cannot be read."""
 
     path: str
-    directory_id: UUID
+    directory_id: UUID | None
+    problem: str | None = None
+    """The reason why it cannot be read."""
+    holds_metadata: bool = False
+    """The metadata log is in it: without it no node can go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

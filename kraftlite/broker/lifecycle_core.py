@@ -96,6 +96,13 @@ class DirectoryFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Cordoned:
+    """These directories get no new replicas: from now on each heartbeat says so."""
+
+    directory_ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ResendRegistration:
     """Register again with the same incarnation id, e.g. because what the registration says has changed (ML-25)."""
 
@@ -111,6 +118,7 @@ Event = (
     | BeginControlledShutdown
     | BeginShutdown
     | DirectoryFailed
+    | Cordoned
     | ResendRegistration
 )
 
@@ -131,6 +139,7 @@ class SendHeartbeat:
     want_fence: bool
     want_shut_down: bool
     offline_log_dirs: tuple[UUID, ...]
+    cordoned_log_dirs: tuple[UUID, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +201,7 @@ class BrokerLifecycleCore:
         self._attempts = 0
         self._sent_offline: tuple[UUID, ...] = ()
         self._offline: dict[UUID, int | None] = {}  # unacknowledged: deadline; acknowledged: None
+        self._cordoned: tuple[UUID, ...] | None = None
         self._next_communication_ms: int | None = None
         self._registration_deadline_ms: int | None = None
         self._shutdown_deadline_ms: int | None = None
@@ -208,6 +218,10 @@ class BrokerLifecycleCore:
     def fenced(self) -> bool:
         """True when the controller's last answer said that this broker is fenced."""
         return self._fenced
+
+    def has_failed(self, directory_id: UUID) -> bool:
+        """Return whether a log directory has failed since the start."""
+        return directory_id in self._offline
 
     def next_deadline_ms(self) -> int | None:
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
@@ -244,6 +258,10 @@ class BrokerLifecycleCore:
             case DirectoryFailed(directory_id):
                 if directory_id not in self._offline:
                     self._offline[directory_id] = now_ms + self._config.log_dir_failure_timeout_ms
+                    self._wish(now_ms)
+            case Cordoned(directory_ids):
+                if directory_ids != self._cordoned:
+                    self._cordoned = directory_ids
                     self._wish(now_ms)
             case ResendRegistration():
                 if self._registered:
@@ -384,7 +402,7 @@ class BrokerLifecycleCore:
         assert self.broker_epoch is not None
         self._sent_offline = tuple(sorted(self._offline))
         want_shut_down = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        self._out.append(SendHeartbeat(self.broker_epoch, not self._ready, want_shut_down, self._sent_offline))
+        self._out.append(SendHeartbeat(self.broker_epoch, not self._ready, want_shut_down, self._sent_offline, self._cordoned))
 
     def _give_up(self, reason: str) -> None:
         if self.state is BrokerState.SHUTTING_DOWN:

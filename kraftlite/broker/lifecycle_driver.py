@@ -14,6 +14,7 @@ from kraftlite.broker.lifecycle_core import (
     BeginShutdown,
     BrokerLifecycleCore,
     BrokerState,
+    Cordoned,
     DirectoryFailed,
     Event,
     FencedChanged,
@@ -122,6 +123,10 @@ class BrokerLifecycle:
     def directory_failed(self, directory_id: UUID) -> None:
         self._step(DirectoryFailed(directory_id))
 
+    def cordoned(self, directory_ids: tuple[UUID, ...]) -> None:
+        """Tell the controller which directories get no new replicas."""
+        self._step(Cordoned(directory_ids))
+
     def resend_registration(self) -> None:
         self._step(ResendRegistration())
 
@@ -202,7 +207,7 @@ class BrokerLifecycle:
             listeners=facts.listeners,
             features=facts.features,
             rack=facts.rack,
-            log_dirs=tuple(sorted(facts.log_dirs)),
+            log_dirs=tuple(sorted(it for it in facts.log_dirs if not self._core.has_failed(it))),
             previous_broker_epoch=facts.previous_broker_epoch,
         )
         try:
@@ -225,6 +230,7 @@ class BrokerLifecycle:
             want_fence=action.want_fence,
             want_shut_down=action.want_shut_down,
             offline_log_dirs=action.offline_log_dirs,
+            cordoned_log_dirs=action.cordoned_log_dirs,
         )
         try:
             response = await self._channel.call(BROKER_HEARTBEAT, request, self._config.session_timeout_ms)

@@ -21,6 +21,8 @@ class CleanableLogs(Protocol):
 
     def get(self, tp: TopicPartition) -> Log | None: ...
 
+    def is_moving(self, tp: TopicPartition) -> bool: ...
+
     def handle_failure(self, error: OSError, tp: TopicPartition) -> None: ...
 
     def purge_soon(self, log: Log) -> None: ...
@@ -80,7 +82,7 @@ class LogCleaner:
         return best if best is None or self._current(best.log) else None
 
     def _current(self, log: Log) -> bool:
-        return self._logs.get(log.tp) is log
+        return self._logs.get(log.tp) is log and not self._logs.is_moving(log.tp)
 
     async def _clean(self, todo: LogToClean) -> bool:
         log = todo.log

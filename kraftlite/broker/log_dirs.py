@@ -11,20 +11,24 @@ from uuid import UUID
 from kraftlite.broker.config import BrokerConfig
 from kraftlite.broker.log_cleaner import LogCleaner
 from kraftlite.broker.log_dirs_damage import fails_directory, remove
-from kraftlite.broker.log_dirs_loading import EpochOf, IsOurs, IsSole, LogLoader
+from kraftlite.broker.log_dirs_loading import AssignedOf, EpochOf, IsOurs, IsSole, LogLoader
+from kraftlite.broker.log_dirs_moves import ReplicaMoves
+from kraftlite.broker.log_dirs_placement import Placement, create_log
+from kraftlite.broker.log_dirs_purges_driver import Purges
 from kraftlite.broker.log_dirs_state import DELETE_SUFFIX, STRAY_SUFFIX, LogDirState, renamed
+from kraftlite.broker.log_moves import LogMoves
+from kraftlite.broker.log_moves_driver import MoveDriver
 from kraftlite.log import checkpoints
 from kraftlite.log.config import LogConfig
-from kraftlite.log.context import SeededLater
-from kraftlite.log.log import Log, OpenLog
+from kraftlite.log.log import Log
 from kraftlite.log.promises import LogDamaged
 from kraftlite.log.retention import apply_retention
 from kraftlite.model.errors import ApiError, ErrorCode, StorageFault
-from kraftlite.model.ids import random_uuid, uuid_to_str
+from kraftlite.model.ids import LOST_DIR, is_reserved_uuid, random_uuid, uuid_to_str
 from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DiskSpace, Ports, TaskHandle
-from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogDirFailed
+from kraftlite.runtime.trace.broker import CleanShutdownMarked, LogDeleted, LogDirFailed, LogDirUnusable
 from kraftlite.runtime.trace.log import RetentionFailed
 
 HOUSEKEEPING_MAX_MS: Final = 300_000
@@ -53,10 +57,14 @@ class LogDirs:
         self._config_for = config_for
         self._on_dir_failed = on_dir_failed
         self._dirs = [LogDirState(spec=spec) for spec in config.log_dirs]
+        self.placement = Placement(self._dirs)
         self._home: dict[TopicPartition, LogDirState] = {}
+        self.log_moves = LogMoves(ports, config_for, self._fail)
+        self.log_moves.retire = self._retire
+        self.moves = ReplicaMoves(self._dirs, self._home, self.placement, self.log_moves, self._fail)
         self._tasks: list[TaskHandle] = []
         self._flushing: dict[TopicPartition, Log] = {}
-        self._purging: dict[TopicPartition, Log] = {}
+        self._purges = Purges(ports, self.get, self._on_restated, self.handle_failure)
         self._hooks = (self._on_roll, self._on_recovery_point_lowered, self._on_restated)
         """Made once: each mention of a method makes an object, and every log keeps three."""
         self.stopped_cleanly = False
@@ -67,6 +75,9 @@ class LogDirs:
     def read_markers(self) -> int | None:
         """Tell how the previous run ended: its broker epoch if all directories agree on one, else None (BL-13)."""
         for state in self._dirs:
+            if not state.online:
+                self._ports.tracer.emit(LogDirUnusable(log_dir=state.path, reason=state.spec.problem or "it cannot be read"))
+                continue
             try:
                 state.read_marker(self._ports.disk)
             except OSError as error:
@@ -82,10 +93,11 @@ class LogDirs:
         epoch_of: EpochOf = lambda tp: None,
         is_sole: IsSole = lambda tp: False,
         hosted: Mapping[TopicPartition, UUID] | None = None,
+        assigned: AssignedOf = lambda tp: None,
     ) -> int:
         """Open every log, recovering what was not closed. Returns their number. Raises Fault (LG-33).
 
-        `hosted`: every replica that the metadata gives this broker.
+        `hosted`: every replica that the metadata gives this broker; `assigned`: the directory of one by that metadata.
         """
         loader = LogLoader(
             self._ports,
@@ -95,6 +107,7 @@ class LogDirs:
             fail_dir=self._fail,
             epoch_of=epoch_of,
             is_sole=is_sole,
+            assigned=assigned,
         )
         count = await loader.load(is_ours, hosted or {})
         for state in self._dirs:
@@ -103,9 +116,19 @@ class LogDirs:
                 self._adopt(state, tp, log)
                 if log.deleted:
                     self.purge_soon(log)
+        self._withhold(hosted or {}, is_sole, assigned)
+        self.moves.resume(self._ports.disk, assigned)
         return count
 
-    def start_housekeeping(self) -> None:
+    def _withhold(self, hosted: Mapping[TopicPartition, UUID], is_sole: IsSole, assigned: AssignedOf) -> None:
+        """A replica that nobody else is known to have is not begun anew while it may be in a directory that is offline."""
+        if all(state.online for state in self._dirs):
+            return
+        lacking = {tp: topic_id for tp, topic_id in hosted.items() if tp not in self._home and is_sole(tp)}
+        self.placement.withhold({tp: lacking[tp] for tp in lacking if (found := assigned(tp)) is None or is_reserved_uuid(found)})
+
+    def start_housekeeping(self, assigned: AssignedOf = lambda tp: None) -> None:
+        """`assigned`: the directory of one of our replicas by the metadata of the time of the call."""
         config, spawn = self._config, self._ports.tasks.spawn
         self._tasks = [
             spawn(self._repeat(config.checkpoint_interval_ms, self.write_recovery_points), name="recovery-point-checkpoint"),
@@ -114,6 +137,15 @@ class LogDirs:
             spawn(self._retain(config.retention_check_interval_ms), name="log-retention"),
         ]
         self._tasks.append(spawn(self._repeat(config.producer_check_interval_ms, self._expire_producers), name="producer-expiry"))
+        if len(self._dirs) > 1:
+            driver = MoveDriver(
+                self._ports,
+                self.log_moves,
+                self._fail,
+                lambda move: assigned(move.tp) == move.target.directory_id,
+                self._home.__setitem__,
+            )
+            self._tasks.append(spawn(driver.run(), name="replica-moves"))
         if config.cleaner.enable:
             self._tasks.append(spawn(LogCleaner(self._ports, config.cleaner, self).run(), name="log-cleaner"))
         if config.flush_check_interval_ms < MAX_INT64:
@@ -129,10 +161,13 @@ class LogDirs:
         state = self._home.get(tp)
         return state.logs.get(tp) if state is not None and state.online else None
 
-    def get_or_create(self, tp: TopicPartition, topic_id: UUID) -> Log:
-        """Raises StorageFault when the log's directory, or every directory, is offline; ApiError(INCONSISTENT_TOPIC_ID) when a
-        log of another topic of this name is open."""
+    def get_or_create(self, tp: TopicPartition, topic_id: UUID, assigned: UUID | None = None) -> Log:
+        """Raises StorageFault when the log's directory, the `assigned` one, or every directory, is offline;
+        ApiError(INCONSISTENT_TOPIC_ID) when a log of another topic of this name is open."""
         state = self._home.get(tp)
+        if state is not None and not state.online and state.logs[tp].topic_id not in (None, topic_id):
+            del self._home[tp], state.logs[tp]  # what has failed was another topic's (KAFKA-16157)
+            state = None
         if state is not None:
             if not state.online:
                 raise StorageFault(f"{tp} is in {state.path}, which is offline", state.path)
@@ -141,19 +176,27 @@ class LogDirs:
                 expected, found = uuid_to_str(topic_id), uuid_to_str(log.topic_id)
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} has topic id {found} on disk, not {expected}")
             return log
-        online = [candidate for candidate in self._dirs if candidate.online]
-        if not online:
-            raise StorageFault(f"no log directory is online for {tp}")
-        for candidate in online:
-            self._check_refused(candidate, tp, topic_id)
-        state = min(online, key=lambda candidate: len(candidate.logs))
+        for candidate in self._dirs:
+            if candidate.online:
+                self._check_refused(candidate, tp, topic_id)
+        *others, last = self.placement.candidates(tp, topic_id, assigned)
+        for candidate in others:
+            try:
+                return self._create_in(candidate, tp, topic_id)
+            except StorageFault:
+                if candidate.online:
+                    raise
+        return self._create_in(last, tp, topic_id)
+
+    def _create_in(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
         try:
-            log = self._create(state, tp, topic_id)
+            log = create_log(self._ports, self._config_for(tp.topic), state, tp, topic_id)
         except (OSError, LogDamaged) as error:
             if isinstance(error, OSError) and fails_directory(error):
                 self._fail(state, error)
             raise StorageFault(f"{tp} could not be created in {state.path}: {error}", state.path) from error
         state.logs[tp] = log
+        self.placement.unpin(tp)
         self._adopt(state, tp, log)
         return log
 
@@ -170,35 +213,17 @@ class LogDirs:
                 refused.directory, state.file(renamed(tp, random_uuid(self._ports.entropy).hex, STRAY_SUFFIX))
             )
 
-    def _create(self, state: LogDirState, tp: TopicPartition, topic_id: UUID) -> Log:
-        directory, newest = state.file(str(tp)), state.newest
-        log = Log(
-            OpenLog(
-                disk=self._ports.disk,
-                directory=directory,
-                tp=tp,
-                topic_id=topic_id,
-                config=self._config_for(tp.topic),
-                wall_ms=self._ports.clock.wall_ms(),
-                entropy=SeededLater(self._ports.entropy.getrandbits(64)),
-                tracer=self._ports.tracer,
-                sibling=newest[1] if newest is not None and newest[0] == topic_id else None,
-            )
-        )
-        state.newest = (topic_id, directory)
-        return log
-
     def delete(self, tp: TopicPartition) -> None:
         state = self._home.pop(tp, None)
         if state is None:
             return
         log = state.logs.pop(tp, None)
+        self.log_moves.deleted(tp, None if log is None else log.topic_id)
         if state.hws.pop(tp, None) is not None:
             state.hws_filed = False
         if log is None or not state.online:
             return
         log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
-        delay_ms = log.config.file_delete_delay_ms
         try:
             log.rename_directory(state.file(renamed(tp, random_uuid(self._ports.entropy).hex, DELETE_SUFFIX)))
             if state.statements is not None and log.topic_id is not None:
@@ -210,7 +235,11 @@ class LogDirs:
             # A topic of thousands of partitions goes as a whole: its checkpoints are written once, when it is gone.
             state.rewriting = True
             self._ports.tasks.spawn(self._write_checkpoints(state), name="checkpoints-after-deletion")
-        self._ports.tasks.spawn(self._remove_later(state, log, delay_ms), name=f"delete-{tp}")
+        self._retire(state, log)
+
+    def _retire(self, state: LogDirState, log: Log) -> None:
+        """Remove a log that was renamed `-delete`, `file.delete.delay.ms` from now."""
+        self._ports.tasks.spawn(self._remove_later(state, log, log.config.file_delete_delay_ms), name=f"delete-{log.tp}")
 
     async def _write_checkpoints(self, state: LogDirState) -> None:
         await self._ports.clock.sleep(0)
@@ -251,6 +280,35 @@ class LogDirs:
 
     def logs(self) -> tuple[Log, ...]:
         return tuple(log for state in self._dirs if state.online for log in state.logs.values())
+
+    def standing(self, tp: TopicPartition, topic_id: UUID) -> UUID | None:
+        """Return the directory that the controller is to know for a replica; None: nothing is known against metadata."""
+        state = self._home.get(tp)
+        if state is None:
+            return LOST_DIR if self.placement.is_withheld(tp, topic_id) else None
+        move = self.log_moves.get(tp)
+        if move is not None and move.said and move.topic_id == topic_id:
+            return move.target.directory_id
+        return state.directory_id if state.logs[tp].topic_id == topic_id else None
+
+    def taken_back(self, topic_id: UUID, partition: int) -> UUID | None:
+        return self.log_moves.taken_back(topic_id, partition)
+
+    @property
+    def cordoned(self) -> frozenset[str]:
+        return self.placement.cordoned
+
+    def cordon(self, paths: frozenset[str]) -> tuple[UUID, ...]:
+        """These directories get no new logs; returns their ids, as far as they are known."""
+        self.placement.cordoned = paths
+        return tuple(sorted(it.spec.directory_id for it in self._dirs if it.path in paths and it.spec.directory_id is not None))
+
+    def online_ids(self) -> tuple[UUID, ...]:
+        return tuple(state.directory_id for state in self._dirs if state.online)
+
+    def is_moving(self, tp: TopicPartition) -> bool:
+        """Return whether the replica is on its way into another directory: then it is not compacted."""
+        return self.log_moves.get(tp) is not None
 
     def directory_of(self, tp: TopicPartition) -> str | None:
         state = self._home.get(tp)
@@ -297,7 +355,7 @@ class LogDirs:
             if not state.online:
                 continue
             try:
-                logs, at_once = list(state.logs.values()), self._ports.tuning.logs_per_turn
+                logs, at_once = [*state.logs.values(), *state.futures.values()], self._ports.tuning.logs_per_turn
                 for log in logs:
                     log.on_roll = log.on_recovery_point_lowered = log.on_restated = None
                 for start in range(0, len(logs), at_once):
@@ -388,30 +446,7 @@ class LogDirs:
 
     def purge_soon(self, log: Log) -> None:
         """Segments of `log` were deleted: unlink their files `file.delete.delay.ms` from now (LG-38)."""
-        log.deleted.stamp(self._ports.clock.now_ms())
-        if self._purging.get(log.tp) is not log:
-            self._purging[log.tp] = log
-            self._ports.tasks.spawn(self._purge(log), name=f"purge-{log.tp}")
-
-    async def _purge(self, log: Log) -> None:
-        clock = self._ports.clock
-        try:
-            while self.get(log.tp) is log and (due_ms := log.deleted.next_ms) is not None:
-                await clock.sleep(max(due_ms - clock.now_ms(), 0))
-                self._on_restated(log)  # durably, before what it speaks of is gone
-                paths = log.deleted.take(clock.now_ms())
-                await self._ports.tasks.run_blocking(lambda paths=paths: self._unlink(paths))  # type: ignore[misc]
-        except OSError as error:
-            self.handle_failure(error, log.tp)
-        finally:
-            if self._purging.get(log.tp) is log:
-                del self._purging[log.tp]
-
-    def _unlink(self, paths: list[str]) -> None:
-        for path in paths:
-            # Meanwhile the topic may have been deleted, and its directory have another name.
-            with contextlib.suppress(FileNotFoundError):
-                self._ports.disk.unlink(path)
+        self._purges.soon(log)
 
     def _expire_producers(self) -> None:
         wall_ms = self._ports.clock.wall_ms()
@@ -442,11 +477,15 @@ class LogDirs:
             return
         state.online = False
         self._ports.tracer.emit(LogDirFailed(log_dir=state.path, directory_id=uuid_to_str(state.directory_id), reason=str(error)))
-        if not any(other.online for other in self._dirs):
-            self._ports.fault(
-                StorageFault(f"every log directory has failed; the last was {state.path}: {error}", state.path), "log dirs"
-            )
-        self._on_dir_failed(state.directory_id, tuple(sorted(state.logs)))
+        told = None
+        if state.spec.holds_metadata:
+            told = f"{state.path} has failed, where the metadata log is: {error}"
+        elif not any(other.online for other in self._dirs):
+            told = f"every log directory has failed; the last was {state.path}: {error}"
+        if told is not None:
+            self._ports.fault(StorageFault(told, state.path), "log dirs")
+        moving = self.log_moves.directory_failed(state)
+        self._on_dir_failed(state.directory_id, tuple(sorted({*state.logs, *moving})))
 
 
 def _close_all(logs: Sequence[Log]) -> None:

@@ -12,10 +12,12 @@ from uuid import UUID
 from kraftlite.broker.log_dirs_damage import ACCEPT_LOSS, DamagedLogs, fails_directory, holds_records, remove
 from kraftlite.broker.log_dirs_state import (
     DELETE_SUFFIX,
+    FUTURE_SUFFIX,
     STRAY_SUFFIX,
     LogDirState,
     is_foreign,
     parse_directory_name,
+    parse_future_name,
     renamed,
 )
 from kraftlite.log import checkpoints
@@ -43,6 +45,8 @@ EpochOf = Callable[[TopicPartition], int | None]
 IsSole = Callable[[TopicPartition], bool]
 """Says whether this broker is the only one in the partition's ISR as of that metadata: then nobody else is known to have its
 records. Where it is not, its registration has taken it out of the ISR, and it comes back when it has what the leader has."""
+AssignedOf = Callable[[TopicPartition], UUID | None]
+"""The directory of this broker's replica of a partition as of that metadata."""
 
 
 def _broken(error: Exception) -> bool:
@@ -93,6 +97,7 @@ class LogLoader:
         fail_dir: Callable[[LogDirState, OSError], None],
         epoch_of: EpochOf = lambda tp: None,
         is_sole: IsSole = lambda tp: False,
+        assigned: AssignedOf = lambda tp: None,
     ) -> None:
         self._ports = ports
         self._dirs = dirs
@@ -101,29 +106,98 @@ class LogLoader:
         self._fail_dir = fail_dir
         self._epoch_of = epoch_of
         self._damaged = DamagedLogs(ports, is_sole)
+        self._assigned = assigned
 
     async def load(self, is_ours: IsOurs, hosted: Mapping[TopicPartition, UUID]) -> int:
         """Returns how many logs were loaded; they are in the directories' `logs`. `hosted`: all replicas that the metadata gives
         this broker."""
         found: list[tuple[LogDirState, deque[_Job]]] = []
-        seen: dict[TopicPartition, str] = {}
+        scanned: list[tuple[LogDirState, deque[_Job]]] = []
         for state in self._dirs:
             if not state.online:
                 continue
             try:
                 jobs = deque(self._scan(state, is_ours, hosted))
-                self._find_missing(state, {job.tp for job in jobs}, hosted)
             except OSError as error:
                 self._fail_dir(state, error)
                 continue
-            for job in jobs:
-                if job.tp in seen:
-                    raise Fault(f"{job.tp} is in two log directories: {seen[job.tp]} and {job.directory}; remove one of them")
-                seen[job.tp] = job.directory
+            scanned.append((state, jobs))
+        seen = self._settle(scanned)
+        for state, jobs in scanned:
+            if not state.online:
+                continue
+            try:
+                self._find_missing(state, seen, hosted)
+            except OSError as error:
+                self._fail_dir(state, error)
+                continue
             found.append((state, jobs))
         for state, jobs in found:
             await self._load_dir(state, jobs)
         return sum(len(state.logs) for state in self._dirs if state.online)
+
+    def _settle(self, scanned: list[tuple[LogDirState, deque[_Job]]]) -> set[TopicPartition]:
+        """Keep one of a partition's directories, and return all partitions that have one. A crash leaves two when a move was
+        about to end: the one counts that metadata names (JB-11). Raises Fault when it names neither (LG-33)."""
+        seen: dict[TopicPartition, tuple[LogDirState, deque[_Job], _Job]] = {}
+        for state, jobs in scanned:
+            for job in list(jobs):
+                other = seen.get(job.tp)
+                if other is None:
+                    seen[job.tp] = (state, jobs, job)
+                    continue
+                assigned = self._assigned(job.tp)
+                if assigned not in (state.directory_id, other[0].directory_id):
+                    raise Fault(
+                        f"{job.tp} is in two log directories: {other[2].directory} and {job.directory}; remove one of them"
+                    )
+                keep, drop = (state, jobs, job), other
+                if assigned != state.directory_id:
+                    keep, drop = drop, keep
+                seen[job.tp] = keep
+                drop[1].remove(drop[2])
+                gone = drop[0].file(renamed(job.tp, random_uuid(self._ports.entropy).hex, DELETE_SUFFIX))
+                try:
+                    self._ports.disk.rename(drop[2].directory, gone)
+                    remove(self._ports.disk, gone)
+                except OSError as error:
+                    self._fail_dir(drop[0], error)
+        self._adopt_copies(scanned, seen)
+        return set(seen)
+
+    def _adopt_copies(
+        self,
+        scanned: list[tuple[LogDirState, deque[_Job]]],
+        seen: Mapping[TopicPartition, tuple[LogDirState, deque[_Job], _Job]],
+    ) -> None:
+        """A copy whose replica is nowhere, in the directory that metadata names, is the replica: it was complete when the
+        controller was told. Not while a directory is offline and nobody else has it all: the replica may be there."""
+        missing = not all(state.online for state in self._dirs)
+        for state, jobs in scanned:
+            for tp, (topic_id, path) in sorted(state.copies_found.items()):
+                if tp in seen or self._assigned(tp) != state.directory_id or (missing and self._damaged.is_sole(tp)):
+                    continue
+                del state.copies_found[tp]
+                plain = state.file(str(tp))
+                try:
+                    self._ports.disk.rename(path, plain)
+                    self._ports.disk.sync_dir(state.path)
+                except OSError as error:
+                    self._fail_dir(state, error)
+                    break
+                jobs.append(_Job(tp, topic_id, plain))
+
+    def _find_copy(self, state: LogDirState, name: str, path: str, is_ours: IsOurs) -> None:
+        """Note a copy that a former run has left; one of a replica that is not ours any more is removed."""
+        tp = parse_future_name(name)
+        try:
+            topic_id = None if tp is None else checkpoints.read_partition_metadata(self._ports.disk, path)
+        except checkpoints.MalformedCheckpoint:
+            topic_id = None
+        if tp is not None and topic_id is not None and is_ours(tp, topic_id):
+            state.copies_found[tp] = (topic_id, path)
+        else:
+            remove(self._ports.disk, path)
 
     def _scan(self, state: LogDirState, is_ours: IsOurs, hosted: Mapping[TopicPartition, UUID]) -> list[_Job]:
         disk = self._ports.disk
@@ -134,6 +208,9 @@ class LogLoader:
             if is_foreign(name):
                 continue
             path, tp = state.file(name), parse_directory_name(name)
+            if name.endswith(FUTURE_SUFFIX):
+                self._find_copy(state, name, path, is_ours)
+                continue
             try:
                 job = self._look_at(state, name, path, tp, is_ours, hosted)
             except (OSError, LogDamaged) as error:

@@ -34,6 +34,15 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2])) if match and int(match[2]) <= MAX_INT32 else None
 
 
+_FUTURE = re.compile(r"(.+)\.[0-9a-f]{32}" + FUTURE_SUFFIX)
+
+
+def parse_future_name(name: str) -> TopicPartition | None:
+    """`orders-0.<32 hex digits>-future` -> the partition; None for any other name."""
+    match = _FUTURE.fullmatch(name)
+    return None if match is None else parse_directory_name(match[1])
+
+
 def renamed(tp: TopicPartition, unique: str, suffix: str) -> str:
     """Kafka's name for a directory on its way out: `orders-0.<32 hex digits>-delete`, cut to what a file system takes."""
     tail = f"-{tp.partition}.{unique}{suffix}"
@@ -54,7 +63,7 @@ class LogDirState:
     """The state of one log directory, as far as it is known. Owned by `LogDirs`."""
 
     spec: LogDirSpec
-    online: bool = True
+    online: bool = field(init=False)
     clean: bool = False
     """The previous run closed every log of this directory."""
     marked_epoch: int | None = None
@@ -62,6 +71,10 @@ class LogDirState:
     loaded: bool = False
     """Every log of this directory was loaded in this run."""
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    futures: dict[TopicPartition, Log] = field(default_factory=dict)
+    """Copies of replicas that are being moved here from other directories (KIP-113)."""
+    copies_found: dict[TopicPartition, tuple[UUID, str]] = field(default_factory=dict)
+    """Topic id and path of those that a former run has left, until they are gone on with."""
     hws: dict[TopicPartition, int] = field(default_factory=dict)
     hws_filed: bool = False
     """`hws` is what this run has written last."""
@@ -84,7 +97,17 @@ class LogDirState:
 
     @property
     def directory_id(self) -> UUID:
+        """For a directory that is, or was, online: only then is it known."""
+        assert self.spec.directory_id is not None, f"{self.path} was never read"
         return self.spec.directory_id
+
+    def __post_init__(self) -> None:
+        self.online = self.spec.directory_id is not None
+
+    @property
+    def count(self) -> int:
+        """The logs in it, those on their way into it included."""
+        return len(self.logs) + len(self.futures)
 
     def file(self, name: str) -> str:
         return f"{self.spec.path}/{name}"
@@ -191,17 +214,28 @@ class LogDirState:
         offsets = {tp: log.clean_offset for tp, log in self.logs.items() if log.clean_offset is not None}
         checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.CLEANER_CHECKPOINT), offsets)
 
+    def write_all(self, disk: Disk) -> None:
+        """Write every checkpoint of this directory: logs have come or gone."""
+        self.write_recovery_points(disk)
+        self.write_log_starts(disk)
+        self.write_clean_offsets(disk)
+        self._file_hws(disk)
+
     def write_hws(self, disk: Disk, hws: Mapping[TopicPartition, int]) -> None:
         """Write the HWs, unless they stand in the file: nothing moves on a broker whose many partitions are idle."""
         kept = {tp: self.hws[tp] for tp in self.refused if tp in self.hws}
         found = kept | {tp: hw for tp, hw in hws.items() if tp in self.logs}
         if self.hws_filed and found == self.hws:
             return
-        self.hws, self.hws_filed = found, False
-        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT), found)
+        self.hws = found
+        self._file_hws(disk)
+
+    def _file_hws(self, disk: Disk) -> None:
+        self.hws_filed = False
+        checkpoints.write_offset_checkpoint(disk, self.file(checkpoints.HW_CHECKPOINT), self.hws)
         self.hws_filed = True
 
 
 def is_foreign(name: str) -> bool:
     """Return whether a directory is none of the broker's business: the metadata log, or something set aside earlier."""
-    return name == f"{METADATA_TOPIC}-0" or name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX, DAMAGED_SUFFIX))
+    return name == f"{METADATA_TOPIC}-0" or name.endswith((STRAY_SUFFIX, DAMAGED_SUFFIX))

@@ -108,7 +108,8 @@ class BrokerMetadataPublisher:
         configs: DynamicConfigs,
         log_dirs: LogDirs,
         replicas: AppliesMetadata,
-        resend_registration: Callable[[], None],
+        on_directories_known: Callable[[], None],
+        cordon: Callable[[MetadataImage], None],
         guard: Callable[[Callable[[], None]], None],
         coordinators: Sequence[FollowsReplicas] = (),
         on_broker_values: Callable[[Mapping[str, str]], None] = lambda _values: None,
@@ -119,7 +120,8 @@ class BrokerMetadataPublisher:
         self._configs = configs
         self._log_dirs = log_dirs
         self._replicas = replicas
-        self._resend_registration = resend_registration
+        self._on_directories_known = on_directories_known
+        self._cordon = cordon
         self._guard = guard
         self._coordinators = coordinators
         self._on_broker_values = on_broker_values
@@ -178,6 +180,7 @@ class BrokerMetadataPublisher:
             lambda tp: _leader_epoch(image, tp),
             lambda tp: _vouches_alone(image, self._node_id, tp, clean=self._log_dirs.stopped_cleanly),
             _hosted(image, self._node_id),
+            lambda tp: _assigned(image, self._node_id, tp),
         )
         if self._closed:
             return
@@ -187,7 +190,7 @@ class BrokerMetadataPublisher:
                 await self._ports.clock.sleep(0)
         self._ready, self._task = True, None
         self._replicas.start_hw_checkpoints()
-        self._log_dirs.start_housekeeping()
+        self._log_dirs.start_housekeeping(lambda tp: _assigned(self._cache.image, self._node_id, tp))
         self._ports.tracer.emit(FirstPublishDone(metadata_offset=self._cache.image.offset, logs=count))
         self._settled.set()
 
@@ -224,6 +227,8 @@ class BrokerMetadataPublisher:
         image, topics, configs = update.image, update.topics, update.configs
         self._cache.set_image(image)
         self._configs.set_image(image)
+        if configs is not None or update.registrations:
+            self._cordon(image)
         if topics is not None and configs is not None:
             for topic in self._topics_of(configs):
                 self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))
@@ -258,7 +263,7 @@ class BrokerMetadataPublisher:
         own = image.cluster.brokers.get(self._node_id)
         level = image.features.metadata_version
         if own is not None and not own.log_dirs and level is not None and supports_directories(level):
-            self._resend_registration()
+            self._on_directories_known()
 
 
 def _has_replica(image: MetadataImage, node_id: NodeId, tp: TopicPartition, topic_id: UUID) -> bool:
@@ -272,6 +277,11 @@ def _has_replica(image: MetadataImage, node_id: NodeId, tp: TopicPartition, topi
 def _leader_epoch(image: MetadataImage, tp: TopicPartition) -> int | None:
     registration = image.topics.registration(tp)
     return None if registration is None else registration.leader_epoch
+
+
+def _assigned(image: MetadataImage, node_id: NodeId, tp: TopicPartition) -> UUID | None:
+    registration = image.topics.registration(tp)
+    return None if registration is None or node_id not in registration.replicas else registration.directory_of(node_id)
 
 
 def _vouches_alone(image: MetadataImage, node_id: NodeId, tp: TopicPartition, *, clean: bool) -> bool:

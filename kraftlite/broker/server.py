@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
+from kraftlite.broker.assignments_driver import AssignmentReporter
 from kraftlite.broker.config import BrokerConfig
 from kraftlite.broker.controller_channel import RaftControllerChannel
 from kraftlite.broker.dynamic_configs import DynamicConfigs
@@ -22,14 +23,17 @@ from kraftlite.coordinator.coordinator import GroupCoordinator
 from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
-from kraftlite.metadata.features import SUPPORTED_FEATURES
+from kraftlite.metadata.features import SUPPORTED_FEATURES, supports_cordoning
+from kraftlite.metadata.image import MetadataImage
 from kraftlite.metadata.loader import MetadataLoader
+from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.raft.client import RaftClient
 from kraftlite.replication.config import ReplicationConfig
 from kraftlite.replication.manager import ReplicaManager
 from kraftlite.runtime.ports import Handlers, Ports
+from kraftlite.runtime.trace.broker import DynamicConfigIgnored
 
 CLIENT_GRACE_MS: Final = 1_000
 
@@ -76,17 +80,14 @@ class BrokerServer:
         self.configs = DynamicConfigs(config.node_id, config.values, ports.tracer)
         self.cache = MetadataCache(config.cluster_id)
         self.log_dirs = LogDirs(ports, config, config_for=self.configs.log_config_for, on_dir_failed=self._on_log_dir_failed)
+        self.assignments = AssignmentReporter(ports, config.node_id, self.channel, self._broker_epoch, self._image, self.log_dirs)
+        hosted, hot = self.assignments.hosted, ports.trace_hot
         self.replicas = ReplicaManager(
-            ports,
-            replication,
-            self.log_dirs,
-            self.channel,
-            lambda: self.lifecycle.broker_epoch,
-            trace_hot=ports.trace_hot,
+            ports, replication, self.log_dirs, self.channel, self._broker_epoch, trace_hot=hot, on_hosted=hosted
         )
         self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
-        self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
-        peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, lambda: self.cache.image)
+        self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, self._broker_epoch)
+        peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, self._image)
         transactions = TransactionConfig.from_values(config.values)
         patience_ms = transactions.request_timeout_ms
         self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, patience_ms)
@@ -101,7 +102,8 @@ class BrokerServer:
             configs=self.configs,
             log_dirs=self.log_dirs,
             replicas=self.replicas,
-            resend_registration=self.lifecycle.resend_registration,
+            on_directories_known=self._say_directories,
+            cordon=self._cordon,
             guard=lambda call: loader.guard(self.publisher, call),
             coordinators=(self.groups, self.transactions),
             on_broker_values=listeners.update_broker_values,
@@ -136,12 +138,14 @@ class BrokerServer:
                 listeners=config.listeners,
                 features=SUPPORTED_FEATURES,
                 rack=config.rack,
-                log_dirs=tuple(spec.directory_id for spec in config.log_dirs),
+                log_dirs=self.log_dirs.online_ids(),
                 previous_broker_epoch=previous_broker_epoch,
             )
         )
         await self.lifecycle.wait_caught_up()
         self._publishing = True
+        self.log_dirs.log_moves.report = self.assignments.report
+        self.assignments.start()
         self._loader.install_publishers([self.publisher])
         await self.publisher.wait_first_publish()
         between_brokers = {**self.replicas.handlers(), **transaction_handlers(self.marker_writing, self.enrolling)}
@@ -162,6 +166,7 @@ class BrokerServer:
         self.transactions.close()
         if self._serving:
             await self._listeners.close_clients(CLIENT_GRACE_MS if graceful else 0)
+        self.assignments.close()
         self.publisher.close()
         if self._publishing:
             await self.replicas.stop()
@@ -169,6 +174,12 @@ class BrokerServer:
             await self.log_dirs.close(self.lifecycle.broker_epoch)
         else:
             await self.log_dirs.stop_housekeeping()
+
+    def _broker_epoch(self) -> int | None:
+        return self.lifecycle.broker_epoch
+
+    def _image(self) -> MetadataImage:
+        return self.cache.image
 
     def _applied_offset(self) -> int:
         """Return the offset that the controller is told: it counts on all brokers knowing of a move before a broker leaves
@@ -179,6 +190,39 @@ class BrokerServer:
         return self.replicas.replica_states(topics)
 
     def _on_log_dir_failed(self, directory_id: UUID, partitions: Sequence[TopicPartition]) -> None:
-        """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16)."""
+        """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16).
+
+        It must know what was there: also of replicas that had just come into this directory (JB-06).
+        """
         self.replicas.drop_failed_logs()
+        image = self.cache.image
+        for tp in partitions:
+            topic = image.topics.topic(tp.topic)
+            registration = None if topic is None else topic.partitions.get(tp.partition)
+            if topic is not None and registration is not None and self._config.node_id in registration.replicas:
+                self.assignments.hosted(tp, topic.topic_id, registration.directory_of(self._config.node_id))
         self.lifecycle.directory_failed(directory_id)
+
+    def _cordon(self, image: MetadataImage) -> None:
+        """Take over which directories get no new replicas, and tell the controller (JB-13). A value that does not fit, which a
+        controller took that does not know our directories, changes nothing."""
+        level = image.features.metadata_version
+        if level is None or not supports_cordoning(level):
+            return
+        text = self.configs.broker_values().get(CORDONED_DIRS, "")
+        try:
+            paths = cordoned_dirs(text, [spec.path for spec in self._config.log_dirs])
+        except ValueError as error:
+            self._ports.tracer.emit(DynamicConfigIgnored(resource=str(self._config.node_id), reasons=(str(error),)))
+            return
+        self.lifecycle.cordoned(self.log_dirs.cordon(paths))
+
+    def _say_directories(self) -> None:
+        """The metadata version has begun to know directories, and the registration has none: say them, and who is in them."""
+        self.lifecycle.resend_registration()
+        image, node_id = self.cache.image, self._config.node_id
+        for topic in image.topics:
+            for index, registration in topic.partitions.items():
+                if node_id in registration.replicas:
+                    tp = TopicPartition(topic.name, index)
+                    self.assignments.hosted(tp, topic.topic_id, registration.directory_of(node_id))

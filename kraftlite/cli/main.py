@@ -108,7 +108,10 @@ _LOG = LazyGroup("log", "Log files.", {"dump": ("dump", "dump", "Print data, met
 _LOG_DIRS = LazyGroup(
     "log-dirs",
     "The log directories of the brokers.",
-    {"describe": ("log_dirs", "describe_log_dirs_command", "Size, free space, and the replicas in them.")},
+    {
+        "describe": ("log_dirs", "describe_log_dirs_command", "Size, free space, and the replicas in them."),
+        "move": ("log_dirs", "move_replicas", "Move replicas into another directory of their broker."),
+    },
 )
 _FEATURE = LazyGroup(
     "feature",

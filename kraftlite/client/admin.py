@@ -254,12 +254,27 @@ def alter_scram(cluster: ClusterClient, user: str, deleted: Sequence[int], added
         check(result)
 
 
+def alter_replica_log_dirs(cluster: ClusterClient, broker: int, wanted: Mapping[Partition, str]) -> dict[Partition, ErrorCode]:
+    """Have replicas of a broker in the directories at these paths; each one's code."""
+    by_path: dict[str, list[Partition]] = {}
+    for partition, path in wanted.items():
+        by_path.setdefault(path, []).append(partition)
+    dirs = [
+        {"path": path, "topics": [{"name": name, "partitions": indexes} for name, indexes in by_topic(partitions).items()]}
+        for path, partitions in by_path.items()
+    ]
+    answer = cluster.call(34, 2, {"dirs": dirs}, broker=broker)
+    return {
+        (str(topic.topic_name), int(part.partition_index)): code_of(part) for topic in answer.results for part in topic.partitions
+    }
+
+
 def describe_log_dirs(cluster: ClusterClient, broker: int, partitions: Iterable[Partition] | None = None) -> list[dict[str, Any]]:
     """The log directories of a broker, as kafka-log-dirs prints them, with their sizes."""
     topics = None
     if partitions is not None:
         topics = [{"topic": topic, "partitions": indexes} for topic, indexes in by_topic(partitions).items()]
-    answer = check(cluster.call(35, 4, {"topics": topics}, broker=broker))
+    answer = check(cluster.call(35, 5, {"topics": topics}, broker=broker))
     found = []
     for directory in answer.results:
         code = code_of(directory)
@@ -279,6 +294,7 @@ def describe_log_dirs(cluster: ClusterClient, broker: int, partitions: Iterable[
                 "error": None if code is ErrorCode.NONE else code.name,
                 "totalBytes": int(directory.total_bytes),
                 "usableBytes": int(directory.usable_bytes),
+                "cordoned": bool(directory.is_cordoned),
                 "partitions": replicas,
             }
         )

@@ -23,6 +23,7 @@ from kraftlite.config.listeners import (
     with_sasl,
 )
 from kraftlite.model.broker_limits import cleaner_problems
+from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs
 from kraftlite.model.ids import Endpoint, NodeId
 from kraftlite.model.messages.controller import ListenerInfo
 
@@ -112,18 +113,16 @@ def resolve(
 
 
 def _log_dirs(typed: Typed, problems: list[str]) -> Names:
-    """One directory; of a list the same one twice is one. More would need what is not there yet: moving the leaders of a
-    directory that has failed."""
+    """The directories, in their order; the same one twice is one."""
     key = "log.dirs" if typed.get("log.dirs") else "log.dir"
     found = tuple(dict.fromkeys(_absolute(path) for path in typed[key]))
     if not found:
-        problems.append(f"{key} is empty; allowed is the path of one directory")
+        problems.append(f"{key} is empty; allowed are the paths of directories")
         return (_absolute("."),)
-    if len(found) > 1:
-        problems.append(
-            f"{key}={','.join(typed[key])}: several directories are not supported yet: when one fails, nobody would lead its "
-            "partitions any more; name one directory, on a volume made of all disks if need be"
-        )
+    try:
+        cordoned_dirs(",".join(typed[CORDONED_DIRS]), found)
+    except ValueError as error:
+        problems.append(str(error))
     return found
 
 

@@ -64,7 +64,7 @@ class BrokerControl:
         if following is not current:
             cause += f" old={current.value} new={following.value}"
             if following is BrokerControlState.UNFENCED:
-                yield from self._elections.unfence(broker_id, records)
+                yield from self._elections.unfence(broker_id, records, request.offline_log_dirs)
             elif following is BrokerControlState.CONTROLLED_SHUTDOWN:
                 yield from self._elections.enter_controlled_shutdown(broker_id, records)
             else:
@@ -78,8 +78,13 @@ class BrokerControl:
             live.tracker.remove(broker_id, request.broker_epoch)
         if request.offline_log_dirs:
             cause += f" offline_log_dirs={len(request.offline_log_dirs)}"
-            offline = self._elections.directories_offline(broker_id, request.broker_epoch, request.offline_log_dirs, records)
-            yield from offline
+            leaves = following is not current and following is not BrokerControlState.UNFENCED
+            yield from self._elections.directories_offline(
+                broker_id, request.broker_epoch, request.offline_log_dirs, records, leaves=leaves
+            )
+        cordoned = self._cluster.cordoned_record(request)
+        if cordoned is not None:
+            records.append(cordoned)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= registration_offset,
             is_fenced=following.fenced,

@@ -23,8 +23,9 @@ from kraftlite.metadata.records import (
 )
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import NodeId, is_reserved_uuid, uuid_to_str
+from kraftlite.model.ids import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, NodeId, is_reserved_uuid, uuid_to_str
 from kraftlite.model.messages.controller import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
     Empty,
@@ -83,6 +84,24 @@ class ClusterControl:
         registration = self.brokers.get(broker_id)
         return registration is not None and registration.active
 
+    def directory_online(self, broker_id: NodeId, directory: UUID | None) -> bool:
+        """Return whether a replica in `directory` may be used (JB-01). A registration without any directory is older than
+        directories are, and says nothing of them."""
+        if directory is None or directory in (UNASSIGNED_DIR, MIGRATING_DIR):
+            return True
+        registration = self.brokers.get(broker_id)
+        if directory == LOST_DIR or registration is None:
+            return False
+        return not registration.log_dirs or directory in registration.log_dirs
+
+    def first_directory(self, broker_id: NodeId) -> UUID:
+        """Return the directory of a new replica: a broker that has only one need not say which it takes (JB-03)."""
+        registration = self.brokers.get(broker_id)
+        known = () if registration is None else registration.log_dirs
+        if registration is not None and not known:
+            return MIGRATING_DIR
+        return known[0] if len(known) == 1 else UNASSIGNED_DIR
+
     def check_assignment(self, replicas: Sequence[NodeId]) -> None:
         """Check the replicas that a request names. Raises ApiError(INVALID_REPLICA_ASSIGNMENT), worded as Kafka words it."""
         if not replicas:
@@ -109,11 +128,12 @@ class ClusterControl:
         return registration
 
     def usable_brokers(self) -> list[UsableBroker]:
-        """List the candidates for new replicas: all brokers that are not on their way down."""
+        """List the candidates for new replicas: all brokers that are not on their way down and have a directory for them."""
+        cordoning = features.supports_cordoning(self._features.level_or_minimum())
         return [
             UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced)
             for broker in self.brokers.values()
-            if broker.fenced or not broker.in_controlled_shutdown
+            if (broker.fenced or not broker.in_controlled_shutdown) and not (cordoning and broker.is_cordoned)
         ]
 
     def ineligible_reason(self, broker_id: NodeId, broker_epoch: int | None) -> str | None:
@@ -222,6 +242,27 @@ class ClusterControl:
             fenced=existing.fenced if same and existing is not None else True,
             in_controlled_shutdown=existing.in_controlled_shutdown if same and existing is not None else False,
             log_dirs=request.log_dirs if features.supports_directories(self._features.level_or_minimum()) else (),
+            cordoned_log_dirs=self._still_cordoned(request, existing),
+        )
+
+    def _still_cordoned(self, request: BrokerRegistrationRequest, existing: BrokerRegistration | None) -> tuple[UUID, ...] | None:
+        """Keep what a broker said of its directories until it says something else, which is when it has its configuration."""
+        if existing is None or existing.cordoned_log_dirs is None:
+            return None
+        if not features.supports_cordoning(self._features.level_or_minimum()):
+            return None
+        return tuple(directory for directory in existing.cordoned_log_dirs if directory in request.log_dirs)
+
+    def cordoned_record(self, request: BrokerHeartbeatRequest) -> BrokerRegistrationChangeRecord | None:
+        """Note which directories a broker has cordoned; None: nothing new (JB-13)."""
+        told = request.cordoned_log_dirs
+        if told is None or not features.supports_cordoning(self._features.level_or_minimum()):
+            return None
+        known = self.brokers[request.broker_id].cordoned_log_dirs
+        if known is not None and sorted(known) == sorted(told):
+            return None
+        return BrokerRegistrationChangeRecord(
+            broker_id=request.broker_id, broker_epoch=request.broker_epoch, cordoned_log_dirs=told
         )
 
     def register_controller(self, request: ControllerRegistrationRequest) -> ControllerResult[Empty]:

@@ -15,7 +15,8 @@ from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import ClearElrRecord, ConfigRecord, MetadataRecord
 from kraftlite.model.broker_configs import BROKER_CONFIGS, broker_key_of, scaled, topic_synonyms
 from kraftlite.model.config_effects import dynamic_refusal
-from kraftlite.model.configdef import ConfigKey, ConfigSource, ConfigType, protocol_message
+from kraftlite.model.configdef import ConfigKey, ConfigSource, ConfigType, changed_list, protocol_message
+from kraftlite.model.cordoned import CORDONED_DIRS
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.group_configs import (
     CLIENT_METRICS_CONFIGS,
@@ -59,6 +60,7 @@ class ConfigControl:
         self._static = static_broker_configs
         self.configs: TimelineMap[Resource, Mapping[str, str]] = TimelineMap(registry)
         self.elr_enabled: Callable[[], bool] = lambda: False
+        self.cordoning: Callable[[], bool] = lambda: True
         self.candidates: Callable[[str | None], list[MetadataRecord]] = lambda _topic: []
         """The records that give partitions of a topic (None: of all) back who may lead them, after the ELR was cleared."""
         self.topic_exists: Callable[[str], bool] = lambda _name: True
@@ -303,13 +305,7 @@ class ConfigControl:
         text = current.get(change.name)
         if text is None:
             text = self.topic_default(change.name)[0] if resource[0] == _TOPIC else key.default or ""
-        items = [item.strip() for item in text.split(",") if item.strip()]
-        named = [item.strip() for item in change.value.split(",") if item.strip()]
-        if change.op == AlterConfigOp.APPEND:
-            items += [item for item in dict.fromkeys(named) if item not in items]
-        else:
-            items = [item for item in items if item not in named]
-        return ",".join(items)
+        return changed_list(text, change.value, append=change.op == AlterConfigOp.APPEND)
 
     def _list_key(self, resource: Resource, change: ConfigChange) -> ConfigKey:
         """The key of a list. Raises ApiError(INVALID_CONFIG); Kafka has words of their own for keys of brokers."""
@@ -347,6 +343,8 @@ class ConfigControl:
         elif resource[0] == _CLIENT_METRICS:
             validate_client_metrics_configs(after)
         else:
+            if CORDONED_DIRS in wanted and not self.cordoning():
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{CORDONED_DIRS} needs a metadata.version of at least 4.3-IV0.")
             self._validate_broker(resource, wanted)
         self._check_exists(resource)
         return records

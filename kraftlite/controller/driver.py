@@ -209,6 +209,7 @@ class ControllerDriver:
                 route(methods.UNREGISTER_BROKER, self._unregister_broker),
                 route(methods.REGISTER_CONTROLLER, self._register_controller),
                 route(methods.ALTER_PARTITION, self._alter_partition),
+                route(methods.ASSIGN_REPLICAS_TO_DIRS, self._assign_replicas_to_dirs),
                 route(methods.ELECT_LEADERS, self._elect_leaders),
                 route(methods.ALLOCATE_PRODUCER_IDS, self._allocate_producer_ids),
                 route(methods.CREATE_TOPICS, self._create_topics),
@@ -280,6 +281,12 @@ class ControllerDriver:
             return m.AlterPartitionResponse(partitions=())
         isr = self.core.state.isr
         return await self._submit("alter_partition", lambda _now: isr.alter(request), self._config.request_timeout_ms)
+
+    async def _assign_replicas_to_dirs(self, request: m.AssignReplicasToDirsRequest) -> m.AssignReplicasToDirsResponse:
+        directories = self.core.state.directories
+        return await self._submit(
+            "assign_replicas_to_dirs", lambda _now: directories.assign(request), self._config.request_timeout_ms
+        )
 
     async def _elect_leaders(self, request: m.ElectLeadersRequest) -> m.ElectLeadersResponse:
         if request.partitions is not None and not request.partitions:

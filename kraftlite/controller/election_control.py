@@ -6,7 +6,8 @@ CM-38 to CM-40; EL-07 to EL-12.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from uuid import UUID
 
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config_control import ConfigControl
@@ -29,7 +30,7 @@ from kraftlite.metadata.records import (
     UnregisterBrokerRecord,
 )
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, NodeId
+from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
     ElectionType,
     ElectLeadersRequest,
@@ -67,19 +68,22 @@ class ElectionControl:
         *,
         removed: NodeId | None = None,
         added: NodeId | None = None,
+        gone: Collection[UUID] = (),
         elr: ElrRules | None = None,
     ) -> PartitionChangeRecord | None:
-        """The change of one partition. `removed` may not lead, `added` may, whatever the registrations say yet. `elr`: the
-        rules of its topic, where the caller knows them."""
+        """The change of one partition. `removed` may not lead, `added` may, and nobody does in the directories `gone`, whatever
+        the registrations say yet. `elr`: the rules of its topic, where the caller knows them."""
         partition = info.partitions[index]
-        placed = dict(zip(partition.replicas, partition.directories, strict=False))
+        replicas = partition.replicas if target.replicas is None else target.replicas
+        directories = partition.directories if target.directories is None else target.directories
+        placed = dict(zip(replicas, directories, strict=False))
 
         def acceptable(broker_id: NodeId) -> bool:
-            if broker_id == removed:
+            directory = placed.get(broker_id)
+            if broker_id == removed or directory in gone:
                 return False
-            if broker_id == added:
-                return self._directory_online(broker_id, placed.get(broker_id))
-            return self._cluster.is_active(broker_id) and self._directory_online(broker_id, placed.get(broker_id))
+            active = broker_id == added or self._cluster.is_active(broker_id)
+            return active and self._cluster.directory_online(broker_id, directory)
 
         bump = not features.skips_leader_epoch_bump_on_isr_shrink(self._features.level_or_minimum())
         builder = PartitionChangeBuilder(
@@ -88,23 +92,15 @@ class ElectionControl:
             acceptable=acceptable,
             election=election,
             bump_leader_epoch_on_shrink=bump,
-            elr=self._elr_rules(info.name) if elr is None else elr,
+            elr=self.elr_rules(info.name) if elr is None else elr,
         )
         return builder.build(info.topic_id, index)
 
-    def _elr_rules(self, topic: str, lost: NodeId | None = None) -> ElrRules:
+    def elr_rules(self, topic: str, lost: NodeId | None = None) -> ElrRules:
         """Return the rules of a topic's partitions (KIP-966)."""
         if not self._features.elr_enabled:
             return WITHOUT_ELR
         return ElrRules(enabled=True, min_isr=self._configs.configured_min_isr(topic), lost=lost)
-
-    def _directory_online(self, broker_id: NodeId, directory: object) -> bool:
-        if directory is None or directory in (UNASSIGNED_DIR, MIGRATING_DIR):
-            return True
-        if directory == LOST_DIR:
-            return False
-        registration = self._cluster.brokers.get(broker_id)
-        return registration is not None and directory in registration.log_dirs
 
     # --- many partitions
 
@@ -115,19 +111,21 @@ class ElectionControl:
         *,
         removed: NodeId | None = None,
         added: NodeId | None = None,
+        gone: Collection[UUID] = (),
         lost: bool = False,
     ) -> Steps[None]:
-        """Take `removed` out of leaderships and ISRs; let `added` lead where nobody does. `lost`: `removed` may have lost
-        records, or will not come back, and leaves the ELRs too."""
+        """Take `removed` out of leaderships and ISRs; let `added` lead where nobody does, but in the directories `gone`. `lost`:
+        `removed` may have lost records, or will not come back, and leaves the ELRs too."""
         policies: dict[str, tuple[Election, ElrRules]] = {}
         for info, index in partitions:
             policy = policies.get(info.name)
             if policy is None:
                 unclean = self._configs.unclean_election_enabled(info.name)
-                rules = self._elr_rules(info.name, removed if lost else None)
+                rules = self.elr_rules(info.name, removed if lost else None)
                 policy = policies[info.name] = (Election.UNCLEAN if unclean else Election.ONLINE, rules)
             isr = tuple(member for member in info.partitions[index].isr if member != removed)
-            record = self.change(info, index, PartitionTarget(isr=isr), policy[0], removed=removed, added=added, elr=policy[1])
+            target = PartitionTarget(isr=isr)
+            record = self.change(info, index, target, policy[0], removed=removed, added=added, gone=gone, elr=policy[1])
             if record is not None:
                 records.append(record)
             yield
@@ -153,12 +151,14 @@ class ElectionControl:
         yield from self.broker_leaves(broker_id, records)
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=True))
 
-    def unfence(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
-        """The registration first, then elections for what this broker can revive (CM-11)."""
+    def unfence(self, broker_id: NodeId, records: list[MetadataRecord], offline: Collection[UUID] = ()) -> Steps[None]:
+        """The registration first, then elections for what this broker can revive (CM-11); `offline`: its directories in which
+        it cannot, although its registration still has them."""
         registration = self._cluster.brokers[broker_id]
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=registration.broker_epoch, fenced=False))
         if not registration.in_controlled_shutdown:
-            yield from self.leader_and_isr_updates(self._state.partitions_without_leader(), records, added=broker_id)
+            found = self._state.partitions_without_leader()
+            yield from self.leader_and_isr_updates(found, records, added=broker_id, gone=offline)
 
     def enter_controlled_shutdown(self, broker_id: NodeId, records: list[MetadataRecord]) -> Steps[None]:
         """The intent first, then new leaders. Where it is the last ISR member there is no leader until it comes back."""
@@ -262,15 +262,16 @@ class ElectionControl:
     # --- log directories
 
     def directories_offline(
-        self, broker_id: NodeId, broker_epoch: int, offline: tuple[object, ...], records: list[MetadataRecord]
+        self, broker_id: NodeId, broker_epoch: int, offline: Collection[UUID], records: list[MetadataRecord], *, leaves: bool
     ) -> Steps[None]:
-        """A broker reports failed directories: what was in them leaves its ISRs, and the registration forgets them."""
+        """A broker reports failed directories: what was in them leaves its ISRs, and the registration forgets them. `leaves`: the
+        broker leaves all its ISRs by the same records."""
         registration = self._cluster.brokers[broker_id]
         newly = tuple(directory for directory in registration.log_dirs if directory in offline)
         if not newly or not features.supports_directories(self._features.level_or_minimum()):
             return
         affected = []
-        for info, index in self._state.partitions_with_broker_in_isr(broker_id):
+        for info, index in () if leaves else self._state.partitions_with_broker_in_isr(broker_id):
             if self._directory_of(info, index, broker_id) in newly:
                 affected.append((info, index))
             yield

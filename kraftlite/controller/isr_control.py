@@ -101,8 +101,14 @@ class IsrControl:
             return ErrorCode.INVALID_REQUEST
         if set(isr) == set(partition.isr):
             return None  # nobody joins
-        if any(self._cluster.ineligible_reason(member.broker_id, member.broker_epoch) for member in item.new_isr):
-            return ErrorCode.INELIGIBLE_REPLICA
+        placed = dict(zip(partition.replicas, partition.directories, strict=False))
+        for member in item.new_isr:
+            # Departs: Kafka lets a replica join whose directory has failed; its leader may propose it until it lags.
+            online = member.broker_id in partition.isr or self._cluster.directory_online(
+                member.broker_id, placed.get(member.broker_id)
+            )
+            if not online or self._cluster.ineligible_reason(member.broker_id, member.broker_epoch):
+                return ErrorCode.INELIGIBLE_REPLICA
         return None
 
 

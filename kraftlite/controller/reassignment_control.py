@@ -15,7 +15,7 @@ from kraftlite.controller.turns import Steps
 from kraftlite.metadata.records import PartitionChangeRecord
 from kraftlite.metadata.registrations import PartitionRegistration
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import UNASSIGNED_DIR, NodeId
+from kraftlite.model.ids import NodeId
 from kraftlite.model.messages.controller import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -94,7 +94,7 @@ class ReassignmentControl:
             adding=plan.adding,
             removing=plan.removing,
             isr=plan.isr,
-            directories=_directories(partition, plan.replicas),
+            directories=self._directories(partition, plan.replicas),
         )
         return self._elections.change(info, wanted.partition, target, Election.ONLINE)
 
@@ -123,10 +123,18 @@ class ReassignmentControl:
             adding=(),
             removing=(),
             isr=isr,
-            directories=_directories(partition, replicas),
+            directories=self._directories(partition, replicas),
             recovering=recovering,
         )
         return self._elections.change(info, index, target, election)
+
+    def _directories(self, partition: PartitionRegistration, replicas: Nodes) -> tuple[UUID, ...] | None:
+        """Return the directory of each replica; a new one's is for its broker to choose among several. None where the metadata
+        version knows no directories."""
+        if not partition.directories:
+            return None
+        placed = dict(zip(partition.replicas, partition.directories, strict=True))
+        return tuple(placed[it] if it in placed else self._cluster.first_directory(it) for it in replicas)
 
     @staticmethod
     def _check_factor(partition: PartitionRegistration, wanted: Nodes) -> None:
@@ -183,12 +191,3 @@ def _plan(partition: PartitionRegistration, wanted: Nodes) -> _Plan:
     base = _without(partition.replicas, tuple(node for node in partition.adding_replicas if node in wanted) + abandoned)
     removing = tuple(sorted(_without(base, wanted)))
     return _Plan(replicas=wanted + removing, adding=tuple(sorted(_without(wanted, base))), removing=removing, isr=isr)
-
-
-def _directories(partition: PartitionRegistration, replicas: Nodes) -> tuple[UUID, ...] | None:
-    """Return the directory of each replica; a new one's is for its broker to choose. None where the metadata version knows no
-    directories."""
-    if not partition.directories:
-        return None
-    placed = dict(zip(partition.replicas, partition.directories, strict=True))
-    return tuple(placed.get(replica, UNASSIGNED_DIR) for replica in replicas)

@@ -16,6 +16,7 @@ from kraftlite.controller.broker_control import BrokerControl
 from kraftlite.controller.cluster_control import ClusterControl
 from kraftlite.controller.config import ControllerConfig
 from kraftlite.controller.config_control import ConfigControl
+from kraftlite.controller.directory_control import DirectoryControl
 from kraftlite.controller.election_control import ElectionControl
 from kraftlite.controller.feature_control import FeatureControl
 from kraftlite.controller.isr_control import IsrControl
@@ -28,6 +29,7 @@ from kraftlite.controller.token_control import TokenControl
 from kraftlite.controller.topic_control import TopicControl
 from kraftlite.controller.topics_state import TopicsState
 from kraftlite.metadata import records as r
+from kraftlite.metadata.features import supports_cordoning
 from kraftlite.model.ids import uuid_to_str
 from kraftlite.runtime.ports import Tracer
 from kraftlite.timeline.collections import TimelineValue
@@ -54,6 +56,7 @@ class ControllerState:
         self.acls = AclControl(self.registry, rng, enforced=config.has_authorizer)
         self.reassignments = ReassignmentControl(self.replication, self.cluster, self.configs, self.elections)
         self.isr = IsrControl(self.replication, self.cluster, self.configs, self.elections)
+        self.directories = DirectoryControl(self.replication, self.cluster, self.configs, self.features, self.elections)
         self.topics = TopicControl(config, self.replication, self.cluster, self.configs, self.features, rng)
         self.brokers = BrokerControl(self.cluster, self.replication, self.elections, tracer)
         self._has_records: TimelineValue[bool] = TimelineValue(self.registry, False)
@@ -62,6 +65,7 @@ class ControllerState:
         self.features.before_elr = self.configs.elr_safety_records
         self.features.clear_elr = lambda: self.configs.clear_elr() if self.replication.has_elr else []
         self.configs.elr_enabled = lambda: self.features.elr_enabled
+        self.configs.cordoning = lambda: supports_cordoning(self.features.level_or_minimum())
         self.configs.candidates = self.replication.candidates
         self.configs.topic_exists = lambda name: name in self.replication.topic_ids
         self.configs.broker_exists = lambda broker_id: broker_id in self.cluster.brokers

@@ -23,7 +23,7 @@ from kraftlite.controller.turns import Steps
 from kraftlite.metadata import features
 from kraftlite.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import METADATA_TOPIC, UNASSIGNED_DIR, NodeId, random_uuid, uuid_to_str
+from kraftlite.model.ids import METADATA_TOPIC, NodeId, random_uuid, uuid_to_str
 from kraftlite.model.limits import MAX_RECORDS_PER_USER_OP
 from kraftlite.model.messages.controller import (
     CreatableTopic,
@@ -202,7 +202,7 @@ class TopicControl:
     def _new_partition(
         self, topic_id: UUID, index: int, replicas: tuple[NodeId, ...], isr: tuple[NodeId, ...]
     ) -> PartitionRecord:
-        """Make the record of a new partition (CM-19). Directories are assigned by the brokers."""
+        """Make the record of a new partition (CM-19). A broker with several directories assigns one."""
         placed = features.supports_directories(self._features.level_or_minimum())
         return PartitionRecord(
             topic_id=topic_id,
@@ -212,7 +212,7 @@ class TopicControl:
             leader=isr[0],
             leader_epoch=0,
             partition_epoch=0,
-            directories=(UNASSIGNED_DIR,) * len(replicas) if placed else (),
+            directories=tuple(map(self._cluster.first_directory, replicas)) if placed else (),
         )
 
     # --- add partitions

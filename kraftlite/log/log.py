@@ -263,6 +263,20 @@ class Log:
     def close_files(self) -> None:
         self._flusher.close_files()
 
+    def exchange(self, other: Log) -> None:
+        """Go on with the files of `other`, which has the same records, and leave ours to it. The HW, how far compaction has come,
+        the tracer and the owner's hooks stay with each of the two."""
+        hw, clean_offset = self.hw, self.clean_offset
+        for name in ("_ctx", "_epochs", "_reader", "_roller", "_claim", "_flusher", "_truncation", "_deletion", "_appender"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, theirs)
+            setattr(other, name, mine)
+        self.deleted, other.deleted = other.deleted, self.deleted
+        self._ctx.log, other._ctx.log = weakref.ref(self), weakref.ref(other)
+        self._ctx.tracer, other._ctx.tracer = other._ctx.tracer, self._ctx.tracer
+        self._ctx.clean_offset = clean_offset
+        self.update_hw(hw)
+
     def rename_directory(self, new: str) -> None:
         """Move the log, for instance to `<name>.<uuid>-delete`. Open files follow."""
         self._claim.rename(new)

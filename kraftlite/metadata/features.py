@@ -170,6 +170,11 @@ def supports_controller_registration(level: int) -> bool:
     return level >= 15
 
 
+def supports_cordoning(level: int) -> bool:
+    """Return whether log directories can be cordoned (KIP-1066), from 4.3-IV0 on."""
+    return level >= 30
+
+
 def supports_directories(level: int) -> bool:
     """Return whether log directories are assigned (KIP-858), from 3.7-IV2 on."""
     return level >= 17

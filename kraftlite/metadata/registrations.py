@@ -12,7 +12,7 @@ from kraftlite.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
 )
-from kraftlite.model.ids import UNCHANGED, NodeId
+from kraftlite.model.ids import MIGRATING_DIR, UNCHANGED, NodeId
 from kraftlite.model.messages.controller import FeatureRange, ListenerInfo
 
 
@@ -39,6 +39,12 @@ class BrokerRegistration:
     def active(self) -> bool:
         """Neither fenced nor in controlled shutdown: may lead and may join an ISR (CM-14)."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Every directory is cordoned: no new replica is placed here (KIP-1066)."""
+        cordoned = self.cordoned_log_dirs
+        return bool(self.log_dirs) and cordoned is not None and all(directory in cordoned for directory in self.log_dirs)
 
     def to_record(self) -> RegisterBrokerRecord:
         return RegisterBrokerRecord(
@@ -135,6 +141,12 @@ class PartitionRegistration:
     @property
     def preferred_leader(self) -> NodeId:
         return self.replicas[0]
+
+    def directory_of(self, broker_id: NodeId) -> UUID:
+        """Return the directory assigned to the replica of a broker; MIGRATING_DIR where none is known."""
+        if len(self.directories) != len(self.replicas) or broker_id not in self.replicas:
+            return MIGRATING_DIR
+        return self.directories[self.replicas.index(broker_id)]
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:

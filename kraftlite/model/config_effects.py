@@ -136,7 +136,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         remote.fetch.max.wait.ms=500 remote.list.offsets.request.timeout.ms=30000 follower.fetch.last.tiered.offset.enable=false
         """,
     ),
-    ("Cordoned directories", "directories cannot be cordoned; remove it", "cordoned.log.dirs"),
     (
         "References to secrets",
         "values are taken as they stand, references like ${file:path:key} are not resolved; remove it, and write the values",

@@ -190,6 +190,15 @@ def _parse_int(kind: ConfigType, text: str) -> int:
     return value
 
 
+def changed_list(text: str, named: str, *, append: bool) -> str:
+    """A list after the items `named` were appended, or taken away."""
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    other = [item.strip() for item in named.split(",") if item.strip()]
+    if append:
+        return ",".join([*items, *(item for item in dict.fromkeys(other) if item not in items)])
+    return ",".join(item for item in items if item not in other)
+
+
 def by_name(keys: Iterable[ConfigKey]) -> Mapping[str, ConfigKey]:
     """A read-only map in sorted order. A key defined twice is a bug."""
     found: dict[str, ConfigKey] = {}

@@ -38,7 +38,7 @@ def build_node(config: ServerConfig, ports: Ports, *, serve_clients: bool = True
     Raises StorageError when the directories are not this node's (BL-14) or are in use (BL-15), ValueError for a bad value.
     """
     layout = verify(ports.disk, config)
-    locks = lock_directories(ports.disk, config.all_log_dirs)
+    locks = lock_directories(ports.disk, tuple(layout.directory_ids))
     try:
         return Node(config, ports, layout, locks, serve_clients=serve_clients)
     except BaseException:

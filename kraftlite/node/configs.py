@@ -85,7 +85,15 @@ def broker_config(config: ServerConfig, layout: Layout) -> BrokerConfig:
         cluster_id=layout.cluster_id,
         listeners=config.advertised_listeners,
         inter_broker_listener_name=config.inter_broker_listener_name,
-        log_dirs=tuple(LogDirSpec(path=path, directory_id=layout.directory_ids[path]) for path in config.log_dirs),
+        log_dirs=tuple(
+            LogDirSpec(
+                path=path,
+                directory_id=layout.directory_ids.get(path),
+                problem=layout.problems.get(path),
+                holds_metadata=path == layout.metadata_log_dir,
+            )
+            for path in config.log_dirs
+        ),
     )
 
 

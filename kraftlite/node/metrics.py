@@ -183,6 +183,11 @@ def _broker_gauges(metrics: Metrics, broker: BrokerServer) -> None:
         "Log directories of this broker that have failed.",
         lambda: len(broker.log_dirs.offline_directories()),
     )
+    gauge(
+        "kafka_log_logmanager_cordonedlogdirectorycount",
+        "Log directories of this broker that get no new replicas.",
+        lambda: len(broker.log_dirs.cordoned),
+    )
 
 
 def _group_gauges(metrics: Metrics, broker: BrokerServer) -> None:

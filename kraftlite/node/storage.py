@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Final
 from uuid import UUID
 
+from kraftlite.broker.log_dirs_damage import fails_directory
 from kraftlite.config.server import ServerConfig
 from kraftlite.host.clock import HostClock
 from kraftlite.host.loop import host_entropy
@@ -76,6 +77,8 @@ class Layout:
     """The directory with `__cluster_metadata-0`."""
     bootstrap: tuple[MetadataRecord, ...] | None
     """The first records of a new cluster; None on a node without the controller role."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """The log directories that cannot be read, and why: a broker goes on with the others (JB-02)."""
     is_formed: bool = True
     """The metadata directory has a bootstrap snapshot or a log: it was not formatted to wait for others (DQ-23)."""
 
@@ -324,15 +327,23 @@ def info(disk: Disk, config: ServerConfig) -> StorageInfo:
 
 
 def verify(disk: Disk, config: ServerConfig) -> Layout:
-    """Check that every directory is formatted, for this node and one cluster (BL-14). Raises StorageError naming the culprit."""
+    """Check that every directory is formatted, for this node and one cluster (BL-14). Raises StorageError naming the culprit.
+
+    A broker starts without a directory that is not there or cannot be read, as long as it has another one; not without that of
+    the metadata log. Departs: Kafka refuses to start when a directory is not there at all, and starts when it cannot be read.
+    """
     ids: dict[str, UUID] = {}
+    problems: dict[str, str] = {}
     seen: dict[UUID, str] = {}
     cluster_id = config.cluster_id
     said_by = "CLUSTER_ID"
     for directory in config.all_log_dirs:
-        stat = disk.stat(directory)
-        if stat is not None and not stat.is_dir:
-            raise StorageError(f"{directory} is not a directory")
+        problem = _unusable(disk, directory)
+        if problem is not None and directory != config.metadata_log_dir:
+            problems[directory] = problem
+            continue
+        if problem is not None and disk.stat(directory) is not None:
+            raise StorageError(problem)
         properties = _read(disk, directory)
         if properties is None:
             raise StorageError(
@@ -351,7 +362,9 @@ def verify(disk: Disk, config: ServerConfig) -> Layout:
         seen[properties.directory_id] = directory
         ids[directory] = properties.directory_id
     assert cluster_id is not None, "a node has at least one directory"
-    _check_metadata_home(disk, config)
+    if config.log_dirs and all(directory in problems for directory in config.log_dirs):
+        raise StorageError(f"no log directory can be used: {'; '.join(problems.values())}")
+    _check_metadata_home(disk, config, problems)
     home = metadata_partition_dir(config.metadata_log_dir)
     if config.is_controller and disk.stat(home) is None and disk.stat(f"{config.metadata_log_dir}/{LEGACY_BOOTSTRAP}") is None:
         raise StorageError(
@@ -364,6 +377,7 @@ def verify(disk: Disk, config: ServerConfig) -> Layout:
         directory_ids=ids,
         metadata_log_dir=config.metadata_log_dir,
         bootstrap=bootstrap,
+        problems=problems,
         is_formed=_is_formed(disk, home),
     )
 
@@ -376,10 +390,30 @@ def _is_formed(disk: Disk, home: str) -> bool:
     return any(name.endswith(".checkpoint") for name in names) or any(stat is not None and stat.size > 0 for stat in logs)
 
 
-def _check_metadata_home(disk: Disk, config: ServerConfig) -> None:
+def _unusable(disk: Disk, directory: str) -> str | None:
+    """Say why nothing can be read from a directory; None when something can."""
+    try:
+        stat = disk.stat(directory)
+        if stat is None:
+            return f"{directory} does not exist"
+        if not stat.is_dir:
+            return f"{directory} is not a directory"
+        disk.listdir(directory)
+    except OSError as error:
+        return f"{error.filename or directory}: {error.strerror or error}"
+    try:
+        read_meta_properties(disk, directory)
+    except OSError as error:
+        return f"{error.filename or directory}: {error.strerror or error}" if fails_directory(error) else None
+    except ValueError:
+        return None
+    return None
+
+
+def _check_metadata_home(disk: Disk, config: ServerConfig, problems: Mapping[str, str]) -> None:
     for directory in config.log_dirs:
         path = metadata_partition_dir(directory)
-        if directory != config.metadata_log_dir and disk.stat(path) is not None:
+        if directory not in problems and directory != config.metadata_log_dir and disk.stat(path) is not None:
             raise StorageError(f"{path} exists, but the metadata log belongs in metadata.log.dir={config.metadata_log_dir}")
 
 

@@ -6,7 +6,8 @@ RP-11, RP-19 to RP-21, RP-25.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from uuid import UUID
 
 from kraftlite.model.ids import NodeId
 from kraftlite.model.topic_partition import TopicPartition
@@ -16,6 +17,8 @@ from kraftlite.replication.partition_trace import PartitionTrace
 
 Eligible = Callable[[NodeId, int | None], bool]
 """(broker, broker epoch of its last fetch) -> may it be in an ISR: registered under that epoch, unfenced, not shutting down."""
+DirectoryOnline = Callable[[NodeId, Sequence[NodeId], Sequence[UUID]], bool]
+"""(broker, replicas, their log directories) -> is the directory of the broker's replica online."""
 
 
 class LeaderState:

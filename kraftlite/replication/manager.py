@@ -72,8 +72,9 @@ class ReplicaManager:
     """All local replicas. Every method is called on the node's loop.
 
     A delta and `handle_image` come from the metadata publisher, in that order, once per update. A replica whose log cannot
-    be opened or written is offline: its clients get KAFKA_STORAGE_ERROR, the others are not affected. `trace_hot` also emits
-    what happens per produce. Limits: a request waits at most its own time; followers wait at most `fetch_wait_max_ms`.
+    be opened or written is offline: its clients get KAFKA_STORAGE_ERROR, the others are not affected. `on_hosted` is told of each
+    replica that metadata has changed, and of the log directory it has there. `trace_hot` also emits what happens per produce.
+    Limits: a request waits at most its own time; followers wait at most `fetch_wait_max_ms`.
     """
 
     def __init__(
@@ -85,10 +86,12 @@ class ReplicaManager:
         broker_epoch: Callable[[], int | None],
         *,
         trace_hot: bool = False,
+        on_hosted: Callable[[TopicPartition, UUID, UUID | None], None] = lambda tp, topic_id, assigned: None,
     ) -> None:
         self._ports = ports
         self._config = config
         self._logs = logs
+        self._on_hosted = on_hosted
         self._clock = ports.clock
         self._table = table = PartitionTable(config.inter_broker_listener_name)
         self._deadlines = Deadlines(ports.clock, ports.tuning.deadline_granularity_ms)
@@ -99,6 +102,7 @@ class ReplicaManager:
             broker_id=config.broker_id,
             lag_time_max_ms=config.lag_time_max_ms,
             eligible=table.eligible,
+            directory_online=table.directory_online,
             broker_epoch=broker_epoch,
             on_isr_proposed=self._alter.submit,
             tracer=ports.tracer,
@@ -263,19 +267,21 @@ class ReplicaManager:
         if partition is None:
             partition = Partition(tp, topic_id, self._env)
             self._table.add(partition)
+        assigned = registration.directory_of(self._config.broker_id)
         if partition.log is None:
             try:
-                partition.attach_log(self._open_log(tp, topic_id), self._logs.checkpointed_hw(tp))
+                partition.attach_log(self._open_log(tp, topic_id, assigned), self._logs.checkpointed_hw(tp))
             except (StorageFault, ApiError, OSError) as error:
                 partition.fail_to_open(registration, str(error))
+        self._on_hosted(tp, topic_id, assigned)
         return partition
 
-    def _open_log(self, tp: TopicPartition, topic_id: UUID) -> Log:
+    def _open_log(self, tp: TopicPartition, topic_id: UUID, assigned: UUID) -> Log:
         """A log that another topic of the same name left behind is deleted first: never mix two incarnations (RP-38)."""
         existing = self._logs.get(tp)
         if existing is not None and existing.topic_id is not None and existing.topic_id != topic_id:
             self._logs.delete(tp)
-        return self._logs.get_or_create(tp, topic_id)
+        return self._logs.get_or_create(tp, topic_id, assigned)
 
     def _delete(self, tp: TopicPartition, topic_id: UUID) -> None:
         partition = self._table.by_tp.get(tp)

@@ -20,7 +20,7 @@ from kraftlite.model.messages.controller import AlterPartitionItem, AlterPartiti
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.isr import KEEP_PENDING, REVERT, IsrState, PendingIsr, in_order
-from kraftlite.replication.leader import Eligible, LeaderState
+from kraftlite.replication.leader import DirectoryOnline, Eligible, LeaderState
 from kraftlite.replication.partition_trace import PartitionTrace
 from kraftlite.replication.traffic import Traffic
 from kraftlite.replication.waiting import Observer, Waiter, WaitingProduces, wake_all
@@ -46,6 +46,7 @@ class PartitionEnv:
     eligible: Eligible
     broker_epoch: Callable[[], int | None]
     on_isr_proposed: Callable[[Partition], None]
+    directory_online: DirectoryOnline = lambda broker_id, replicas, directories: True
     tracer: Tracer
     trace_hot: bool = False
 
@@ -64,6 +65,7 @@ class Partition:
         self.log: Log | None = None
         self.offline_reason: str | None = "not opened yet"
         self.replicas: tuple[NodeId, ...] = ()
+        self._directories: tuple[UUID, ...] = ()
         self.leader_id: NodeId | None = None
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -153,10 +155,8 @@ class Partition:
         self._env.tracer.emit(PartitionOffline(tp=self.tp, reason=reason))
 
     def become_leader(self, registration: PartitionRegistration, now_ms: int, cause: str | None = None) -> bool:
-        """Lead, or take over a change; return whether a new leader epoch began. Older metadata is ignored (RP-24).
-
-        `cause`: the record that says so, for the trace.
-        """
+        """Lead, or take over a change; return whether a new leader epoch began. Older metadata is ignored (RP-24). `cause`: the
+        record that says so, for the trace."""
         log = self.online_log()
         same_epoch = self.leader is not None and self.leader_epoch == registration.leader_epoch
         if not self._is_news(registration, same_epoch):
@@ -238,6 +238,7 @@ class Partition:
 
     def _adopt(self, registration: PartitionRegistration) -> None:
         self.replicas = registration.replicas
+        self._directories = registration.directories
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
@@ -341,7 +342,7 @@ class Partition:
         if leader is None or log is None or len(leader.isr.committed) < self.min_isr or self._unheard is not None:
             return False
         old = log.hw
-        new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._env.eligible)
+        new = leader.hw_bound(log.leo, now_ms, self._env.lag_time_max_ms, self._eligible)
         if new <= old:
             return False
         log.update_hw(new)
@@ -420,7 +421,7 @@ class Partition:
             broker_id
             for broker_id, follower in leader.followers.items()
             if (broker_id == fetched_by or follower.is_caught_up(log.leo, now_ms, self._env.lag_time_max_ms))
-            and leader.may_join(follower, log.hw, self._env.eligible)
+            and leader.may_join(follower, log.hw, self._eligible)
         )
         if added:
             isr = in_order((*leader.isr.committed, *added), self.replicas)
@@ -441,6 +442,10 @@ class Partition:
             recovering=False,
         )
         leader.isr.propose(PendingIsr(item=item, added=added, removed=removed), self.replicas)
+
+    def _eligible(self, member: NodeId, replica_epoch: int | None) -> bool:
+        """Return whether a replica may be in the ISR: not while its log directory is offline, which the HW need not wait for."""
+        return self._env.directory_online(member, self.replicas, self._directories) and self._env.eligible(member, replica_epoch)
 
     def _epoch_of(self, leader: LeaderState, member: NodeId) -> int | None:
         if member == self._env.broker_id:

@@ -22,8 +22,8 @@ class LogProvider(Protocol):
 
     def get(self, tp: TopicPartition) -> Log | None: ...
 
-    def get_or_create(self, tp: TopicPartition, topic_id: UUID) -> Log:
-        """Opens or creates the log directory. StorageFault when its directory is offline."""
+    def get_or_create(self, tp: TopicPartition, topic_id: UUID, assigned: UUID | None = None) -> Log:
+        """Opens or creates the log directory. `assigned`: where metadata has it. StorageFault when its directory is offline."""
         ...
 
     def delete(self, tp: TopicPartition) -> None:

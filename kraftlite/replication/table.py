@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from kraftlite.metadata.image import MetadataImage
 from kraftlite.model.errors import ApiError, ErrorCode
-from kraftlite.model.ids import Endpoint, NodeId
+from kraftlite.model.ids import LOST_DIR, Endpoint, NodeId, is_reserved_uuid
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.replication.api import LeaderHint
 from kraftlite.replication.partition import Partition
@@ -88,6 +88,16 @@ class PartitionTable:
         """May be in an ISR: registered under the epoch of its last fetch, unfenced, not shutting down (RP-21)."""
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.active and broker.broker_epoch == replica_epoch
+
+    def directory_online(self, broker_id: NodeId, replicas: Sequence[NodeId], directories: Sequence[UUID]) -> bool:
+        """Return whether the log directory of a replica is online, as far as its broker's registration says (JB-01).
+        `directories`: those of `replicas`, in their order; none, or too few, where they are not known."""
+        if len(directories) != len(replicas) or broker_id not in replicas:
+            return True
+        directory, broker = directories[replicas.index(broker_id)], self.image.cluster.brokers.get(broker_id)
+        if is_reserved_uuid(directory) or broker is None or not broker.log_dirs:
+            return directory != LOST_DIR
+        return directory in broker.log_dirs
 
     def is_stale(self, broker_id: NodeId, replica_epoch: int) -> bool:
         """Return whether a newer incarnation of this broker is registered: what the old one says no longer counts (RP-34)."""

@@ -21,7 +21,7 @@ from kraftlite.model.method import AnyMethod
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.storage import StorageError
 from kraftlite.runtime.trace import TraceEvent
-from kraftlite.sim import elr_scenes, schedule, variations
+from kraftlite.sim import elr_scenes, log_dir_faults, schedule, variations
 from kraftlite.sim.checkers.base import Checker, CheckerFactory, LivenessViolation, Losses, Violation, World
 from kraftlite.sim.checkers.told import Told
 from kraftlite.sim.client import records_of
@@ -37,7 +37,7 @@ from kraftlite.sim.knobs import turned
 from kraftlite.sim.loop import SimulationIdle, VirtualLoop
 from kraftlite.sim.shape import Shape, of_release
 from kraftlite.sim.shape import draw as draw_shape
-from kraftlite.sim.themes import ADMIN, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
 from kraftlite.sim.workload import Workload
 from kraftlite.sim.workloads import levels, logs, transaction_settings
 from kraftlite.simhost.host import SimHost
@@ -100,6 +100,7 @@ _THEMED: Final = {
     LOGS: logs.with_periods,
     ADMIN: of_release,
     TROUBLES: variations.vary,
+    DIRECTORIES: log_dir_faults.several,
     TRANSACTIONS: transaction_settings.vary,
 }
 """The change that a theme makes to a shape that is drawn."""

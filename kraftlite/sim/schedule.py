@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kraftlite.sim import elr_scenes, transaction_scenes, troubles
+from kraftlite.sim import elr_scenes, log_dir_faults, transaction_scenes, troubles
 from kraftlite.sim.fault_plan import ALL_FAULTS, GROUP_FAULTS, LINK_FAULTS, FaultPlan
 from kraftlite.sim.scenes import draw_late_scene, draw_scenes
 from kraftlite.sim.shape import Shape
 from kraftlite.sim.targets import any_node, node_ids
-from kraftlite.sim.themes import PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import DIRECTORIES, PLAIN, TRANSACTIONS, TROUBLES
 
 
 def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> tuple[FaultPlan, ...]:
@@ -20,6 +20,8 @@ def draw_all(seed: int, shape: Shape, duration_ms: int, theme: str = PLAIN) -> t
     later = troubles.draw(random.Random(f"troubles/{seed}"), shape, duration_ms) if theme == TROUBLES else []
     if theme in (PLAIN, TROUBLES):
         later += elr_scenes.draw(seed, shape, duration_ms)
+    if theme == DIRECTORIES:
+        later = log_dir_faults.draw(seed, shape, duration_ms)
     if theme == TRANSACTIONS:
         later = transaction_scenes.draw(seed, shape, duration_ms)
     return tuple(sorted(drawn + later, key=lambda it: it.at_ms))

@@ -56,14 +56,15 @@ class Base:
         combined: bool = False,
         config: Mapping[str, object] | None = None,
         racks: Sequence[str] = (),
+        directories: int = 1,
         secure: bool = False,
     ) -> None:
         """Controllers are nodes 1 … C, brokers C+1 …; `combined`: nodes 1 … are both. `config` are Kafka's `server.properties`
         for all nodes, over the short timeouts that are the default here (`kraftlite.testing.layout.FAST`); the lag limit is
-        raised with the session timeout. `racks`: where the brokers stand, in turn. `secure`: clients log in over TLS and may do
-        what ACLs allow (`client_config`). Raises ValueError.
+        raised with the session timeout. `racks`: where the brokers stand, in turn. `directories`: how many `log.dirs` each broker
+        has; see `log_dirs`. `secure`: clients log in over TLS and may do what ACLs allow (`client_config`). Raises ValueError.
         """
-        self._plans = plan(controllers, brokers, combined, racks)
+        self._plans = plan(controllers, brokers, combined, racks, directories)
         self._config = check_config(config or {})
         self._secrets = _secrets() if secure else None
         self._thread: LoopThread | None = None
@@ -119,6 +120,11 @@ class Base:
     @property
     def controllers(self) -> tuple[int, ...]:
         return tuple(it.node_id for it in self._plans if it.is_controller)
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The paths of each broker's log directories: `/data`, or `/d1`, `/d2` and so on."""
+        return next(it.log_dirs for it in self._plans if it.is_broker)
 
     # --- what is seen
 
@@ -235,11 +241,43 @@ class Base:
         self._do(lambda: nodes.hold_markers(False))
         self._turn()
 
+    def fail_directory(self, broker: int, path: str) -> None:
+        """Let every operation on one of the `log_dirs` of a broker fail with an I/O error, from now on.
+
+        The broker notices when it next uses the directory, and serves nothing from it until it is started with it mended.
+
+        Raises ValueError for a directory that there is not, ClusterError for one that fails already.
+        """
+        nodes = self._with_directory(broker, path)
+        self._do(lambda: nodes.fail_directory(broker, path))
+
+    def mend_directory(self, broker: int, path: str) -> None:
+        """Let the directory work again; what was in it is still there. The broker takes it when it is started the next time."""
+        nodes = self._with_directory(broker, path)
+        self._do(lambda: nodes.mend_directory(broker, path))
+
+    def directory(self, broker: int, topic: str, partition: int = 0) -> str | None:
+        """Return the log directory of a running broker in which a replica is; None: it has none that it can use."""
+        views = self._looking()
+        self._check(broker)
+        return self._do(lambda: views.directory(broker, topic, partition))
+
+    def without_a_directory(self) -> tuple[int, ...]:
+        """The brokers of which a directory has failed since they were started."""
+        nodes = self._running()
+        return self._do(lambda: tuple(node_id for node_id, paths in sorted(nodes.lost.items()) if paths))
+
     def heal(self) -> None:
-        """No cut and no delay any more, and no markers that are held. Nodes that are down or paused stay so."""
+        """No cut and no delay any more, no markers that are held, no directory that fails. Nodes that are down or paused stay
+        so."""
         self._do(self._running().heal)
 
     # --- inside
+
+    def _with_directory(self, broker: int, path: str) -> Nodes:
+        if self._check(broker) not in self.brokers or path not in self.log_dirs:
+            raise ValueError(f"node {broker} has no log directory {path!r}; brokers have {', '.join(self.log_dirs)}")
+        return self._running()
 
     def _check(self, node_id: object) -> int:
         known = {it.node_id for it in self._plans}

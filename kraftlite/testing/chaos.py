@@ -32,6 +32,8 @@ class Chaos:
         self.cut = cluster.cut
         self.delay = cluster.delay
         self.heal = cluster.heal
+        self.fail_directory = cluster.fail_directory
+        self.mend_directory = cluster.mend_directory
 
     @contextmanager
     def killed(self, *node_ids: int) -> Iterator[None]:
@@ -99,6 +101,7 @@ def heal_all(cluster: SyncCluster) -> tuple[str, ...]:
         states = {node_id: it.state for node_id, it in cluster.nodes.items()}
         paused = [node_id for node_id, state in states.items() if state == "paused"]
         down = [node_id for node_id, state in states.items() if state in ("stopped", "failed")]
+        down += [node_id for node_id in cluster.without_a_directory() if node_id not in down]
         if paused:
             cluster.resume(*paused)
         if down:

@@ -14,6 +14,7 @@ from kraftlite.config.server import ConfigError, ServerConfig, load
 
 HOST: Final = "127.0.0.1"
 MAX_NODES: Final = 100
+MAX_DIRECTORIES: Final = 9
 
 FAST: Final[Mapping[str, str]] = {
     "broker.heartbeat.interval.ms": "50",
@@ -46,6 +47,12 @@ class NodePlan:
     roles: tuple[str, ...]
     rack: str | None = None
     """`broker.rack`, of a broker."""
+    directories: int = 1
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """`/data`; of several `/d1`, `/d2` and so on, and the metadata log has a directory of its own, which does not fail."""
+        return ("/data",) if self.directories == 1 else tuple(f"/d{number}" for number in range(1, self.directories + 1))
 
     @property
     def is_broker(self) -> bool:
@@ -56,18 +63,27 @@ class NodePlan:
         return "controller" in self.roles
 
 
-def plan(controllers: int, brokers: int, combined: bool, racks: Sequence[str] = ()) -> tuple[NodePlan, ...]:
-    """`racks`: of the brokers in turn. Raises ValueError when there is none of a role, or too many."""
+def plan(controllers: int, brokers: int, combined: bool, racks: Sequence[str] = (), directories: int = 1) -> tuple[NodePlan, ...]:
+    """`racks`: of the brokers in turn. `directories`: of each broker. Raises ValueError when there is none of a role, or too
+    many."""
     for name, count in (("controllers", controllers), ("brokers", brokers)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"{name}={count!r}: allowed is a whole number of at least 1")
     if controllers + brokers > MAX_NODES:
         raise ValueError(f"controllers={controllers} and brokers={brokers}: allowed are at most {MAX_NODES} nodes")
+    if isinstance(directories, bool) or not isinstance(directories, int) or not 1 <= directories <= MAX_DIRECTORIES:
+        raise ValueError(f"directories={directories!r}: allowed is a whole number from 1 to {MAX_DIRECTORIES}")
     both = min(controllers, brokers) if combined else 0
     roles = [("broker", "controller")] * both + [("controller",)] * (controllers - both) + [("broker",)] * (brokers - both)
     turn = cycle(racks or (None,))
     return tuple(
-        NodePlan(node_id=node_id, roles=it, rack=next(turn) if "broker" in it else None) for node_id, it in enumerate(roles, 1)
+        NodePlan(
+            node_id=node_id,
+            roles=it,
+            rack=next(turn) if "broker" in it else None,
+            directories=directories if "broker" in it else 1,
+        )
+        for node_id, it in enumerate(roles, 1)
     )
 
 
@@ -93,7 +109,8 @@ def server_config(
         "controller.quorum.voters": ",".join(f"{it.node_id}@n{it.node_id}:9093" for it in nodes if it.is_controller),
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners),
-        "log.dirs": "/data",
+        "log.dirs": ",".join(node.log_dirs),
+        **({"metadata.log.dir": "/meta"} if node.directories > 1 else {}),
         **({"inter.broker.listener.name": "REPLICATION"} if node.is_broker else {}),
         **({} if node.rack is None else {"broker.rack": node.rack}),
     }

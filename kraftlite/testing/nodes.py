@@ -16,6 +16,7 @@ from kraftlite.node.storage import format_directories
 from kraftlite.runtime.trace import TraceEvent
 from kraftlite.runtime.trace.controller import ControllerActivated, RecordAppended, RecordsAppended
 from kraftlite.simhost.disk import MemDisk
+from kraftlite.simhost.disk_faults import InjectedError
 from kraftlite.simhost.host import SimHost
 from kraftlite.simhost.network import Link, SimNetwork
 from kraftlite.simhost.process import OUTSIDE, context_of
@@ -68,6 +69,10 @@ class Nodes:
         """Node id → (requests do not arrive, responses do not leave)."""
         self.markers_held = False
         """No broker sends markers of transactions, nor one that starts."""
+        self.failing: dict[tuple[int, str], InjectedError] = {}
+        """The log directories that fail, by node id and path."""
+        self.lost: dict[int, set[str]] = {}
+        """By node id, those that have failed since it was started: it does not use them before it is started again."""
         self.ports = {it.node_id: HeldPort() for it in plans if it.is_broker}
         self.hosts: dict[int, SimHost] = {}
         loop.set_exception_handler(self._on_loop_error)
@@ -141,6 +146,7 @@ class Nodes:
 
     def boot(self, node_id: int) -> None:
         self.failures.pop(node_id, None)
+        self.lost[node_id] = {path for failing, path in self.failing if failing == node_id}
         node = self.hosts[node_id]
         node.boot()
         self._hold(node_id)
@@ -224,6 +230,20 @@ class Nodes:
                 raise ClusterError(f"after {limit_s:g} s {what()}")
             await asyncio.sleep(POLL_S)
 
+    # --- log directories
+
+    def fail_directory(self, node_id: int, path: str) -> None:
+        if (node_id, path) in self.failing:
+            raise ClusterError(f"{path} of node {node_id} fails already")
+        self.failing[node_id, path] = self.hosts[node_id].disk.inject(path=path, times=None)
+        self.lost.setdefault(node_id, set()).add(path)
+
+    def mend_directory(self, node_id: int, path: str) -> None:
+        error = self.failing.pop((node_id, path), None)
+        if error is None:
+            raise ClusterError(f"{path} of node {node_id} does not fail")
+        self.hosts[node_id].disk.errors.remove(error)
+
     # --- the network
 
     def cut(self, links: Iterable[tuple[int, int]]) -> None:
@@ -271,6 +291,8 @@ class Nodes:
         for node_id in held:
             self._hold(node_id)
         self.hold_markers(False)
+        for node_id, path in list(self.failing):
+            self.mend_directory(node_id, path)
 
     def troubles(self) -> str:
         """Everything that is not as in a healthy cluster, for messages."""
@@ -285,6 +307,10 @@ class Nodes:
         delays = self.network.delays()
         found += [f"delayed: {', '.join(f'{source} to {target}' for source, target in delays)}"] if delays else []
         found += ["the markers of transactions are held"] if self.markers_held else []
+        found += [f"{path} of node {node_id} fails" for node_id, path in self.failing]
+        lost = [(node_id, path) for node_id, paths in self.lost.items() for path in sorted(paths)]
+        mended = [it for it in lost if it not in self.failing]
+        found += [f"{path} of node {node_id} failed, and it was not started again" for node_id, path in mended]
         return found
 
     # --- the end

@@ -85,6 +85,12 @@ class Views:
             leo=leo,
         )
 
+    def directory(self, broker: int, topic: str, index: int) -> str | None:
+        node, tp = self._live().get(broker), TopicPartition(topic, index)
+        if node is None or node.broker is None or node.broker.log_dirs.get(tp) is None:
+            return None
+        return node.broker.log_dirs.directory_of(tp)
+
     def partition(self, topic: str, index: int) -> PartitionView:
         """Raises ClusterError when there is none."""
         found = self.find_partition(topic, index)

@@ -327,6 +327,7 @@ BROKER_SAMPLES = [
     sample(31, 3, {"filters": [_NOBODY]}, *on_cluster(OP.ALTER)),
     *configs(32, 4, described, OP.DESCRIBE_CONFIGS),
     *configs(33, 2, altered, OP.ALTER_CONFIGS),
+    sample(34, 2, {"dirs": [{"path": "/no/such", "topics": [{"name": TOPIC, "partitions": [0]}]}]}, *on_cluster(OP.ALTER)),
     sample(35, 4, {"topics": None}, *on_cluster(OP.DESCRIBE)),
     sample(
         37,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from kraftlite.config.server import ServerConfig, load
 from kraftlite.log.batch import Record, build_batch
+from kraftlite.metadata.features import METADATA_VERSION
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.ids import uuid_to_str
-from kraftlite.model.messages.controller import CreatableTopic, CreateTopicsRequest
-from kraftlite.model.messages.methods import CREATE_TOPICS
+from kraftlite.model.messages.controller import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, TopicSelector
+from kraftlite.model.messages.methods import CREATE_TOPICS, DELETE_TOPICS
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.node.build import Node, build_node
 from kraftlite.node.forming import formation
@@ -108,15 +108,17 @@ class MemCluster:
         controllers: int = 0,
         brokers: int = 0,
         combined: int = 0,
+        level: int | None = None,
         initial: Sequence[int] = (),
         **config: str,
     ) -> None:
-        """`initial`: the voters are in the log, and these controllers are formatted as the first ones; none: they are static."""
+        """`initial`: the voters are in the log, and these controllers are formatted as the first ones; none: they are static.
+
+        `level`: the metadata.version of the cluster; None: the latest."""
         self.clock = FakeClock()
         self.network = MemNetwork(self.clock)
         self.recorded: list[Recorded] = []
         """Every event of every node, in virtual milliseconds."""
-        several = tuple(config.pop("log_dirs", "/data").split(","))
         plan = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
         ids = list(enumerate(plan, start=1))
         voters = ",".join(f"{node_id}@n{node_id}:9093" for node_id, roles in ids if "controller" in roles)
@@ -136,21 +138,21 @@ class MemCluster:
                 **quorum,
                 "controller.listener.names": "CONTROLLER",
                 "listeners": ",".join(listeners),
-                "log.dirs": several[0],
+                "log.dirs": "/data",
                 **({"inter.broker.listener.name": "REPLICATION"} if "broker" in roles else {}),
                 **QUICK,
                 **{key.replace("_", "."): value for key, value in config.items()},
             }
             path = directory / f"n{node_id}.properties"
             path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-            # More than one directory is refused where a node is configured; what is behind can do with several already.
-            node = self.nodes[node_id] = MemNode(self, node_id, replace(load(path), log_dirs=several))
+            node = self.nodes[node_id] = MemNode(self, node_id, load(path))
             forming = None
             if initial:
                 waits = node_id not in initial
                 options = {"no_initial_controllers": True} if waits else {"initial_controllers": listed}
                 forming = formation(node.config, **options, entropy=random.Random(node_id))  # type: ignore[arg-type]
-            format_directories(node.disk, node.config, CLUSTER, wall_ms=0, forming=forming)
+            features = None if level is None else {METADATA_VERSION: level}
+            format_directories(node.disk, node.config, CLUSTER, features=features, wall_ms=0, forming=forming)
 
     def boot(self) -> None:
         for node in self.nodes.values():
@@ -235,3 +237,11 @@ class MemCluster:
         )
         (result,) = node.node.broker.replicas.fetch_now(params, [entry])
         return int(result.hw)
+
+    async def delete_topic(self, name: str) -> None:
+        broker = self.a_broker().broker
+        assert broker is not None
+        request = DeleteTopicsRequest(topics=(TopicSelector(name=name, topic_id=None),), timeout_ms=20_000)
+        response = await self.call(broker.channel.call(DELETE_TOPICS, request, 20_000), f"{name} to be deleted")
+        assert response.topics[0].error is ErrorCode.NONE, response
+        await self.until(lambda: broker.cache.partition(name, 0) is None, f"{name} to be gone")

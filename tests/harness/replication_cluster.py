@@ -104,7 +104,7 @@ class MemLogs:
     def get(self, tp: TopicPartition) -> Log | None:
         return None if self.failed else self.open_logs.get(tp)
 
-    def get_or_create(self, tp: TopicPartition, topic_id: UUID) -> Log:
+    def get_or_create(self, tp: TopicPartition, topic_id: UUID, assigned: UUID | None = None) -> Log:
         if self.failed:
             raise StorageFault(f"{DATA} is offline", DATA)
         log = self.open_logs.get(tp)

@@ -9,6 +9,7 @@ from tests.harness.transaction_fakes import TRANSACTION_BODIES
 
 _VOTER: Final[dict[str, Any]] = {"cluster_id": None, "voter_id": 1, "voter_directory_id": None}
 REQUEST_BODIES: Final[Mapping[int, dict[str, Any]]] = {
+    34: {"dirs": []},
     **TRANSACTION_BODIES,
     17: {"mechanism": "PLAIN"},
     36: {"auth_bytes": b""},

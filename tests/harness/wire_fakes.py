@@ -55,13 +55,14 @@ from kraftlite.replication.api import (
     ProduceResult,
 )
 from kraftlite.replication.consume import FetchRoom
-from kraftlite.runtime.ports import DiskSpace, Ports
+from kraftlite.runtime.ports import Ports
 from kraftlite.runtime.trace import ListTracer
 from kraftlite.runtime.trace.wire import RequestFailed
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.listener import KafkaListener, ListenerConfig
 from tests.harness.clock import FakeClock
 from tests.harness.disk import MemDisk
+from tests.harness.log_dirs_fakes import FakeLogDirs
 from tests.harness.transaction_fakes import FakeEnroller, FakeMarkers, FakeProducerIds, FakeTransactions
 
 CLUSTER_ID = "kraftlite-test-cluster"
@@ -350,38 +351,6 @@ class LoopTasks:
         for task in list(self.running):
             task.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
-
-
-@dataclass(kw_only=True)
-class FakeLog:
-    tp: TopicPartition
-    size_bytes: int
-    hw: int
-    leo: int
-
-
-class FakeLogDirs:
-    """Directories of this broker, and which log lies where."""
-
-    def __init__(self) -> None:
-        self.online: dict[str, list[FakeLog]] = {"/data/1": []}
-        self.offline: list[str] = []
-        self.space: dict[str, DiskSpace] = {}
-
-    def logs(self) -> Any:
-        return [log for found in self.online.values() for log in found]
-
-    def directory_of(self, tp: TopicPartition) -> str | None:
-        return next((path for path, found in self.online.items() if any(log.tp == tp for log in found)), None)
-
-    def online_directories(self) -> Sequence[str]:
-        return list(self.online)
-
-    def offline_directories(self) -> Sequence[str]:
-        return self.offline
-
-    def space_of(self, path: str) -> DiskSpace | None:
-        return self.space.get(path)
 
 
 class NoTransport:

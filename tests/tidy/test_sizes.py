@@ -15,7 +15,7 @@ LONG_MODULES = {
     "tests/clients/orders.py": 517,
     "tests/embedded/test_compat.py": 544,
     "tests/harness/replication_cluster.py": 679,
-    "tests/harness/wire_fakes.py": 575,
+    "tests/harness/wire_fakes.py": 560,
     "tests/spec/controller/test_event_loop.py": 643,
     "tests/spec/coordinator/test_groups.py": 534,
     "tests/spec/log/test_cleaner.py": 573,

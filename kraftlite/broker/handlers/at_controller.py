@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraftlite.broker.handlers.admin import alter_configs, alter_logger, create_topics
+from kraftlite.broker.handlers.broker_changes import cordons_more
 from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.broker.handlers.metadata import CONTROLLERS, ClusterDescription, check_endpoint_type
 from kraftlite.broker.handlers.reassignments import list_reassignments
 from kraftlite.broker.metadata_cache import BrokerEndpoint
 from kraftlite.metadata.features import supports_controller_registration
+from kraftlite.model.cordoned import CORDONED_DIRS
 from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.ids import METADATA_TOPIC
 from kraftlite.model.messages.bounds import checker
@@ -154,12 +156,12 @@ async def alter_configs_here(
 def _answered_here(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> AlterConfigsResult | None:
     if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
         return alter_logger(ctx, resource)
+    code, message = ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource.resource_type}."
     if resource.resource_type in _CONFIGURABLE:
-        return None
-    message = f"Unknown resource type {resource.resource_type}."
+        if resource.resource_type != ConfigResourceType.BROKER or not cordons_more(ctx, resource):
+            return None
+        code = ErrorCode.INVALID_REQUEST
+        message = f"{CORDONED_DIRS}: a controller does not know the directories of brokers; ask the broker for more of them"
     return AlterConfigsResult(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        error=ErrorCode.UNSUPPORTED_VERSION,
-        message=message,
+        resource_type=resource.resource_type, resource_name=resource.resource_name, error=code, message=message
     )

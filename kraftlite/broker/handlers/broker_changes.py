@@ -9,6 +9,8 @@ from kraftlite.broker.handlers.context import BrokerContext
 from kraftlite.model.broker_configs import BROKER_CONFIGS
 from kraftlite.model.broker_limits import CLEANER_KEYS, cleaner_change_problems
 from kraftlite.model.config_effects import RELOADABLE
+from kraftlite.model.configdef import changed_list
+from kraftlite.model.cordoned import CORDONED_DIRS, cordoned_dirs, is_less
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceChange, ConfigResourceType, LegacyConfigResource
 
 
@@ -21,6 +23,12 @@ def change_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyC
         return problems
     now = effective_broker_values(ctx)
     then = effective_broker_values(ctx, {resource.resource_name: _changed(ctx, resource)})
+    if now.get(CORDONED_DIRS) != then.get(CORDONED_DIRS) and ctx.log_dirs is not None:
+        paths = (*ctx.log_dirs.online_directories(), *ctx.log_dirs.offline_directories())
+        try:
+            cordoned_dirs(then.get(CORDONED_DIRS) or "", paths)
+        except ValueError as error:
+            return [str(error)]
     if all(now.get(key) == then.get(key) for key in CLEANER_KEYS):
         return []
     try:
@@ -43,6 +51,12 @@ def _tls_problems(ctx: BrokerContext, resource: ConfigResourceChange | LegacyCon
     return ctx.tls_problems(effective_broker_values(ctx, {resource.resource_name: _changed(ctx, resource)}), changed) or None
 
 
+def cordons_more(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> bool:
+    """Return whether a change cordons directories that are not cordoned dynamically (JB-13)."""
+    present = ctx.metadata.image.configs.get(ConfigResourceType.BROKER, resource.resource_name).get(CORDONED_DIRS, "")
+    return not is_less(_changed(ctx, resource).get(CORDONED_DIRS, ""), present)
+
+
 def effective_broker_values(ctx: BrokerContext, instead: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
     """Return the broker's values by precedence (CM-49). `instead`: dynamic values, by the resource's name, that replace those of
     the metadata."""
@@ -54,7 +68,7 @@ def effective_broker_values(ctx: BrokerContext, instead: Mapping[str, Mapping[st
 
 
 def _changed(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigResource) -> dict[str, str]:
-    """Return the dynamic values of a resource after a change. Its lists are left as they are: no check needs them."""
+    """Return the dynamic values of a resource after a change. Of its lists only that is changed which a check needs."""
     if isinstance(resource, LegacyConfigResource):
         return {pair.name: pair.value for pair in resource.configs if pair.value is not None}
     values = dict(ctx.metadata.image.configs.get(ConfigResourceType.BROKER, resource.resource_name))
@@ -63,6 +77,9 @@ def _changed(ctx: BrokerContext, resource: ConfigResourceChange | LegacyConfigRe
             values.pop(change.name, None)
         elif change.op == AlterConfigOp.SET and change.value is not None:
             values[change.name] = change.value
+        elif change.name == CORDONED_DIRS and change.value is not None:
+            append = change.op == AlterConfigOp.APPEND
+            values[change.name] = changed_list(values.get(change.name, ""), change.value, append=append)
     return values
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -146,8 +146,22 @@ class WritesMarkers(Protocol):
         ...
 
 
+class Moves(Protocol):
+    """Replicas between directories (`ReplicaMoves`)."""
+
+    def alter(self, tp: TopicPartition, path: str, /) -> None: ...
+
+    def copies(self) -> Iterable[tuple[str, Log, int]]: ...
+
+
 class LogDirsView(Protocol):
-    """The part of `LogDirs` that DescribeLogDirs reads."""
+    """The part of `LogDirs` that clients reach."""
+
+    @property
+    def moves(self) -> Moves: ...
+
+    @property
+    def cordoned(self) -> Collection[str]: ...
 
     def logs(self) -> Sequence[Log]: ...
 

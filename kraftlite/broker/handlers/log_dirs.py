@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in which directory of this broker. Source: CP-14; KIP-113, KIP-827."""
+"""The log directories of this broker: what lies where, and what shall. Source: CP-14, JB-09, JB-12; KIP-113, KIP-827."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kraftlite.broker.handlers.context import BrokerContext, LogDirsView
-from kraftlite.model.errors import ErrorCode
+from kraftlite.model.errors import ApiError, ErrorCode
 from kraftlite.model.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirReplica:
-    """`offset_lag`: how far this replica's leo is behind its own hw, which it can be only before it has caught up."""
+    """`offset_lag`: how far this replica's leo is behind its own hw, which it can be only before it has caught up; of a copy, how
+    far it is behind its replica's leo."""
 
     tp: TopicPartition
     size_bytes: int
     offset_lag: int
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,7 @@ class LogDirDescription:
     total_bytes: int = -1
     usable_bytes: int = -1
     """The space of the file system; -1: not known."""
+    is_cordoned: bool = False
 
 
 def describe_log_dirs(ctx: BrokerContext, wanted: Collection[TopicPartition] | None) -> list[LogDirDescription]:
@@ -41,6 +44,9 @@ def describe_log_dirs(ctx: BrokerContext, wanted: Collection[TopicPartition] | N
         path = view.directory_of(log.tp)
         if path in by_path:
             by_path[path].append(LogDirReplica(tp=log.tp, size_bytes=log.size_bytes, offset_lag=max(0, log.hw - log.leo)))
+    for path, log, lag in view.moves.copies():
+        if path in by_path and (wanted is None or log.tp in wanted):
+            by_path[path].append(LogDirReplica(tp=log.tp, size_bytes=log.size_bytes, offset_lag=lag, is_copy=True))
     found = [_online(view, path, tuple(by_path[path])) for path in sorted(by_path)]
     found += [LogDirDescription(error=ErrorCode.KAFKA_STORAGE_ERROR, path=path) for path in sorted(view.offline_directories())]
     return found
@@ -52,7 +58,22 @@ def _online(view: LogDirsView, path: str, replicas: tuple[LogDirReplica, ...]) -
     except OSError:
         return LogDirDescription(error=ErrorCode.KAFKA_STORAGE_ERROR, path=path)
     if space is None:
-        return LogDirDescription(error=ErrorCode.NONE, path=path, replicas=replicas)
+        return LogDirDescription(error=ErrorCode.NONE, path=path, replicas=replicas, is_cordoned=path in view.cordoned)
     return LogDirDescription(
-        error=ErrorCode.NONE, path=path, replicas=replicas, total_bytes=space.total, usable_bytes=space.usable
+        error=ErrorCode.NONE,
+        path=path,
+        replicas=replicas,
+        total_bytes=space.total,
+        usable_bytes=space.usable,
+        is_cordoned=path in view.cordoned,
     )
+
+
+def alter_replica_log_dir(ctx: BrokerContext, tp: TopicPartition, path: str) -> ErrorCode:
+    """Have a replica in the directory at `path`, which clients may write with a slash at its end."""
+    assert ctx.log_dirs is not None, "the API is offered where there are directories"
+    try:
+        ctx.log_dirs.moves.alter(tp, path.rstrip("/") or "/")
+    except ApiError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from kraftlite.cli.compat.log_dir_moves import ask, read_directories, start, verify
 from kraftlite.cli.compat.tool import Parser, ToolError, UsageError, cluster_of, exactly_one
 from kraftlite.cli.files import read_text
 from kraftlite.client.admin import (
@@ -79,13 +80,10 @@ def read_assignment(path: str) -> Assignment:
     try:
         rows = json.loads(read_text(path))["partitions"]
         found = [((str(row["topic"]), int(row["partition"])), [int(one) for one in row["replicas"]]) for row in rows]
-        directories = [one for row in rows for one in row.get("log_dirs", ())]
     except (ValueError, KeyError, TypeError) as error:
         raise ToolError(f"{path}: not a valid reassignment: {error!r}") from None
     if not found:
         raise ToolError("Partition reassignment list cannot be empty")
-    if any(one != "any" for one in directories):
-        raise ToolError('log_dirs: moving replicas between directories is not supported; allowed is "any"')
     names = [partition for partition, _replicas in found]
     twice = sorted({item for item in names if names.count(item) > 1})
     if twice:
@@ -156,6 +154,7 @@ def _generate(cluster: ClusterClient, options: argparse.Namespace) -> None:
 
 def _execute(cluster: ClusterClient, options: argparse.Namespace) -> None:
     wanted = read_assignment(options.reassignment_json_file)
+    directories = read_directories(options.reassignment_json_file)
     current = _present(cluster, sorted({topic for topic, _index in wanted}))
     unknown = [partition for partition in wanted if partition not in current]
     if unknown:
@@ -174,6 +173,8 @@ def _execute(cluster: ClusterClient, options: argparse.Namespace) -> None:
     click.echo("Save this to use as the --reassignment-json-file option during rollback")
     if options.throttle is not None and options.throttle >= 0:
         _set_throttles(cluster, wanted, current, options.throttle)
+    if directories:
+        ask(cluster, directories)  # a replica that is not there yet is then made where it belongs
     results = alter_reassignments(cluster, wanted)
     failed = {partition: error for partition, error in results.items() if error[0] is not ErrorCode.NONE}
     if failed:
@@ -181,6 +182,8 @@ def _execute(cluster: ClusterClient, options: argparse.Namespace) -> None:
         raise ToolError("Error reassigning partition(s):\n" + "\n".join(lines))
     plural = "" if len(wanted) == 1 else "s"
     click.echo(f"Successfully started partition reassignment{plural} for {_names(list(wanted))}")
+    if directories:
+        start(cluster, directories, options.timeout)
 
 
 def _set_throttles(cluster: ClusterClient, wanted: Assignment, current: Mapping[Partition, list[int]], rate: int) -> None:
@@ -226,6 +229,7 @@ def _verify(cluster: ClusterClient, options: argparse.Namespace) -> None:
         else:
             found, should = ",".join(map(str, current[topic, index])), ",".join(map(str, target))
             click.echo(f"There is no active reassignment of partition {name}, but replica set is {found} rather than {should}.")
+    verify(cluster, read_directories(options.reassignment_json_file))
     if not list_reassignments(cluster) and not options.preserve_throttles:
         _clear_throttles(cluster, sorted({topic for topic, _index in current}))
 

@@ -64,6 +64,8 @@ class BrokerHeartbeatRequest:
     want_fence: bool
     want_shut_down: bool
     offline_log_dirs: tuple[UUID, ...]
+    cordoned_log_dirs: tuple[UUID, ...] | None = None
+    """None: the broker does not know yet (KIP-1066)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,36 @@ class AlterPartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionResponse:
     partitions: tuple[AlterPartitionResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDirectory:
+    """The log directory in which the sender has its replica of a partition; LOST_DIR when it cannot tell (KIP-858)."""
+
+    topic_id: UUID
+    partition: int
+    directory_id: UUID
+    instead_of: UUID | None = None
+    """A directory that the sender has named before and takes back: the replica has never been there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirsRequest:
+    broker_id: NodeId
+    broker_epoch: int
+    replicas: tuple[ReplicaDirectory, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicaResult:
+    topic_id: UUID
+    partition: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirsResponse:
+    replicas: tuple[AssignReplicaResult, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,9 @@ BROKER_HEARTBEAT = Method("Controller", "BrokerHeartbeat", c.BrokerHeartbeatRequ
 UNREGISTER_BROKER = Method("Controller", "UnregisterBroker", c.UnregisterBrokerRequest, c.Empty)
 REGISTER_CONTROLLER = Method("Controller", "RegisterController", c.ControllerRegistrationRequest, c.Empty)
 ALTER_PARTITION = Method("Controller", "AlterPartition", c.AlterPartitionRequest, c.AlterPartitionResponse)
+ASSIGN_REPLICAS_TO_DIRS = Method(
+    "Controller", "AssignReplicasToDirs", c.AssignReplicasToDirsRequest, c.AssignReplicasToDirsResponse
+)
 ELECT_LEADERS = Method("Controller", "ElectLeaders", c.ElectLeadersRequest, c.ElectLeadersResponse)
 ALLOCATE_PRODUCER_IDS = Method("Controller", "AllocateProducerIds", c.AllocateProducerIdsRequest, c.AllocateProducerIdsResponse)
 CREATE_TOPICS = Method("Controller", "CreateTopics", c.CreateTopicsRequest, c.CreateTopicsResponse)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.trace import TraceEvent
 
 
@@ -51,6 +52,63 @@ class FirstPublishDone(TraceEvent):
     event: ClassVar[str] = "broker.first_publish_done"
     metadata_offset: int
     logs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoriesReported(TraceEvent):
+    """The controller was told in which log directories so many replicas are; `again`: of them, those to be named once more."""
+
+    event: ClassVar[str] = "broker.directories_reported"
+    replicas: int
+    again: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoriesReportFailed(TraceEvent):
+    event: ClassVar[str] = "broker.directories_report_failed"
+    level: ClassVar[str] = "warning"
+    replicas: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMoveStarted(TraceEvent):
+    """A replica is copied into another directory of this broker; its copy ends at `leo`."""
+
+    event: ClassVar[str] = "broker.replica_move_started"
+    tp: TopicPartition
+    source: str
+    target: str
+    leo: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMoveEnded(TraceEvent):
+    """The replica stays where it is."""
+
+    event: ClassVar[str] = "broker.replica_move_ended"
+    tp: TopicPartition
+    target: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMoved(TraceEvent):
+    event: ClassVar[str] = "broker.replica_moved"
+    tp: TopicPartition
+    source: str
+    target: str
+    leo: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirUnusable(TraceEvent):
+    """A log directory could not be read when the broker started: it starts without it."""
+
+    event: ClassVar[str] = "broker.log_dir_unusable"
+    level: ClassVar[str] = "error"
+    log_dir: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from kraftlite.model.messages.controller import BrokerRegistrationRequest
 from kraftlite.model.messages.methods import REGISTER_BROKER
 from kraftlite.sim.checkers.base import World
 from kraftlite.sim.checkers.facts import MetadataChecker
-from kraftlite.sim.checkers.model import BROKER, TOPIC, MetadataState, completes_a_move, has_elr
+from kraftlite.sim.checkers.model import BROKER, TOPIC, MetadataState, completes_a_move, has_elr, in_online_directory
 from kraftlite.sim.checkers.views import Entry
 
 _MIN_ISR: Final = "min.insync.replicas"
@@ -31,6 +31,8 @@ class _Change:
     min_isr: int
     kept: bool
     """Eligible leader replicas were kept already."""
+    anew: tuple[NodeId, ...] = ()
+    """Replicas that may have begun anew in another directory, and then vouch for nothing."""
 
 
 class EligibleLeaders(MetadataChecker):
@@ -100,7 +102,9 @@ class EligibleLeaders(MetadataChecker):
         topic = after.topics[record.topic_id].name
         found = after.topic_config(topic, _MIN_ISR) or self.world.cluster.shape.config.get(_MIN_ISR, "1")
         least = min(int(found), len(new.replicas))
-        change = _Change(name=f"{topic}-{record.partition}", offset=offset, old=old, new=new, min_isr=least, kept=has_elr(before))
+        anew = tuple(it for it in new.replicas if it in old.replicas and _has_left(before, old, new, it))
+        name = f"{topic}-{record.partition}"
+        change = _Change(name=name, offset=offset, old=old, new=new, min_isr=least, kept=has_elr(before), anew=anew)
         self._changes.append(change)
 
     def _note_registration(self, record: r.RegisterBrokerRecord, before: MetadataState) -> None:
@@ -130,7 +134,8 @@ class EligibleLeaders(MetadataChecker):
         for change in changes:
             # Who is live at the end of the batch may not have been so yet at an earlier change.
             ends = change is last[change.name]
-            wrong = _sets(change, lost, restored=bool(cleared)) or _election(change, gone, after, ends=ends)
+            may_be_lost = {**lost, **dict.fromkeys(change.anew)}
+            wrong = _sets(change, may_be_lost, restored=bool(cleared)) or _election(change, gone, after, ends=ends)
             if wrong is not None:
                 self.fail(f"offset {change.offset}: {change.name} {wrong}: {change.old} becomes {change.new}")
 
@@ -153,6 +158,11 @@ class EligibleLeaders(MetadataChecker):
                     self.fail(
                         f"{topic.name}-{index} has broker {broker_id} in its ELR, which may have lost records ({how}): {it}"
                     )
+
+
+def _has_left(state: MetadataState, old: PartitionRegistration, new: PartitionRegistration, broker_id: NodeId) -> bool:
+    """Return whether a replica is in another directory, and the one it had is not online: it may have begun anew (JB-06)."""
+    return old.directory_of(broker_id) != new.directory_of(broker_id) and not in_online_directory(state, old, broker_id)
 
 
 def _sets(change: _Change, lost: dict[NodeId, None], *, restored: bool) -> str | None:
@@ -182,18 +192,19 @@ def _election(change: _Change, gone: dict[NodeId, str], state: MetadataState, *,
 
     def live(members: Sequence[NodeId]) -> list[NodeId]:
         found = [it for it in members if it in new.replicas and it not in gone]
-        return [it for it in found if it in state.brokers and state.brokers[it].active]
+        return [it for it in found if it in state.brokers and state.brokers[it].active and in_online_directory(state, new, it)]
 
     if new.leader is None:
         could = live(new.isr or new.elr) if ends else []
         return f"could be led by {could}" if could and all(state.brokers[it].log_dirs for it in could) else None
     if new.leader == old.leader or completes_a_move(old, new) or new.leader in old.isr:
         return None
-    in_sync, eligible = live(old.isr), live(old.elr)
+    in_sync, eligible = live(old.isr), [it for it in live(old.elr) if it not in change.anew]
     if in_sync and not (old.adding_replicas or old.removing_replicas):
         return f"is led by {new.leader}, though {in_sync} are in sync and alive"
     if new.leader in old.elr:
-        return "was elected from the ELR, and recovers" if new.recovering and not old.recovering else None
+        recovers = new.recovering and not old.recovering and new.leader not in change.anew
+        return "was elected from the ELR, and recovers" if recovers else None
     if eligible:
         return f"is led by {new.leader}, though {eligible} are eligible and alive"
     if not new.recovering:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kraftlite.metadata import records as r
 from kraftlite.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
-from kraftlite.model.ids import UNCHANGED, NodeId
+from kraftlite.model.ids import LOST_DIR, RESERVED_UUID_COUNT, UNCHANGED, NodeId
 from kraftlite.model.messages.controller import ConfigResourceType
 from kraftlite.model.messages.security import QuotaEntityPart
 
@@ -75,6 +75,14 @@ class MetadataState:
 def has_elr(state: MetadataState) -> bool:
     """Return whether eligible leader replicas are kept (KIP-966)."""
     return state.features.get("eligible.leader.replicas.version", 0) > 0
+
+
+def in_online_directory(state: MetadataState, partition: PartitionRegistration, broker_id: NodeId) -> bool:
+    """Return whether a replica can be used where metadata has it: in no directory that is known to be offline (KIP-858)."""
+    broker, directory = state.brokers.get(broker_id), partition.directory_of(broker_id)
+    if directory.int < RESERVED_UUID_COUNT or broker is None or not broker.log_dirs:
+        return directory != LOST_DIR
+    return directory in broker.log_dirs
 
 
 def completes_a_move(old: PartitionRegistration, new: PartitionRegistration) -> bool:

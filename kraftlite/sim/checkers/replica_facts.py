@@ -206,7 +206,11 @@ class ReplicaFacts:
                 leader = partition.leader
                 if (
                     partition.log is view.log
-                    and (ctx is None or (ctx.leo == view.leo and ctx.hw == view.hw))
+                    and (
+                        ctx is None
+                        or partition.log is None
+                        or (ctx.leo == view.leo and ctx.hw == view.hw and ctx is partition.log._ctx)
+                    )
                     and leader is view.leader
                     and (leader is None or leader.isr.maximal is view.maximal)
                     and partition.partition_epoch == view.partition_epoch
@@ -275,8 +279,8 @@ class ReplicaFacts:
         view.looked = True
         view.was_cut, view.dirty = view.dirty, False
         log = partition.log
-        if log is not view.log:
-            view.attach(log)
+        if log is not view.log or (log is not None and log._ctx is not view.ctx):
+            view.attach(log)  # also of the same log when it goes on with files in another directory
         view.read_state()
         truth = self.truth(view.key, view.tp)
         hosts = self.views.setdefault(view.key, {})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.sim.history import History
-from kraftlite.sim.themes import ADMIN, GROUPS, LOGS, TRANSACTIONS
-from kraftlite.sim.workloads import admin, groups, levels, logs, minimum, racks, sessions, stranger, transactions
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, LOGS, TRANSACTIONS
+from kraftlite.sim.workloads import admin, directories, groups, levels, logs, minimum, racks, sessions, stranger, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -26,6 +26,7 @@ IN_ALL: Final[tuple[Visit, ...]] = (stranger.visit, minimum.visit, levels.visit)
 THEMED: Final[Mapping[str, tuple[Visit, ...]]] = {
     GROUPS: (groups.visit,),
     ADMIN: (admin.visit,),
+    DIRECTORIES: (directories.visit,),
     LOGS: (logs.visit, sessions.visit, racks.visit),
     TRANSACTIONS: (transactions.visit,),
 }

@@ -36,7 +36,7 @@ from kraftlite.wire.apis.fetch import FETCH
 from kraftlite.wire.apis.group_admin import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 from kraftlite.wire.apis.group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from kraftlite.wire.apis.groups import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from kraftlite.wire.apis.log_dirs import DESCRIBE_LOG_DIRS
+from kraftlite.wire.apis.log_dirs import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
 from kraftlite.wire.apis.metadata import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, EncodedTopics, metadata_api
 from kraftlite.wire.apis.offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kraftlite.wire.apis.produce import PRODUCE
@@ -173,7 +173,7 @@ class KafkaApis:
         )
         table: dict[int, Api] = {api.key: api for api in apis}
         if context.log_dirs is not None:
-            table[DESCRIBE_LOG_DIRS.key] = DESCRIBE_LOG_DIRS
+            table.update((api.key, api) for api in (ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS))
         if context.groups is not None:
             table.update((api.key, api) for api in GROUP_APIS)
         if context.transactions is not None:

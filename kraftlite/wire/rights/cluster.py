@@ -60,6 +60,16 @@ def markers(request: Any) -> Mapping[str, object]:
     }
 
 
+def moved_replicas(request: Any) -> Mapping[str, object]:
+    """Every partition that was to move."""
+    topics: dict[str, list[object]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            told = ({"partition_index": index, "error_code": CODE} for index in topic.partitions)
+            topics.setdefault(topic.name, []).extend(told)
+    return {"results": [{"topic_name": name, "partitions": partitions} for name, partitions in topics.items()]}
+
+
 def controllers(request: Any) -> Mapping[str, object]:
     return {
         "error_code": CODE,

@@ -103,6 +103,7 @@ _CLUSTERS: Final[Mapping[int, Row]] = {
     29: Row((DESCRIBE_CLUSTER,), on_cluster(_O.DESCRIBE, refused=empty("resources"))),  # DescribeAcls
     32: Row(_DESCRIBE_CONFIGS, configs.describe_configs),
     33: Row(_ALTER_CONFIGS, configs.alter_loggers(_O.ALTER_CONFIGS)),
+    34: Row((ALTER_CLUSTER,), on_cluster(_O.ALTER, refused=cluster.moved_replicas)),  # AlterReplicaLogDirs
     35: Row((DESCRIBE_CLUSTER,), on_cluster(_O.DESCRIBE, refused=empty("results"))),  # DescribeLogDirs
     44: Row(_ALTER_CONFIGS, configs.alter_loggers(_O.ALTER_CONFIGS)),
     48: Row((DESCRIBE_CLUSTER_CONFIGS,), on_cluster(_O.DESCRIBE_CONFIGS, refused=empty("entries", None))),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kraftlite.sim.themes import ADMIN, GROUPS, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
+from kraftlite.sim.themes import ADMIN, DIRECTORIES, GROUPS, KNOBS, LOGS, PLAIN, TRANSACTIONS, TROUBLES
 from tests.sim.mutants.patching import Patch
 
 MODULES: Final = (
@@ -34,6 +34,7 @@ MODULES: Final = (
     "levels",
     "transactions_at_once",
     "transaction_races",
+    "directories",
 )
 
 Change = Callable[[Patch], None]
@@ -45,6 +46,7 @@ AREA_THEMES: Final = {
     "admin": ADMIN,
     "periods": KNOBS,
     "disks": TROUBLES,
+    "directories": DIRECTORIES,
     "stalls": TROUBLES,
     "transactions": TRANSACTIONS,
     "transactions_at_once": TRANSACTIONS,

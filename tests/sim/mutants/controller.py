@@ -107,8 +107,8 @@ def old_incarnation_joins_isr(patch: Patch) -> None:
 @mutant("election-ignores-fencing", "a fenced broker is as good a leader as any", expects=("19", "20", "SelfCheck"))
 def election_ignores_fencing(patch: Patch) -> None:
     """KAFKA-13944: a broker that was on its way out was elected; CM-14 says who may."""
-    rule = "return self._cluster.is_active(broker_id) and"
-    patch.edit(ElectionControl, "change", (rule, "return broker_id in self._cluster.brokers and"))
+    rule = "broker_id == added or self._cluster.is_active(broker_id)"
+    patch.edit(ElectionControl, "change", (rule, "broker_id == added or broker_id in self._cluster.brokers"))
 
 
 @mutant("fencing-leaves-the-isr", "a broker that is fenced stays in its ISRs and leads on", expects=("19", "SelfCheck"))

@@ -82,7 +82,7 @@ def running(config: LifecycleConfig | None = None) -> Broker:
 
 
 def heartbeat(*, fence: bool = True, shut_down: bool = False, offline: tuple[UUID, ...] = (), epoch: int = 41) -> SendHeartbeat:
-    return SendHeartbeat(epoch, fence, shut_down, offline)
+    return SendHeartbeat(epoch, fence, shut_down, offline, None)
 
 
 def sends(actions: tuple[Action, ...]) -> list[Action]:

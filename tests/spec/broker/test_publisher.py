@@ -116,7 +116,8 @@ class Scene:
             configs=self.configs,
             log_dirs=self.logs.dirs,
             replicas=self.replicas,
-            resend_registration=self._resend,
+            on_directories_known=self._resend,
+            cordon=lambda _image: None,
             guard=self._guard,
         )
         self.image = MetadataImage.EMPTY

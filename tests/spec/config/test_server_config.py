@@ -290,11 +290,11 @@ def test_log_directories() -> None:
     assert built(BROKER, log_dirs="~nobody-of-this-name/a").log_dirs[0].endswith("/~nobody-of-this-name/a")
 
 
-@pytest.mark.parametrize("key", ["log.dirs", "log.dir"])
-def test_several_log_directories_are_refused(key: str) -> None:
-    """A directory that fails leaves its partitions led by nobody for ever, as long as leaders are not moved from it."""
-    told = problems({**BROKER, key: "/a,/b"})
-    assert f"{key}=/a,/b: several directories are not supported yet" in told and "name one directory" in told
+@pytest.mark.parametrize("key", ["log_dirs", "log_dir"])
+def test_several_log_directories(key: str) -> None:
+    """The metadata log is in the first, where nothing else is said."""
+    config = built(BROKER, **{"log_dirs": None, key: "/a,/b"})
+    assert config.log_dirs == config.all_log_dirs == ("/a", "/b") and config.metadata_log_dir == "/a"
 
 
 QUICKSTART = {

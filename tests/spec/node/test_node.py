@@ -284,7 +284,6 @@ async def test_bl_16_a_failed_directory_leaves_the_rest_alone(tmp_path: Path) ->
     assert leader.node.broker.replicas.offline_count() == 1
 
 
-@pytest.mark.xfail(strict=True, reason="BL-18, BL-19: brokers do not report yet which directory a replica is in")
 async def test_bl_16_the_leaderships_in_a_failed_directory_move_away(tmp_path: Path) -> None:
     cluster, leader, _ = await with_a_failed_directory(tmp_path)
     await cluster.until(lambda: cluster.leader("a") not in (None, leader), "another leader of a", 20_000)

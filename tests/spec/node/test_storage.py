@@ -425,3 +425,28 @@ def test_a_meta_properties_that_cannot_be_read_is_one_line(tmp_path: Path) -> No
     with pytest.raises(StorageError, match=r"/d1/meta\.properties: Permission denied"):
         storage.verify(disk, server)
     assert any("Permission denied" in problem for problem in storage.info(disk, server).problems)
+
+
+@pytest.mark.parametrize("how", ["missing", "a file", "an I/O error"])
+def test_jb_02_a_node_starts_without_a_directory_that_cannot_be_used(tmp_path: Path, how: str) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    disk.rename("/d2", "/elsewhere")
+    if how == "a file":
+        disk.write_file_atomically("/d2", b"")
+    elif how == "an I/O error":
+        disk.rename("/elsewhere", "/d2")
+        disk.inject("listdir", path="/d2", code=errno.EIO, times=None)
+    layout = storage.verify(disk, server)
+    assert sorted(layout.directory_ids) == ["/d1", "/m"] and "/d2" in layout.problems["/d2"]
+    storage.lock_directories(disk, tuple(layout.directory_ids)).release()
+
+
+@pytest.mark.parametrize("gone", [("/m",), ("/d1", "/d2")], ids=["the metadata directory", "all log directories"])
+def test_jb_02_no_node_starts_without_the_metadata_or_any_log_directory(tmp_path: Path, gone: tuple[str, ...]) -> None:
+    disk, server = MemDisk(), config(tmp_path)
+    formatted(disk, server)
+    for path in gone:
+        disk.rename(path, f"{path}-away")
+    with pytest.raises(StorageError, match=gone[-1]):
+        storage.verify(disk, server)

@@ -19,7 +19,8 @@ from kraftlite.model.messages.raft import DescribeQuorumResponse, QuorumReplica
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.runtime.ports import DiskSpace
 from tests.harness.authorized import for_nobody
-from tests.harness.wire_fakes import FakeLog, Harness, partition, topic_uuid
+from tests.harness.log_dirs_fakes import FakeLog
+from tests.harness.wire_fakes import Harness, partition, topic_uuid
 
 E = ErrorCode
 ALL_FAILED = "The update failed for all features since the following feature had an error"

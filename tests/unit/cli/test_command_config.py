@@ -127,6 +127,7 @@ COMMANDS: Final = {
     "quorum remove": ["-i", "3", "-d", "3Db5QLSqSZieL3rJBUUegA"],
     "cluster describe": [],
     "log-dirs describe": [],
+    "log-dirs move": ["--broker", "1", "--topic", "t", "--to", "/d2"],
     "feature describe": [],
     "feature upgrade": ["--feature", "group.version=1"],
     "feature downgrade": ["--feature", "group.version=0"],

@@ -11,6 +11,7 @@ import pytest
 from kraftlite.config.server import ConfigError, ServerConfig, load
 from kraftlite.model.broker_configs import BROKER_CONFIGS, topic_synonyms
 from kraftlite.model.config_effects import EFFECTS, TOPIC_KEYS_WITHOUT_EFFECT, Effect, dynamic_refusal, effect_of
+from kraftlite.model.cordoned import CORDONED_DIRS
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 from kraftlite.replication.enrol_driver import VERIFICATION
 
@@ -278,10 +279,10 @@ def test_the_files_for_one_role_that_kafka_comes_with_start(tmp_path: Path, role
 
 
 def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> None:
-    """A dynamic key is a default of topics, which follow at once, or replicas or listeners take it over (`update_broker_values`);
-    or it has a word about what setting it does."""
+    """A dynamic key is a default of topics, which follow at once, or replicas, listeners or directories take it over; or it has
+    a word about what setting it does."""
     live = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)}
-    live |= {"producer.id.expiration.ms", VERIFICATION}
+    live |= {"producer.id.expiration.ms", VERIFICATION, CORDONED_DIRS}
     live |= {"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"}
     silent = [
         name

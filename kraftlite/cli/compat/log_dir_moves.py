@@ -1,0 +1,105 @@
+"""Moves between the directories of brokers, as kafka-reassign-partitions starts and verifies them. Source: JB-14; KIP-113."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+from kraftlite.cli.compat.tool import ToolError
+from kraftlite.cli.files import read_text
+from kraftlite.client.admin import Partition, alter_replica_log_dirs, describe_log_dirs
+from kraftlite.client.cluster import ClusterClient
+from kraftlite.model.errors import ErrorCode
+
+Replica = tuple[Partition, int]
+"""A partition and one of its brokers."""
+ANY: Final = "any"
+TIMEOUT_S: Final = 10.0
+_AGAIN: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE)
+
+
+def read_directories(path: str) -> dict[Replica, str]:
+    """The directory of each replica that a reassignment names one for. Raises ToolError."""
+    found: dict[Replica, str] = {}
+    for row in json.loads(read_text(path))["partitions"]:
+        replicas, directories = row["replicas"], row.get("log_dirs") or [ANY] * len(row["replicas"])
+        if len(replicas) != len(directories):
+            raise ToolError(
+                f"Size of replicas list {replicas} is different from size of log dirs list {directories} for partition "
+                f"{row['topic']}-{row['partition']}"
+            )
+        for broker, directory in zip(replicas, directories, strict=True):
+            if directory != ANY:
+                found[(str(row["topic"]), int(row["partition"])), int(broker)] = str(directory)
+    return found
+
+
+def ask(cluster: ClusterClient, wanted: Mapping[Replica, str]) -> list[Replica]:
+    """Ask the brokers once; returns the replicas that are not there yet, and whose directory is remembered. Raises ToolError."""
+    later: list[Replica] = []
+    for broker in sorted({broker for _, broker in wanted}):
+        mine = {partition: path for (partition, one), path in wanted.items() if one == broker}
+        for partition, code in alter_replica_log_dirs(cluster, broker, mine).items():
+            if code in _AGAIN:
+                later.append((partition, broker))
+            elif code is not ErrorCode.NONE:
+                raise ToolError(f"Failed to alter dir for {_name((partition, broker))}: {code.name}")
+    return later
+
+
+def start(cluster: ClusterClient, wanted: Mapping[Replica, str], timeout_ms: int | None) -> None:
+    """Ask until all replicas are there and on their way. Raises ToolError when the time is up."""
+    deadline = time.monotonic() + (TIMEOUT_S if timeout_ms is None else timeout_ms / 1000)
+    left = dict(wanted)
+    while left:
+        later = ask(cluster, left)
+        left = {replica: left[replica] for replica in later}
+        if left and time.monotonic() >= deadline:
+            names = ",".join(map(_name, sorted(left)))
+            raise ToolError(f"Timed out before log directory move{_plural(left)} could be started for: {names}")
+        if left:
+            time.sleep(0.1)
+    for (topic, index), broker in sorted(wanted):
+        path = wanted[(topic, index), broker]
+        click.echo(f"Successfully started moving log directory to {path} for replica {topic}-{index} with broker {broker} ")
+
+
+def verify(cluster: ClusterClient, wanted: Mapping[Replica, str]) -> None:
+    """Print of each move whether it is over."""
+    for broker in sorted({broker for _, broker in wanted}):
+        mine = {partition: path for (partition, one), path in wanted.items() if one == broker}
+        directories = describe_log_dirs(cluster, broker, list(mine)) if broker in cluster.brokers() else []
+        for partition, path in sorted(mine.items()):
+            click.echo(_state(partition, broker, path, directories))
+
+
+def _state(partition: Partition, broker: int, target: str, directories: list[dict[str, object]]) -> str:
+    replica, name = _name((partition, broker)), f"{partition[0]}-{partition[1]}"
+    current = copy = None
+    for directory in directories:
+        for one in directory["partitions"]:  # type: ignore[attr-defined]
+            if one["partition"] == name:
+                current, copy = (current, directory["logDir"]) if one["isFuture"] else (directory["logDir"], copy)
+    if current is None:
+        where = f"Partition {name} is not found in any live log dir on broker {broker}."
+        return f"{where} There is likely an offline log dir on the broker."
+    if current == target:
+        return f"Reassignment of replica {replica} completed successfully."
+    if copy == target:
+        return f"Reassignment of replica {replica} is still in progress."
+    if copy is None:
+        return f"Partition {name} on broker {broker} is not being moved from log dir {current} to {target}."
+    return f"Partition {name} on broker {broker} is being moved to log dir {copy} instead of {target}."
+
+
+def _name(replica: Replica) -> str:
+    (topic, index), broker = replica
+    return f"{topic}-{index}-{broker}"
+
+
+def _plural(found: Mapping[Replica, str]) -> str:
+    return "" if len(found) == 1 else "s"

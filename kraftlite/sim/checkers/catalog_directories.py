@@ -1,0 +1,12 @@
+"""The checkers of log directories: invariants 80 to 83."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlite.sim.checkers.base import CheckerFactory
+from kraftlite.sim.checkers.facts import MetadataWatch
+from kraftlite.sim.checkers.i80_one_place import OnePlace
+from kraftlite.sim.checkers.i83_offline_leaders import OfflineLeaders
+
+DIRECTORIES: Final[tuple[CheckerFactory, ...]] = (MetadataWatch, OnePlace, OfflineLeaders)

@@ -1,0 +1,87 @@
+"""Invariants 80 to 82: a replica is in one directory, metadata knows in which, and only directories that fail cost replicas."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kraftlite.broker.log_dirs_state import parse_directory_name
+from kraftlite.model.topic_partition import TopicPartition
+from kraftlite.runtime.trace import TraceEvent
+from kraftlite.runtime.trace.broker import LogDirFailed, ReplicaMoved
+from kraftlite.sim.checkers.facts import MetadataChecker
+from kraftlite.simhost.host import SimHost
+
+
+class OnePlace(MetadataChecker):
+    """Looked at in the names on the broker's disk, at each end of a move and at the end of the run (80); at the end metadata
+    names the directory of every replica (81, JB-05). A replica whose directory is online is not offline (82, BL-16)."""
+
+    numbers: ClassVar[tuple[int, ...]] = (80, 81, 82)
+    only_events: ClassVar[tuple[type[TraceEvent], ...] | None] = (ReplicaMoved, LogDirFailed)
+
+    def on_event(self, now_us: int, node: SimHost, event: TraceEvent) -> None:
+        if type(event) is ReplicaMoved:
+            self._check_moved(node, event)
+        elif type(event) is LogDirFailed:
+            self._check_spared(node, event)
+
+    def _check_moved(self, node: SimHost, event: ReplicaMoved) -> None:
+        directories = self._places(node).get(event.tp, [])
+        if event.target not in directories:
+            self.fail(f"{event.tp} on node {node.node_id} has moved to {event.target}; it is in {directories}")
+
+    def _check_spared(self, node: SimHost, event: LogDirFailed) -> None:
+        broker = None if node.node is None else node.node.broker
+        if broker is None:
+            return
+        for log in broker.log_dirs.logs():
+            if log.directory.rpartition("/")[0] == event.log_dir:
+                self.fail(f"{log.tp} on node {node.node_id} is served from {event.log_dir}, which has failed")
+
+    def unsettled(self) -> str | None:
+        for node in self.world.cluster.brokers:
+            broker = None if node.node is None or not node.started else node.node.broker
+            if broker is None:
+                continue
+            if list(broker.log_dirs.moves.copies()):
+                return f"node {node.node_id} still moves replicas"
+            for partition in broker.replicas.partitions():
+                home = broker.log_dirs.directory_of(partition.tp)
+                if partition.log is None and home in broker.log_dirs.online_directories():
+                    return f"{partition.tp} on node {node.node_id} is offline, and {home} is not"
+            unknown = self._unknown(node)
+            if unknown is not None:
+                return unknown
+        return None
+
+    def _unknown(self, node: SimHost) -> str | None:
+        assert node.node is not None and node.node.broker is not None
+        broker, image = node.node.broker, node.node.broker.cache.image
+        ids = {spec.path: spec.directory_id for spec in broker._config.log_dirs}
+        for log in broker.log_dirs.logs():
+            registration = image.topics.registration(log.tp)
+            if registration is None or node.node_id not in registration.replicas:
+                continue
+            known, there = registration.directory_of(node.node_id), ids[log.directory.rpartition("/")[0]]
+            if registration.directories and known != there:
+                return f"{log.tp} on node {node.node_id} is in {log.directory}, which is {there}; metadata says {known}"
+        return None
+
+    def at_end(self) -> None:
+        for node in self.world.cluster.brokers:
+            for tp, directories in sorted(self._places(node).items()):
+                if len(directories) > 1:
+                    self.fail(f"{tp} on node {node.node_id} is in several directories: {directories}")
+
+    @staticmethod
+    def _places(node: SimHost) -> dict[TopicPartition, list[str]]:
+        """The directories that have one of the partition's plain name."""
+        found: dict[TopicPartition, list[str]] = {}
+        for path in node.config.log_dirs:
+            with node.disk.undisturbed():
+                names = node.disk.listdir(path) if node.disk.stat(path) is not None else []
+            for name in names:
+                tp = parse_directory_name(name)
+                if tp is not None:
+                    found.setdefault(tp, []).append(path)
+        return found

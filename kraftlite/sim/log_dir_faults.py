@@ -1,0 +1,34 @@
+"""Brokers with several log directories: the shape, and directories that fail one at a time; each from a random stream."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from kraftlite.sim.fault_plan import FaultPlan
+from kraftlite.sim.shape import Shape
+from kraftlite.sim.targets import node_ids
+
+KINDS: Final = ("dir-error", "dir-full", "dir-read-only")
+METADATA: Final = "/meta"
+
+
+def several(shape: Shape, seed: int) -> Shape:
+    """Give every node two or three log directories; the metadata log has one of its own, and goes on when they fail."""
+    count = random.Random(f"log-dirs/{seed}").choice((2, 2, 3))
+    directories = ",".join(f"/d{number}" for number in range(1, count + 1))
+    return replace(shape, config={**shape.config, "log.dirs": directories, "metadata.log.dir": METADATA})
+
+
+def draw(seed: int, shape: Shape, duration_ms: int) -> list[FaultPlan]:
+    """`amount` is the place of the directory in the node's list, whose first is that of the metadata log."""
+    rng = random.Random(f"log-dir-faults/{seed}")
+    brokers, count = node_ids(shape, "broker"), len(shape.config["log.dirs"].split(","))
+    found: list[FaultPlan] = []
+    at_ms = rng.randint(500, 3_000)
+    while at_ms < duration_ms:
+        plan = FaultPlan(at_ms=at_ms, kind=rng.choice(KINDS), target=rng.choice(brokers), for_ms=rng.choice((300, 1_500, 4_000)))
+        found.append(replace(plan, amount=rng.randint(1, count)))
+        at_ms += plan.for_ms + rng.randint(200, 4_000)
+    return found

@@ -1,0 +1,76 @@
+"""Log directories: where replicas are, who is told, and how they move (KIP-858, KIP-113)."""
+
+from __future__ import annotations
+
+from kraftlite.broker.assignments import Assignments
+from kraftlite.broker.log_dirs_placement import Placement
+from kraftlite.broker.log_moves import LogMoves
+from kraftlite.controller.directory_control import DirectoryControl
+from kraftlite.controller.election_control import ElectionControl
+from kraftlite.log.log import Log
+from tests.sim.mutants.catalog import mutant
+from tests.sim.mutants.patching import Patch
+
+
+@mutant(
+    "lost-replica-made-anew", "a replica whose directory is offline is made anew in another one", expects=("80", "36", "crash")
+)
+def lost_replica_made_anew(patch: Patch) -> None:
+    """JB-07, KAFKA-16234: when the directory is back, there are two."""
+    patch.edit(Placement, "candidates", ("if missing:", "if False:"))
+
+
+@mutant("failed-report-forgotten", "a report that failed is not repeated", expects=("81", "liveness"))
+def failed_report_forgotten(patch: Patch) -> None:
+    """JB-05, BL-19."""
+    patch.edit(Assignments, "failed", ("{**sent, **self._waiting}", "self._waiting"))
+
+
+@mutant("report-not-written", "the controller answers a report and writes nothing", expects=("81", "83", "liveness"))
+def report_not_written(patch: Patch) -> None:
+    """JB-05."""
+    patch.edit(DirectoryControl, "_assign_one", ("if record is not None:", "if False:"))
+
+
+@mutant("failed-directory-keeps-leaders", "leaders stay in a directory that has failed", expects=("83", "liveness", "74"))
+def failed_directory_keeps_leaders(patch: Patch) -> None:
+    """JB-06, BL-16."""
+    patch.edit(ElectionControl, "directories_offline", ("in newly:", "in ():"))
+
+
+@mutant("unfenced-into-a-failed-directory", "a broker that is unfenced leads in a directory that has failed", expects=("83",))
+def unfenced_into_a_failed_directory(patch: Patch) -> None:
+    """JB-06: one heartbeat may say both."""
+    patch.edit(ElectionControl, "change", (" or directory in gone", ""))
+
+
+@mutant(
+    "moved-before-it-is-whole",
+    "a copy takes its replica's place before it has everything",
+    expects=("30", "25", "24", "28", "32", "33"),
+)
+def moved_before_it_is_whole(patch: Patch) -> None:
+    """JB-11."""
+    patch.edit(LogMoves, "is_complete", ("copy.leo == current.leo", "copy.leo >= current.log_start_offset"))
+
+
+@mutant("copy-is-not-cut", "a copy keeps what its replica has cut off", expects=("28", "25", "30", "24", "80", "liveness"))
+def copy_is_not_cut(patch: Patch) -> None:
+    """JB-10: KAFKA-16297."""
+    patch.set(LogMoves, "_diverging", staticmethod(lambda copy, current: None))
+
+
+@mutant("old-directory-stays", "the directory that a replica has left is not deleted", expects=("80", "crash", "liveness"))
+def old_directory_stays(patch: Patch) -> None:
+    """JB-11."""
+    patch.edit(LogMoves, "promote", ("self._delete(source, copy)", "copy.close_files()"))
+
+
+@mutant(
+    "moved-log-forgets-its-hw",
+    "a log that has moved has the high watermark of its copy",
+    expects=("32", "29", "33", "crash", "14"),
+)
+def moved_log_forgets_its_hw(patch: Patch) -> None:
+    """JB-11."""
+    patch.edit(Log, "exchange", ("self.update_hw(hw)", "self.update_hw(0)"))
