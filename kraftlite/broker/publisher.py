@@ -15,7 +15,7 @@ from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.log.config import LogConfig
 from kraftlite.metadata.delta import MetadataDelta
 from kraftlite.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, supports_directories
-from kraftlite.metadata.image import MetadataImage
+from kraftlite.metadata.image import ClientQuotasImage, MetadataImage
 from kraftlite.metadata.publisher import Manifest
 from kraftlite.metadata.topics_delta import TopicsDelta
 from kraftlite.model.errors import Fault
@@ -112,6 +112,7 @@ class BrokerMetadataPublisher:
         guard: Callable[[Callable[[], None]], None],
         coordinators: Sequence[FollowsReplicas] = (),
         on_broker_values: Callable[[Mapping[str, str]], None] = lambda _values: None,
+        on_quotas: Callable[[ClientQuotasImage], None] = lambda _quotas: None,
     ) -> None:
         self._ports = ports
         self._node_id = node_id
@@ -123,6 +124,7 @@ class BrokerMetadataPublisher:
         self._guard = guard
         self._coordinators = coordinators
         self._on_broker_values = on_broker_values
+        self._on_quotas = on_quotas
         # Not bounded here: what the metadata log says can neither be refused nor dropped.
         self._waiting: deque[_Update] = deque()
         self._task: TaskHandle | None = None
@@ -224,6 +226,7 @@ class BrokerMetadataPublisher:
         image, topics, configs = update.image, update.topics, update.configs
         self._cache.set_image(image)
         self._configs.set_image(image)
+        self._on_quotas(image.client_quotas)
         if topics is not None and configs is not None:
             for topic in self._topics_of(configs):
                 self._replicas.announce_log_config(topic, self._configs.log_config_for(topic))

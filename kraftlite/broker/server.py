@@ -15,6 +15,7 @@ from kraftlite.broker.log_dirs import LogDirs
 from kraftlite.broker.metadata_cache import MetadataCache
 from kraftlite.broker.producer_ids import ProducerIdManager
 from kraftlite.broker.publisher import BrokerMetadataPublisher
+from kraftlite.broker.quotas import BrokerQuotas
 from kraftlite.broker.transactions import Enrolling, MarkerWriting, Peers
 from kraftlite.broker.transactions import handlers as transaction_handlers
 from kraftlite.coordinator.config import GroupConfig
@@ -23,6 +24,7 @@ from kraftlite.coordinator.transactions.config import TransactionConfig
 from kraftlite.coordinator.transactions.coordinator import TransactionCoordinator
 from kraftlite.coordinator.transactions.markers_driver import MarkerSender
 from kraftlite.metadata.features import SUPPORTED_FEATURES
+from kraftlite.metadata.image import ClientQuotasImage
 from kraftlite.metadata.loader import MetadataLoader
 from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.topic_partition import TopicPartition
@@ -94,6 +96,7 @@ class BrokerServer:
         self.transactions = TransactionCoordinator(ports, transactions, self.replicas, self.producer_ids, sender, peers.image)
         self.enrolling = Enrolling(ports, peers, self.transactions, patience_ms)
         self.replicas.enroller.gate = self.enrolling
+        self.quotas = BrokerQuotas(ports, config.values)
         self.publisher = BrokerMetadataPublisher(
             ports,
             config.node_id,
@@ -105,6 +108,7 @@ class BrokerServer:
             guard=lambda call: loader.guard(self.publisher, call),
             coordinators=(self.groups, self.transactions),
             on_broker_values=listeners.update_broker_values,
+            on_quotas=self._on_quotas,
         )
         self.context = BrokerContext(
             node_id=config.node_id,
@@ -163,6 +167,7 @@ class BrokerServer:
         if self._serving:
             await self._listeners.close_clients(CLIENT_GRACE_MS if graceful else 0)
         self.publisher.close()
+        self.quotas.close()
         if self._publishing:
             await self.replicas.stop()
         if graceful:
@@ -177,6 +182,9 @@ class BrokerServer:
 
     def replica_states(self, topics: tuple[str, ...] | None) -> tuple[ReplicaState, ...]:
         return self.replicas.replica_states(topics)
+
+    def _on_quotas(self, quotas: ClientQuotasImage) -> None:
+        self.context.client_quotas = self.quotas.apply(quotas)
 
     def _on_log_dir_failed(self, directory_id: UUID, partitions: Sequence[TopicPartition]) -> None:
         """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16)."""

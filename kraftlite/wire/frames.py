@@ -12,33 +12,19 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Final, cast
+from typing import cast
 
 from kraftlite.log.stored import RecordsGone
-from kraftlite.model.limits import MIB
 from kraftlite.model.principal import ANONYMOUS, Principal
 from kraftlite.protocol.errors import ProtocolViolation
+from kraftlite.runtime.ports import TimerHandle
+from kraftlite.wire.bounds import LINGER_MS, MAX_TASKS, READY_HIGH_BYTES, RUN_NS, RUN_REQUESTS, SHRINK_AFTER_MS
 from kraftlite.wire.budgets import SMALL_BUFFER_BYTES
 from kraftlite.wire.inbound import IDLE_BUFFER_BYTES, ReceiveBuffer
 from kraftlite.wire.outbound import PUMP_BYTES, SLICE_BYTES, TIGHT_SLICE_BYTES, Buffer, Outbound, Part, write_all
 from kraftlite.wire.slots import ConnectionLimits, ConnectionOwner, Owned, RequestHandler, ResponseSlot
-from kraftlite.wire.turns import MS
 
 __all__ = ["Buffer", "Connection", "ConnectionLimits", "ConnectionOwner", "Owned", "Part", "RequestHandler", "ResponseSlot"]
-
-SHRINK_AFTER_MS: Final = 10_000
-READY_HIGH_BYTES: Final = MIB
-"""No request is taken while more bytes of answers wait for an earlier answer."""
-RUN_REQUESTS: Final = 5
-"""So many requests that have come together are taken together, even when the slice of time is over. An idempotent producer has
-at most five under way: when the broker becomes the leader, or the ISR grows, between two of them, the first is refused as too
-early and the next as out of order, and the client gives up its epoch."""
-RUN_NS: Final = 20 * MS
-"""The time by which such a run may exceed its slice."""
-MAX_TASKS: Final = 10
-"""Requests of one connection that are worked on beside the loop, or wait for data: how much they will answer is not known."""
-LINGER_MS: Final = 5_000
-"""The time that a connection that is to be closed may take to read what it was answered."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -77,6 +63,8 @@ class Connection(asyncio.BufferedProtocol):
         self._requests_held = False
         self._responses_held = False
         self._leased = False
+        self._muted: TimerHandle | None = None
+        self._muted_until_ms = 0
         self._waits_for_memory = False
         self._reason: str | None = None
         self.peer_host = ""
@@ -147,6 +135,8 @@ class Connection(asyncio.BufferedProtocol):
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
+        if self._muted is not None:
+            self._muted.cancel()
         self._let_go()
         self._in.drop()
         self._receive_budget.gone(self)
@@ -234,6 +224,21 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
         self._flush()
 
+    def mute(self, delay_ms: int) -> None:
+        """Take no request for so long, and do not read; those in flight are still answered (KIP-219)."""
+        until_ms = self._owner.now_ms() + delay_ms
+        if self.lost or (self._muted is not None and until_ms <= self._muted_until_ms):
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted, self._muted_until_ms = self._owner.call_later(delay_ms, self._unmute), until_ms
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self.last_active_ms = self._owner.now_ms()
+        self._resume()
+
     def lease_frame(self) -> None:
         """Keep the frame of the request that is being handled: until `return_frame` its bytes stay as they are, and nothing
         else is received or taken from this connection. For work that is done off the loop. The view may outlive the
@@ -257,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
         quiet_ms = now_ms - self.last_active_ms
         if quiet_ms >= SHRINK_AFTER_MS and self._in.start == self._in.end:
             self._shrink_to(IDLE_BUFFER_BYTES)
-        if 0 <= max_idle_ms < quiet_ms and not self._waits_for_memory:
+        if 0 <= max_idle_ms < quiet_ms and not self._waits_for_memory and self._muted is None:
             if not self._writable:
                 self.abandon(f"idle for more than {max_idle_ms} ms with answers that it does not read")
             elif not self._slots:
@@ -319,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_take(self) -> bool:
         """Return whether the next request may be taken: not while too much is unanswered or unwritten."""
-        if not self._accepting or self._leased or self._requests_held or self._out:
+        if not self._accepting or self._leased or self._requests_held or self._out or self._muted is not None:
             return False
         if self._has_room():
             return True
@@ -351,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         """Reads go on while there is room for bytes; whole frames may wait in the buffer."""
         if self._reading or not self._accepting or self.lost or self._requests_held or self._leased or self._ended:
             return
-        if self._transport is None or self._transport.is_closing() or self._in.full or self._waits_for_memory:
+        if self._transport is None or self._transport.is_closing() or self._in.full or self._waits_for_memory or self._muted:
             return
         if len(self._slots) > self._limits.max_in_flight // 2 or (self._in.has_frame() and not self._may_take()):
             return

@@ -6,7 +6,7 @@ import asyncio
 import resource
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -180,6 +180,9 @@ class KafkaListener:
 
     def now_ms(self) -> int:
         return self._ports.clock.now_ms()
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
+        return self._ports.clock.call_later(delay_ms, callback)
 
     def opened(self, connection: Connection) -> bool:
         self.accepted += 1

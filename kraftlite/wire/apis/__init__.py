@@ -13,6 +13,7 @@ from kraftlite.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import skip_tags
+from kraftlite.quotas.usage import ClientQuotas
 from kraftlite.wire.api_versions_codec import (
     API_VERSIONS_FLEXIBLE,
     API_VERSIONS_MAX,
@@ -62,6 +63,7 @@ from kraftlite.wire.apis.transactions import (
 )
 from kraftlite.wire.apis.voters import VOTER_APIS
 from kraftlite.wire.frames import Connection
+from kraftlite.wire.metering import Meter
 
 API_VERSIONS_KEY: Final = 18
 PRODUCE_ADVERTISED_MIN: Final = 0
@@ -209,8 +211,24 @@ class KafkaApis:
         self.requests[api.name] += 1
         slot = connection.open_slot()
         call = Call(self._ctx, self._listener, connection, slot, api, version, correlation_id, client_id, frame, pos)
+        if self._ctx.client_quotas is not None:
+            self._handle_metered(self._ctx.client_quotas, call)
+            return
+        self._handle(call)
+
+    def _handle_metered(self, quotas: ClientQuotas, call: Call) -> None:
+        """The same where quotas are set."""
+        call.meter = Meter(quotas, call.connection, call.client_id or "", call.api.key, self._ctx.clock.now_ms)
+        call.meter.enter()
         try:
-            api.handle(call)
+            self._handle(call)
+        finally:
+            call.meter.leave()
+
+    @staticmethod
+    def _handle(call: Call) -> None:
+        try:
+            call.api.handle(call)
         except ProtocolViolation:
             raise
         except Exception as error:  # noqa: BLE001 - costs this request, see docs/adr/0005
@@ -223,6 +241,7 @@ class KafkaApis:
         if software is not None and not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):
             call.send((encode_api_versions(call.correlation_id, call.version, error=ErrorCode.INVALID_REQUEST, ranges=()),))
             return
+        throttle_ms = 0 if call.meter is None else call.meter.settle()
         image = self._ctx.metadata.image
         levels = dict(image.features.finalized.items()) | {KRAFT_VERSION: self._ctx.raft.kraft_version()}
         call.send(
@@ -235,6 +254,7 @@ class KafkaApis:
                     supported=SUPPORTED_FEATURES,
                     finalized=levels,
                     finalized_epoch=image.offset,
+                    throttle_ms=throttle_ms,
                 ),
             )
         )
