@@ -126,17 +126,15 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "Quotas",
-        "quotas are not applied, no answer is ever throttled; remove it",
-        """
-        client.quota.callback.class quota.window.num quota.window.size.seconds controller.quota.window.num
-        controller.quota.window.size.seconds replication.quota.window.num=11 replication.quota.window.size.seconds=1
-        alter.log.dirs.replication.quota.window.num=11 alter.log.dirs.replication.quota.window.size.seconds=1
-        """,
+        "Java classes cannot be loaded; remove it, and set the quotas of users and client ids with kafka-configs",
+        "client.quota.callback.class",
     ),
     (
-        "Limits of connections",
-        "this limit is not applied; remove it, and use max.connections and max.connections.per.ip, which are",
-        "max.connection.creation.rate",
+        "Quotas of moves between directories",
+        "such moves are not throttled; remove it",
+        """
+        alter.log.dirs.replication.quota.window.num=11 alter.log.dirs.replication.quota.window.size.seconds=1
+        """,
     ),
     (
         "Tiered storage",

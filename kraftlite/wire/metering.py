@@ -92,6 +92,10 @@ class Meter:
                 usage.count(-size, now_ms)
         return self._wait_ms
 
+    def waits(self, wait_ms: int) -> None:
+        """Note that the connection is muted for so long for another reason."""
+        self._wait_ms = max(self._wait_ms, wait_ms)
+
     def skip(self) -> None:
         """The request has no answer: its time is not charged, as in Kafka."""
         self._settled = True

@@ -252,10 +252,21 @@ class CreatableTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MutationClient:
+    """The client whose quota a change of topics is charged to (KIP-599). `strict`: it knows THROTTLING_QUOTA_EXCEEDED."""
+
+    user: str
+    client_id: str
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsRequest:
     topics: tuple[CreatableTopic, ...]
     validate_only: bool
     timeout_ms: int
+    quota: MutationClient | None = None
+    """None: nobody is charged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +294,7 @@ class CreatableTopicResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsResponse:
     topics: tuple[CreatableTopicResult, ...]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +309,7 @@ class TopicSelector:
 class DeleteTopicsRequest:
     topics: tuple[TopicSelector, ...]
     timeout_ms: int
+    quota: MutationClient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +323,7 @@ class DeleteTopicResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsResponse:
     topics: tuple[DeleteTopicResult, ...]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,6 +339,7 @@ class CreatePartitionsRequest:
     topics: tuple[CreatePartitionsTopic, ...]
     validate_only: bool
     timeout_ms: int
+    quota: MutationClient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +352,7 @@ class CreatePartitionsResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsResponse:
     topics: tuple[CreatePartitionsResult, ...]
+    throttle_ms: int = 0
 
 
 # --- configs and features ---------------------------------------------------------------------------------------------

@@ -119,6 +119,13 @@ class Call:
         """Send a response body behind its header."""
         self.send((response_head(self.correlation_id, len(body), self.version >= self.api.flexible_from), body))
 
+    def throttle(self, wait_ms: int) -> None:
+        """Read nothing more of this connection for so long; who answers says it."""
+        if wait_ms > 0:
+            self.connection.mute(wait_ms)
+            if self.meter is not None:
+                self.meter.waits(wait_ms)
+
     def spawn(self, answering: Callable[[], Awaitable[None]], name: str, *, will_use_ns: int = 0) -> None:
         """Answer here and now, or, if that has to wait for something, from a task of the connection. What goes wrong in it costs
         this request, unless it is a fault."""

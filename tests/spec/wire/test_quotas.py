@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from kraftlite.broker.quotas import BrokerQuotas
+from kraftlite.model.errors import ErrorCode
+from kraftlite.model.messages.controller import CreatableTopicResult, CreateTopicsResponse, MutationClient
+from kraftlite.model.messages.methods import CREATE_TOPICS
 from kraftlite.model.messages.security import QuotaEntityPart
 from kraftlite.quotas.matching import FETCH, PRODUCE, REQUEST
 from kraftlite.runtime.trace.wire import ClientThrottled, ConnectionClosed
@@ -204,3 +207,24 @@ async def test_without_quotas_nothing_is_counted() -> None:
         client = await h.client()
         await client.call(0, 9, produce(("events", 0, bytes(batch(b"x" * 3_000)))))
         assert list(quotas.clients.usages()) == []
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_a_change_of_topics_is_charged_to_its_client_and_its_wait_is_kept(version: int) -> None:
+    """QU-07: the controller says for how long; from v6 on the client knows that it may be refused."""
+    async with Harness() as h:
+        h.controller.answers[CREATE_TOPICS] = lambda request: CreateTopicsResponse(
+            topics=(CreatableTopicResult(name="t", error=ErrorCode.THROTTLING_QUOTA_EXCEEDED, message="later"),),
+            throttle_ms=9_000,
+        )
+        client = await h.client()
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        answer = await client.call(19, version, {"topics": [topic], "timeout": 1000, "validate_only": False})
+        assert answer.throttle_time.total_seconds() == 9
+        assert answer.topics[0].error_code.value == 89
+        ((_method, sent, _timeout),) = h.controller.calls
+        assert sent.quota == MutationClient(user="ANONYMOUS", client_id="raw", strict=version == 6)
+        asked = client.send(18, 0, {})
+        await silent(client, h)
+        h.clock.advance(9_000)
+        await client.receive(18, 0, asked)

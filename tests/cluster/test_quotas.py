@@ -1,0 +1,176 @@
+"""Quotas as real clients meet them. QU-01 to QU-07."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kraftlite.client.admin import alter_quotas
+from kraftlite.local.client import cluster_at
+from tests.harness.embedded import QUICK
+from tests.harness.local import CALM, Cluster, running, wait_for
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("quotas")]
+
+BOUND = 250_000
+"""Bytes a second."""
+WINDOWS = {"quota.window.num": "3", "controller.quota.window.num": "3"}
+"""Short ones: a client may use what two seconds allow at once, and then gets what is allowed."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running(controllers=1, brokers=1, config={**CALM, **WINDOWS}) as cluster:
+        cluster.create_topic("events", partitions=2, replication=1)
+        yield cluster
+
+
+def limit(cluster: Cluster, client_id: str, **ops: float | None) -> None:
+    with cluster_at(cluster.bootstrap) as client:
+        alter_quotas(client, {"client-id": client_id}, ops)
+
+
+class Sending:
+    """A librdkafka producer that sends as fast as it may, and what it was told."""
+
+    def __init__(self, cluster: Cluster, client_id: str, partition: int, **config: Any) -> None:
+        from confluent_kafka import Producer
+
+        self.delivered: list[tuple[float, int]] = []
+        self.throttled_ms: list[float] = []
+        self.stats: list[dict[str, Any]] = []
+        self._partition = partition
+        self._client = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "client.id": client_id,
+                "linger.ms": 5,
+                "batch.size": 20_000,
+                "statistics.interval.ms": 500,
+                "throttle_cb": lambda event: self.throttled_ms.append(event.throttle_time),
+                "stats_cb": lambda text: self.stats.append(json.loads(text)),
+                **QUICK,
+                **config,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        value = b"x" * 5_000
+        outstanding = 0
+
+        def done(error: object, _message: object) -> None:
+            nonlocal outstanding
+            outstanding -= 1
+            assert error is None, error
+            self.delivered.append((time.monotonic(), len(value)))
+
+        while not self._stop.is_set():
+            while outstanding < 40:
+                self._client.produce("events", value, partition=self._partition, on_delivery=done)
+                outstanding += 1
+            self._client.poll(0.01)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._client.purge()
+
+    def rate(self, begin: float, end: float) -> float:
+        return sum(size for when, size in self.delivered if begin <= when < end) / (end - begin)
+
+
+def test_a_producer_gets_what_it_is_allowed_and_another_one_is_not_slowed_down(cluster: Cluster) -> None:
+    limit(cluster, "bounded", producer_byte_rate=BOUND)
+    bounded, free = Sending(cluster, "bounded", 0), Sending(cluster, "free", 1)
+    try:
+        begin = time.monotonic() + 4
+        time.sleep(13)  # three windows of 3 s behind the first burst: what is measured is time
+    finally:
+        bounded.stop()
+        free.stop()
+    assert bounded.rate(begin, begin + 9) == pytest.approx(BOUND, rel=0.1)
+    assert free.rate(begin, begin + 9) > 4 * BOUND
+    assert max(bounded.throttled_ms) > 0
+    assert free.throttled_ms == []
+    told = [broker["throttle"]["max"] for broker in bounded.stats[-1]["brokers"].values()]
+    assert max(told) > 0
+    limit(cluster, "bounded", producer_byte_rate=None)
+
+
+def test_a_consumer_gets_what_it_is_allowed(cluster: Cluster) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    limit(cluster, "reader", consumer_byte_rate=BOUND)
+    source = Sending(cluster, "source", 1)
+    throttled: list[float] = []
+    config = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": "quota",
+        "client.id": "reader",
+        "auto.offset.reset": "earliest",
+        "fetch.message.max.bytes": 50_000,
+        "throttle_cb": lambda event: throttled.append(event.throttle_time),
+    }
+    consumer = Consumer({**config, **QUICK})
+    got: list[tuple[float, int]] = []
+    try:
+        consumer.assign([TopicPartition("events", 1, 0)])
+        first, end = time.monotonic(), time.monotonic() + 14
+        while time.monotonic() < end:
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                got.append((time.monotonic() - first, len(message.value())))
+    finally:
+        consumer.close()
+        source.stop()
+    assert max(throttled) > 0
+    assert sum(size for when, size in got if 4 <= when < 13) / 9 == pytest.approx(BOUND, rel=0.15)
+    limit(cluster, "reader", consumer_byte_rate=None)
+
+
+def test_a_share_of_the_loop_slows_down_whoever_asks_for_much(cluster: Cluster) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    limit(cluster, "asker", request_percentage=0.1)
+    throttled: list[float] = []
+    admin = AdminClient(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "client.id": "asker",
+            "throttle_cb": lambda event: throttled.append(event.throttle_time),
+            **QUICK,
+        }
+    )
+    deadline = time.monotonic() + 60
+    while not throttled and time.monotonic() < deadline:
+        admin.list_topics(timeout=20)
+        admin.describe_cluster().result(20)
+        admin.poll(0)
+    assert 0 < max(throttled) <= 1.0
+    limit(cluster, "asker", request_percentage=None)
+
+
+def test_changes_of_topics_are_refused_beyond_the_rate(cluster: Cluster) -> None:
+    """Three windows of one partition a second: ten partitions leave -7, so the next topic waits for seven seconds."""
+    topic = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    with cluster_at(cluster.bootstrap) as client:
+        alter_quotas(client, {"client-id": None}, {"controller_mutation_rate": 1})
+
+        def create(name: str, partitions: int) -> Any:
+            topics = [{**topic, "name": name, "num_partitions": partitions}]
+            return client.call(19, 7, {"topics": topics, "timeout": 20_000, "validate_only": False})
+
+        assert create("q-large", 10).topics[0].error_code.value == 0
+        refused = create("q-next", 1)
+        assert refused.topics[0].error_code.value == 89
+        assert 5 < refused.throttle_time.total_seconds() <= 7
+        alter_quotas(client, {"client-id": None}, {"controller_mutation_rate": None})
+        wait_for("it is let in", lambda: create("q-next", 1).topics[0].error_code.value == 0)
