@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftlite.metadata.image import ClientQuotasImage
 from kraftlite.model.broker_configs import value_of
-from kraftlite.quotas.matching import FETCH, PRODUCE, REQUEST
+from kraftlite.quotas.matching import FETCH, PRODUCE, REQUEST, ip_quota
 from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.quotas.usage import ClientQuotas, Usage
 from kraftlite.runtime.ports import Ports, TimerHandle
@@ -43,6 +43,10 @@ class BrokerQuotas:
         if self._timer is None:
             self._timer = self._ports.clock.call_later(SWEEP_MS, self._sweep)
         return self._in_force
+
+    def ip_quota(self, address: str) -> float | None:
+        """The connections per second that an address may make; None: it is not bounded."""
+        return ip_quota(self._image.entities, address)
 
     def close(self) -> None:
         if self._timer is not None:

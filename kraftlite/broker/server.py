@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -48,6 +48,8 @@ class BrokerListeners(Protocol):
     async def close_clients(self, grace_ms: int) -> None: ...
 
     def update_broker_values(self, values: Mapping[str, str]) -> None: ...
+
+    def update_ip_quotas(self, quota: Callable[[str], float | None]) -> None: ...
 
 
 class BrokerServer:
@@ -185,6 +187,7 @@ class BrokerServer:
 
     def _on_quotas(self, quotas: ClientQuotasImage) -> None:
         self.context.client_quotas = self.quotas.apply(quotas)
+        self._listeners.update_ip_quotas(self.quotas.ip_quota)
 
     def _on_log_dir_failed(self, directory_id: UUID, partitions: Sequence[TopicPartition]) -> None:
         """The replicas there stop at once; the controller moves their leaderships away when it hears of it (BL-16)."""

@@ -126,7 +126,7 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         "Quotas",
-        "Java classes cannot be loaded; remove it, and set the quotas of users and client ids with kafka-configs",
+        "quotas are set with kafka-configs, and Java classes cannot be loaded; remove it",
         "client.quota.callback.class",
     ),
     (
@@ -367,6 +367,8 @@ EFFECTS: Final[Mapping[str, KeyEffect]] = _table()
 """Every key of Kafka 4.3's brokers and controllers, those of older releases that files still carry, and ours."""
 
 _BY_TITLE: Final = {effect.rule.title: effect.rule for effect in EFFECTS.values()}
+LISTENER_KEYS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Keys that may be set for one listener, as `listener.name.<name>.<key>`."""
 _OF_LISTENERS: Final = Rule(
     Effect.REFUSED,
     "Limits of one listener",
@@ -386,9 +388,11 @@ def effect_of(name: str) -> KeyEffect | None:
 
 
 def _listener_effect(name: str) -> KeyEffect | None:
-    """Nothing is configured for one listener alone: a key that would have an effect limits or protects. A mechanism may be named
-    before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
+    """A key of one listener alone has an effect if it is among `LISTENER_KEYS`; any other that has one for all of them limits or
+    protects. A mechanism may be named before a SASL key (`listener.name.x.plain.sasl.jaas.config`)."""
     rest = name.split(".")[3:]
+    if (key := ".".join(rest)) in LISTENER_KEYS:
+        return EFFECTS[key]
     for begin in range(len(rest)):
         found = effect_of(".".join(rest[begin:]))
         if found is not None:

@@ -231,10 +231,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._muted is not None:
             self._muted.cancel()
-        self._muted, self._muted_until_ms = self._owner.call_later(delay_ms, self._unmute), until_ms
+        self._muted, self._muted_until_ms = self._owner.call_later(delay_ms, self.unmute), until_ms
         self._pause_reading()
 
-    def _unmute(self) -> None:
+    def unmute(self) -> None:
+        if self._muted is not None:
+            self._muted.cancel()
         self._muted = None
         self.last_active_ms = self._owner.now_ms()
         self._resume()

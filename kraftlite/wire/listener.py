@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION, MAX_INT32, MIB
+from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.runtime.ports import Ports, TimerHandle
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
+from kraftlite.wire.doors import ConnectionRules, Door, Doors
 from kraftlite.wire.frames import Connection, ConnectionLimits
 from kraftlite.wire.share import NodeShare
 from kraftlite.wire.sockets import bound_socket
@@ -37,10 +38,6 @@ class ListenerConfig:
     port: int
     max_request_bytes: int = 100 * MIB
     max_idle_ms: int = 600_000
-    max_connections: int = MAX_INT32
-    max_connections_per_ip: int = MAX_INT32
-    max_connections_overrides: Mapping[str, int] = field(default_factory=dict)
-    """The limits of single addresses, instead of `max_connections_per_ip`."""
     max_in_flight: int = MAX_IN_FLIGHT_PER_CONNECTION
     send_buffer_bytes: int = 102_400
     """The buffer of the kernel, for each connection; -1: as much as the system gives, which is megabytes for a client that
@@ -63,6 +60,7 @@ class KafkaListener:
         apis: KafkaApis | None,
         share: NodeShare | None = None,
         sock: socket.socket | None = None,
+        doors: Doors | None = None,
     ) -> None:
         self._ports = ports
         self._config = config
@@ -72,7 +70,8 @@ class KafkaListener:
         self._listening = False
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
-        self._per_ip: Counter[str] = Counter()
+        doors = Doors(ports.clock, ConnectionRules(), QuotaWindows()) if doors is None else doors
+        self._door = doors.door(config.name, config.backlog)
         self._sweep: TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
         self._endpoint: Endpoint | None = None
@@ -88,6 +87,10 @@ class KafkaListener:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def door(self) -> Door:
+        return self._door
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -133,6 +136,7 @@ class KafkaListener:
             return
         server, self._server = self._server, None
         server.close()
+        self._door.close()
         if self._sweep is not None:
             self._sweep.cancel()
         for connection in list(self._connections):
@@ -158,6 +162,7 @@ class KafkaListener:
                 loop.remove_reader(sock)
             # Not before the connections that are being accepted: asyncio would leave their sockets open.
             loop.call_soon(server.close)
+        self._door.close()
         if self._sweep is not None:
             self._sweep.cancel()
         for connection in list(self._connections):
@@ -170,12 +175,6 @@ class KafkaListener:
         for connection in list(self._connections):
             connection.hold(requests=requests, responses=responses)
 
-    def limit_connections(self, most: int, per_ip: int, overrides: Mapping[str, int]) -> None:
-        """Take over limits for connections that are opened from now on (KIP-402)."""
-        self._config = replace(
-            self._config, max_connections=most, max_connections_per_ip=per_ip, max_connections_overrides=overrides
-        )
-
     # --- ConnectionOwner -----------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
@@ -186,16 +185,13 @@ class KafkaListener:
 
     def opened(self, connection: Connection) -> bool:
         self.accepted += 1
-        host = connection.peer_host
         self._connections[connection] = None
-        self._per_ip[host] += 1
-        refusal = None
-        if len(self._connections) > self._config.max_connections:
-            refusal = f"more than {self._config.max_connections} connections"
-        elif self._per_ip[host] > (most := self._most_of(host)):
-            refusal = f"more than {most} connections from {host}"
-        elif connection.file_number >= self._most_files:
-            refusal = f"file descriptor {connection.file_number}: those above {self._most_files} are for the node's own files"
+        if connection.file_number >= self._most_files:
+            refusal: str | None = (
+                f"file descriptor {connection.file_number}: those above {self._most_files} are for the node's own files"
+            )
+        else:
+            refusal = self._door.arrive(connection)
         if refusal is None and self._server is not None:
             if any(self._held):
                 connection.hold(requests=self._held[0], responses=self._held[1])
@@ -207,20 +203,13 @@ class KafkaListener:
     def closed(self, connection: Connection, reason: str | None) -> None:
         if self._connections.pop(connection, False) is False:
             return
-        host = connection.peer_host
-        self._per_ip[host] -= 1
-        if self._per_ip[host] <= 0:
-            del self._per_ip[host]
+        self._door.gone(connection)
         if reason is not None:
             self._ports.tracer.emit(ConnectionClosed(listener=self._config.name, peer=_peer(connection), reason=reason))
         if not self._connections and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
     # --- internals -----------------------------------------------------------------------------------------------------
-
-    def _most_of(self, host: str) -> int:
-        address = host.removeprefix("::ffff:")  # an IPv4 client of a socket for both
-        return self._config.max_connections_overrides.get(address, self._config.max_connections_per_ip)
 
     def _connection(self) -> asyncio.BufferedProtocol:
         assert self._apis is not None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kraftlite.model.limits import KIB
 from kraftlite.runtime.ports import Ports, TaskHandle
 from kraftlite.runtime.trace.wire import ConnectionRefused
+from kraftlite.wire.doors import Doors
 from kraftlite.wire.frames import Connection
 from kraftlite.wire.listener import RESERVED_FILES, KafkaListener, ListenerConfig, most_files
 from kraftlite.wire.share import NodeShare
@@ -48,8 +49,9 @@ class SharedPortListener(KafkaListener):
         sock: socket.socket,
         *,
         most_undecided: int = MAX_UNDECIDED,
+        doors: Doors | None = None,
     ) -> None:
-        super().__init__(ports, config, None, share, sock)
+        super().__init__(ports, config, None, share, sock, doors)
         self._load = load
         self._most_undecided = most_undecided
         self._carry = carry
@@ -102,9 +104,9 @@ class SharedPortListener(KafkaListener):
         assert self._apis is not None
         connection = Connection(self, self._apis.handle_request, self._limits)
         transport.set_protocol(connection)
+        if first.paused:
+            transport.resume_reading()  # before the connection is known: it may have to wait, unread
         connection.connection_made(transport)
-        if first.paused and not transport.is_closing():
-            transport.resume_reading()
         while data and not transport.is_closing():
             room = connection.get_buffer(len(data))
             size = min(len(room), len(data))

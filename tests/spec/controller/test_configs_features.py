@@ -315,8 +315,7 @@ def test_cm_51_secrets_do_not_reach_the_trace(world: World) -> None:
         ("1", "ssl.keystore.location", "/x.jks"),
         ("1", "listener.name.client.ssl.truststore.location", "/x.jks"),
         ("1", "listener.name.client.plain.sasl.jaas.config", "x"),
-        ("", "max.connection.creation.rate", "10"),
-        ("1", "listener.name.client.max.connections", "10"),
+        ("1", "listener.name.client.max.connections.per.ip", "10"),
     ],
 )
 def test_what_would_protect_and_has_no_effect_is_refused_while_a_node_runs(

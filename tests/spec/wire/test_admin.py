@@ -70,6 +70,7 @@ async def test_cp_56_create_topics_is_forwarded_whole(version: int) -> None:
             ),
             validate_only=True,
             timeout_ms=4321,
+            quota=c.MutationClient(user="ANONYMOUS", client_id="raw", strict=version >= 6),
         )
 
 
@@ -209,6 +210,7 @@ async def test_cm_24_create_partitions(version: int) -> None:
             ),
             validate_only=True,
             timeout_ms=55,
+            quota=c.MutationClient(user="ANONYMOUS", client_id="raw", strict=version >= 3),
         )
 
 

@@ -127,13 +127,12 @@ def test_each_key_that_brokers_describe_is_in_one_class() -> None:
         ("listener.name.client.ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
         ("listener.name.client.plain.sasl.jaas.config", "secret", "no listener authenticates"),
         ("listener.name.client.scram-sha-256.sasl.server.callback.handler.class", "x", "no listener authenticates"),
-        ("listener.name.client.max.connections", "5", "limits of single listeners are not applied"),
-        ("listener.name.client.max.connection.creation.rate", "5", "this limit is not applied"),
+        ("listener.name.client.max.connections.per.ip", "5", "limits of single listeners are not applied"),
         ("ssl.keystore.filename", "kafka.jks", "no listener speaks TLS"),
         ("sasl.anything", "x", "no listener authenticates"),
         ("authorizer.class", "x", "there is no authorizer"),
         ("delegation.token.master.key", "x", "there are no delegation tokens"),
-        ("quota.producer.default", "1000", "quotas are not applied"),
+        ("quota.producer.default", "1000", "quotas are set with kafka-configs"),
         ("rsm.config.endpoint", "x", "there is no tiered storage"),
         ("config.providers.file.class", "x", "not resolved"),
     ],
@@ -193,7 +192,7 @@ def test_many_unknown_keys_are_counted() -> None:
     [
         ("ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
         ("listener.name.x.ssl.keystore.location", "/x.jks", "no listener speaks TLS"),
-        ("max.connection.creation.rate", "10", "this limit is not applied"),
+        ("client.quota.callback.class", "com.example.Quotas", "Java classes cannot be loaded"),
         ("log.cleaner.io.max.bytes.per.second", "1000", "cannot be changed while the node runs"),
     ],
 )
@@ -269,7 +268,7 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
     or it has a word about what setting it does."""
     live = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)}
     live |= {"producer.id.expiration.ms", VERIFICATION}
-    live |= {"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"}
+    live |= {"max.connections", "max.connection.creation.rate", "max.connections.per.ip", "max.connections.per.ip.overrides"}
     silent = [
         name
         for name, key in BROKER_CONFIGS.items()
