@@ -112,6 +112,7 @@ class BrokerMetadataPublisher:
         guard: Callable[[Callable[[], None]], None],
         coordinators: Sequence[FollowsReplicas] = (),
         on_broker_values: Callable[[Mapping[str, str]], None] = lambda _values: None,
+        on_topic_values: Callable[[str, Mapping[str, str]], None] = lambda _topic, _values: None,
         on_quotas: Callable[[ClientQuotasImage], None] = lambda _quotas: None,
     ) -> None:
         self._ports = ports
@@ -124,6 +125,7 @@ class BrokerMetadataPublisher:
         self._guard = guard
         self._coordinators = coordinators
         self._on_broker_values = on_broker_values
+        self._on_topic_values = on_topic_values
         self._on_quotas = on_quotas
         # Not bounded here: what the metadata log says can neither be refused nor dropped.
         self._waiting: deque[_Update] = deque()
@@ -247,6 +249,9 @@ class BrokerMetadataPublisher:
         if any(self._configs.concerns_this_broker(kind, name) for kind, name in changed):
             self._replicas.update_broker_values(self._configs.broker_values())
             self._on_broker_values(self._configs.broker_values())
+        for kind, name in changed:
+            if kind == ConfigResourceType.TOPIC:
+                self._on_topic_values(name, self._configs.topic_values(name))
         for topic in self._topics_of(changed):
             self._replicas.update_log_config(topic, self._configs.log_config_for(topic))
 

@@ -88,6 +88,7 @@ class BrokerServer:
             lambda: self.lifecycle.broker_epoch,
             trace_hot=ports.trace_hot,
         )
+        self.replicas.throttles.update_rates(config.values)
         self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
         self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
         peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, lambda: self.cache.image)
@@ -110,6 +111,7 @@ class BrokerServer:
             guard=lambda call: loader.guard(self.publisher, call),
             coordinators=(self.groups, self.transactions),
             on_broker_values=listeners.update_broker_values,
+            on_topic_values=self.replicas.throttles.update_topic,
             on_quotas=self._on_quotas,
         )
         self.context = BrokerContext(

@@ -28,6 +28,11 @@ class Bucket:
         self.tokens = tokens
         self.last_used_ms = 0
 
+    @property
+    def left(self) -> float:
+        """What was left when it was used last."""
+        return self.tokens.tokens
+
 
 class MutationQuota:
     """The quota as one request meets it. Nothing is charged before `settle`: what is only computed may be given up.

@@ -178,12 +178,10 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 _STORED: Final = (
-    "Replication throttles",
-    "replication is not throttled; remove it (set through the admin API it is stored and not applied, as "
+    "Throttles of moves between directories",
+    "such moves are not throttled; remove it (set through the admin API it is stored and not applied, as "
     "kafka-reassign-partitions sets and clears it)",
-    """
-    leader.replication.throttled.rate follower.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second
-    """,
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 
 _NOT_LIVE: Final = (
@@ -401,8 +399,6 @@ def _listener_effect(name: str) -> KeyEffect | None:
 
 
 TOPIC_KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "leader.replication.throttled.replicas": "replication is not throttled",
-    "follower.replication.throttled.replicas": "replication is not throttled",
     "local.retention.ms": "there is no tiered storage, so all of a log is local",
     "local.retention.bytes": "there is no tiered storage, so all of a log is local",
     "remote.log.copy.disable": "there is no tiered storage",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kraftlite.node.build import Node
 from kraftlite.obs.metrics import Metrics
+from kraftlite.obs.quotas import register_mutations, register_quotas
 from kraftlite.obs.stock import register_controller
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ def register_gauges(metrics: Metrics, node: Node) -> None:
         _broker_gauges(metrics, node.broker)
     gauge("kraftlite_client_connections", "Connections of clients.", lambda: node.listeners.connection_count)
     _share_gauges(metrics, node)
+    if node.broker is not None:
+        register_quotas(metrics, node.broker.quotas.clients, node.ports.clock.now_ms)
+    if controller is not None:
+        register_mutations(metrics, controller.mutations)
 
 
 def _membership_gauges(metrics: Metrics, raft: RaftDriver) -> None:

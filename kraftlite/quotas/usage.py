@@ -149,6 +149,11 @@ class ClientQuotas:
         for usages in self._usages.values():
             yield from usages.values()
 
+    def busiest(self, key: str, most: int, now_ms: int) -> list[tuple[Usage, float]]:
+        """The usages of a key with their rates, those first that are nearest to their bound or farthest beyond it."""
+        found = [(usage, usage.rate(now_ms)) for usage in self._usages[key].values() if usage.bound < inf]
+        return sorted(found, key=lambda it: (-it[1] / it[0].bound, it[0].scope))[:most]
+
     def _drop(self, usages: dict[Scope, Usage], scope: Scope) -> None:
         usage = usages.pop(scope)
         if usage in self._throttled:

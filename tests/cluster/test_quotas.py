@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kraftlite.client.admin import alter_quotas
+from kraftlite.client.admin import alter_configs, alter_quotas
 from kraftlite.local.client import cluster_at
+from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
 from tests.harness.embedded import QUICK
 from tests.harness.local import CALM, Cluster, running, wait_for
 
@@ -25,7 +26,7 @@ WINDOWS = {"quota.window.num": "3", "controller.quota.window.num": "3"}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with running(controllers=1, brokers=1, config={**CALM, **WINDOWS}) as cluster:
+    with running(controllers=1, brokers=2, config={**CALM, **WINDOWS}) as cluster:
         cluster.create_topic("events", partitions=2, replication=1)
         yield cluster
 
@@ -111,7 +112,7 @@ def test_a_consumer_gets_what_it_is_allowed(cluster: Cluster) -> None:
     limit(cluster, "reader", consumer_byte_rate=BOUND)
     source = Sending(cluster, "source", 1)
     throttled: list[float] = []
-    config = {
+    config: dict[str, Any] = {
         "bootstrap.servers": cluster.bootstrap,
         "group.id": "quota",
         "client.id": "reader",
@@ -127,7 +128,7 @@ def test_a_consumer_gets_what_it_is_allowed(cluster: Cluster) -> None:
         while time.monotonic() < end:
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
-                got.append((time.monotonic() - first, len(message.value())))
+                got.append((time.monotonic() - first, len(message.value() or b"")))
     finally:
         consumer.close()
         source.stop()
@@ -141,14 +142,12 @@ def test_a_share_of_the_loop_slows_down_whoever_asks_for_much(cluster: Cluster) 
 
     limit(cluster, "asker", request_percentage=0.1)
     throttled: list[float] = []
-    admin = AdminClient(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "client.id": "asker",
-            "throttle_cb": lambda event: throttled.append(event.throttle_time),
-            **QUICK,
-        }
-    )
+    config: dict[str, Any] = {
+        "bootstrap.servers": cluster.bootstrap,
+        "client.id": "asker",
+        "throttle_cb": lambda event: throttled.append(event.throttle_time),
+    }
+    admin = AdminClient({**config, **QUICK})
     deadline = time.monotonic() + 60
     while not throttled and time.monotonic() < deadline:
         admin.list_topics(timeout=20)
@@ -174,3 +173,37 @@ def test_changes_of_topics_are_refused_beyond_the_rate(cluster: Cluster) -> None
         assert 5 < refused.throttle_time.total_seconds() <= 7
         alter_quotas(client, {"client-id": None}, {"controller_mutation_rate": None})
         wait_for("it is let in", lambda: create("q-next", 1).topics[0].error_code.value == 0)
+
+
+def test_a_throttled_move_takes_its_time_and_nothing_else_does(cluster: Cluster) -> None:
+    """QU-10: six megabytes at one megabyte a second, while a partition that is not listed is moved at once."""
+    for name in ("moved", "free"):
+        cluster.create_topic(name, partitions=1, replication=1)
+        assert cluster.produce(name, ["x" * 10_000] * 600) == []
+    brokers = cluster.brokers
+    with cluster_at(cluster.bootstrap) as client:
+
+        def configure(kind: ConfigResourceType, resource: str, name: str, value: str | None) -> None:
+            operation = AlterConfigOp.DELETE if value is None else AlterConfigOp.SET
+            alter_configs(client, kind, resource, [(name, operation, value)])
+
+        def move(name: str) -> float:
+            """How long the other broker takes until it is in sync."""
+            begin, leader = time.monotonic(), cluster.leader(name)
+            replicas = [leader, *(broker for broker in brokers if broker != leader)]
+            entry = {"name": name, "partitions": [{"partition_index": 0, "replicas": replicas}]}
+            client.call(45, 0, {"timeout_ms": 30_000, "topics": [entry]})
+            cluster.wait_isr(name, set(brokers))
+            return time.monotonic() - begin
+
+        configure(ConfigResourceType.TOPIC, "moved", "leader.replication.throttled.replicas", "*")
+        for broker in brokers:
+            configure(ConfigResourceType.BROKER, str(broker), "leader.replication.throttled.rate", "1000000")
+        throttled = []
+        mover = threading.Thread(target=lambda: throttled.append(move("moved")))
+        mover.start()
+        free = move("free")
+        mover.join()
+        assert throttled[0] > 3.5 and free < throttled[0] / 2
+        for broker in brokers:
+            configure(ConfigResourceType.BROKER, str(broker), "leader.replication.throttled.rate", None)
