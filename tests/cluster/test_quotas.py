@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from kraftlite.cli.main import cli
 from kraftlite.client.admin import alter_configs, alter_quotas
 from kraftlite.local.client import cluster_at
 from kraftlite.model.messages.controller import AlterConfigOp, ConfigResourceType
@@ -26,7 +28,7 @@ WINDOWS = {"quota.window.num": "3", "controller.quota.window.num": "3"}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with running(controllers=1, brokers=2, config={**CALM, **WINDOWS}) as cluster:
+    with running(controllers=1, brokers=2, config={**CALM, **WINDOWS, "kraftlite.metrics.port": "0"}) as cluster:
         cluster.create_topic("events", partitions=2, replication=1)
         yield cluster
 
@@ -34,6 +36,16 @@ def cluster() -> Iterator[Cluster]:
 def limit(cluster: Cluster, client_id: str, **ops: float | None) -> None:
     with cluster_at(cluster.bootstrap) as client:
         alter_quotas(client, {"client-id": client_id}, ops)
+
+
+def usage(cluster: Cluster) -> list[dict[str, Any]]:
+    """What `kraftlite quota describe --usage` says."""
+    found = CliRunner().invoke(
+        cli, ["quota", "describe", "--usage", "--output", "json"], env={"KRAFTLITE_DATA_DIR": str(cluster.data_dir)}
+    )
+    assert found.exit_code == 0, found.output
+    rows: list[dict[str, Any]] = json.loads(found.output)
+    return rows
 
 
 class Sending:
@@ -94,9 +106,12 @@ def test_a_producer_gets_what_it_is_allowed_and_another_one_is_not_slowed_down(c
     try:
         begin = time.monotonic() + 4
         time.sleep(13)  # three windows of 3 s behind the first burst: what is measured is time
+        (shown,) = usage(cluster)
     finally:
         bounded.stop()
         free.stop()
+    assert shown["quota"] == "producer_byte_rate" and shown["client_id"] == "bounded" and shown["bound"] == BOUND
+    assert shown["throttled_ms"] > 0
     assert bounded.rate(begin, begin + 9) == pytest.approx(BOUND, rel=0.1)
     assert free.rate(begin, begin + 9) > 4 * BOUND
     assert max(bounded.throttled_ms) > 0
