@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraftlite.metadata.image import ClientQuotasImage
@@ -20,10 +20,10 @@ _BANDWIDTH: Final = (PRODUCE, FETCH)
 class BrokerQuotas:
     """Client quotas as of the latest image. The trace says when a client begins and ends to be throttled, not each time."""
 
-    def __init__(self, ports: Ports, values: Mapping[str, str]) -> None:
+    def __init__(self, ports: Ports, values: Mapping[str, str], *, now_us: Callable[[], int] | None = None) -> None:
         self._ports = ports
         windows = QuotaWindows(value_of(values, "quota.window.num"), value_of(values, "quota.window.size.seconds") * 1_000)
-        self.clients = ClientQuotas(windows, self)
+        self.clients = ClientQuotas(windows, self, now_us=ports.clock.now_us if now_us is None else now_us)
         self._image = ClientQuotasImage.EMPTY
         self._in_force: ClientQuotas | None = None
         self._timer: TimerHandle | None = None

@@ -88,16 +88,14 @@ class BrokerServer:
             lambda: self.lifecycle.broker_epoch,
             trace_hot=ports.trace_hot,
         )
-        self.replicas.throttles.update_rates(config.values)
         self.groups = GroupCoordinator(ports, config.node_id, GroupConfig.from_values(config.values), self.replicas)
         self.producer_ids = ProducerIdManager(ports, config.node_id, self.channel, lambda: self.lifecycle.broker_epoch)
         peers = Peers(config.node_id, config.cluster_id, replication.inter_broker_listener_name, lambda: self.cache.image)
         transactions = TransactionConfig.from_values(config.values)
-        patience_ms = transactions.request_timeout_ms
-        self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, patience_ms)
+        self.marker_writing = MarkerWriting(ports, peers, self.replicas, self.groups, transactions.request_timeout_ms)
         sender = MarkerSender(ports, self.marker_writing, peers.image)
         self.transactions = TransactionCoordinator(ports, transactions, self.replicas, self.producer_ids, sender, peers.image)
-        self.enrolling = Enrolling(ports, peers, self.transactions, patience_ms)
+        self.enrolling = Enrolling(ports, peers, self.transactions, transactions.request_timeout_ms)
         self.replicas.enroller.gate = self.enrolling
         self.quotas = BrokerQuotas(ports, config.values)
         self.publisher = BrokerMetadataPublisher(
@@ -131,11 +129,11 @@ class BrokerServer:
             transactions=self.transactions,
             markers=self.marker_writing,
         )
-        self._serving = False
-        self._publishing = False
+        self._serving = self._publishing = False
 
     async def start(self) -> None:
         config = self._config
+        self.replicas.throttles.update_rates(config.values)
         previous_broker_epoch = self.log_dirs.read_markers()
         self.lifecycle.start(
             RegistrationFacts(

@@ -20,6 +20,8 @@ MAX_BUCKETS: Final = 10_000
 
 
 class Bucket:
+    """The tokens of one scope. `bound`: those that it gets a second."""
+
     __slots__ = ("bound", "last_used_ms", "scope", "tokens")
 
     def __init__(self, scope: Scope, bound: float, tokens: TokenBucket) -> None:
@@ -30,7 +32,7 @@ class Bucket:
 
     @property
     def left(self) -> float:
-        """What was left when it was used last."""
+        """The tokens that were left when it was used last."""
         return self.tokens.tokens
 
 
@@ -75,8 +77,9 @@ class MutationQuota:
 class MutationQuotas:
     """One per controller. `quotas` are those of its own state, so a change holds from the next request on."""
 
-    def __init__(self, windows: QuotaWindows, quotas: Quotas) -> None:
+    def __init__(self, windows: QuotaWindows, quotas: Quotas, most_buckets: int = MAX_BUCKETS) -> None:
         self._windows = windows
+        self._most_buckets = most_buckets
         self._quotas = quotas
         self._buckets: dict[Scope, Bucket] = {}
         """Least recently used first."""
@@ -100,6 +103,6 @@ class MutationQuotas:
     def _forget(self, now_ms: int) -> None:
         while self._buckets:
             scope, oldest = next(iter(self._buckets.items()))
-            if len(self._buckets) <= MAX_BUCKETS and now_ms - oldest.last_used_ms < IDLE_MS:
+            if len(self._buckets) <= self._most_buckets and now_ms - oldest.last_used_ms < IDLE_MS:
                 return
             del self._buckets[scope]

@@ -1,4 +1,4 @@
-"""Who uses how much of a quota, as metrics: under the names that jmx_exporter makes of Kafka's MBeans, and some of our own.
+"""The usage of quotas as metrics: under the names that jmx_exporter makes of Kafka's MBeans, and some of our own.
 
 Series are bounded: clients choose their names. Of each quota those are shown that are nearest to their bound. Source: QU-12.
 """
@@ -40,12 +40,14 @@ class Bucket(Protocol):
 
 
 class Buckets(Protocol):
+    """All of them."""
+
     def buckets(self) -> Iterable[Bucket]: ...
 
 
-def register_quotas(metrics: Metrics, quotas: ClientQuotas, now_ms: Callable[[], int]) -> None:
+def register_quotas(metrics: Metrics, quotas: ClientQuotas, now_ms: Callable[[], int], most: int = MAX_SERIES) -> None:
     def busiest(key: str) -> list[tuple[Usage, float]]:
-        return quotas.busiest(key, MAX_SERIES, now_ms())
+        return quotas.busiest(key, most, now_ms())
 
     for key, name, doc in _RATES:
         metrics.table(name, doc, _LABELS, lambda key=key: [(usage.scope, rate) for usage, rate in busiest(key)])  # type: ignore[misc]

@@ -124,7 +124,7 @@ def refused_response(api_key: int, version: int) -> bytes | None:
 
 @cache
 def throttle_place(api_key: int, version: int) -> int | None:
-    """Where in a response's body its throttle time is: behind that many bytes. None: it has none, or has lists before it."""
+    """Return how many bytes of a response's body come before its throttle time. None: it has none, or has lists before it."""
     place = 0
     for field in fields(cast(Any, _response_schema(api_key, version))):
         if field.name == "throttle_time":

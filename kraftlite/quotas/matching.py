@@ -43,6 +43,8 @@ class Scope(NamedTuple):
 
 
 class Matched(NamedTuple):
+    """The quota that applies, and those who share it."""
+
     scope: Scope
     bound: float
 

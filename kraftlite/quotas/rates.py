@@ -6,7 +6,7 @@ Source: KIP-13, KIP-73, KIP-599; QU-03, QU-07, QU-10.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kraftlite.model.limits import MAX_INT32
 
@@ -21,6 +21,10 @@ class QuotaWindows(NamedTuple):
     def full_windows_s(self) -> float:
         """The seconds of the windows that are complete: what is used in them at most is not over the quota by itself."""
         return (self.samples - 1) * self.window_ms / 1_000
+
+
+KAFKAS_WINDOWS: Final = QuotaWindows()
+"""Those that hold where nothing else is configured."""
 
 
 class _Sample:

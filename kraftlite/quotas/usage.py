@@ -1,8 +1,8 @@
-"""What the clients of a broker use of their quotas. Source: KIP-13, KIP-55, KIP-124; QU-01 to QU-06."""
+"""The usage that the clients of a broker make of their quotas. Source: KIP-13, KIP-55, KIP-124; QU-01 to QU-06."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ MAX_IDLE_THROTTLE_MS: Final = 11_000
 
 
 class Usage:
-    """What one scope has used of one key. `throttled_until_ms`: the end of the last throttling, 0 while there was none.
+    """The usage of one key by one scope. `throttled_until_ms`: the end of the last throttling, 0 while there was none.
     `throttled_ms`: the milliseconds of all of them; the time of connections that were throttled side by side adds up."""
 
     __slots__ = (
@@ -85,8 +85,19 @@ class ClientQuotas:
     of a usage is infinite.
     """
 
-    def __init__(self, windows: QuotaWindows, observer: UsageObserver) -> None:
+    def __init__(
+        self,
+        windows: QuotaWindows,
+        observer: UsageObserver,
+        *,
+        most_scopes: int = MAX_SCOPES,
+        most_clients: int = MAX_CLIENTS,
+        now_us: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`now_us`: the time by which the work for a request is measured, in microseconds."""
         self.windows = windows
+        self.now_us = now_us
+        self._most_scopes, self._most_clients = most_scopes, most_clients
         self._observer = observer
         self._quotas: Quotas = {}
         self._usages: dict[str, dict[Scope, Usage]] = {PRODUCE: {}, FETCH: {}, REQUEST: {}}
@@ -114,7 +125,7 @@ class ClientQuotas:
         # Back among those whose usage is kept, if others have pushed it out since.
         usages.pop(usage.scope, None)
         usages[usage.scope] = usage
-        if len(usages) > MAX_SCOPES:
+        if len(usages) > self._most_scopes:
             self._drop(usages, next(iter(usages)))
         usage.last_used_ms = now_ms
         return usage
@@ -142,7 +153,7 @@ class ClientQuotas:
                 idle.append(scope)
             for scope in idle:
                 self._drop(usages, scope)
-        if len(self._clients) > MAX_CLIENTS // 2:
+        if len(self._clients) > self._most_clients // 2:
             self._clients.clear()
 
     def usages(self) -> Iterator[Usage]:
@@ -166,7 +177,7 @@ class ClientQuotas:
         self._observer.throttling_ended(usage)
 
     def _resolve(self, user: str, client_id: str) -> _Bounds:
-        if len(self._clients) >= MAX_CLIENTS:
+        if len(self._clients) >= self._most_clients:
             self._clients.clear()
         bounds = _Bounds(*(self._usage(key, user, client_id) for key in (PRODUCE, FETCH, REQUEST)))
         self._clients[user, client_id] = bounds

@@ -1,4 +1,4 @@
-"""Who may come in: the limits of connections and of how fast they are made, by broker, listener and address.
+"""The limits of connections and of how fast they are made, by broker, listener and address.
 
 Kafka's acceptor waits when a limit of the broker or the listener is reached, with those behind it in the system's queue. Here the
 system hands every connection over; one that must wait is not read, in order, which looks the same to its client.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kraftlite.model.limits import MAX_INT32
-from kraftlite.quotas.rates import QuotaWindows, WindowedRate, throttle_ms
+from kraftlite.quotas.rates import KAFKAS_WINDOWS, QuotaWindows, WindowedRate, throttle_ms
 from kraftlite.runtime.ports import Clock, TimerHandle
 
 MAX_ADDRESSES: Final = 10_000
@@ -57,8 +57,11 @@ class Doors:
     """The connections of one broker, through all its listeners. `ip_quota`: the new connections a second that an address may
     make, None for as many as it likes."""
 
-    def __init__(self, clock: Clock, rules: ConnectionRules, windows: QuotaWindows) -> None:
+    def __init__(
+        self, clock: Clock, rules: ConnectionRules, windows: QuotaWindows = KAFKAS_WINDOWS, most_addresses: int = MAX_ADDRESSES
+    ) -> None:
         self.clock = clock
+        self._most_addresses = most_addresses
         self.rules = rules
         self.windows = windows
         self.ip_quota: Callable[[str], float | None] = lambda _address: None
@@ -99,7 +102,7 @@ class Doors:
             return 0
         rate = self._addresses.pop(address, None) or WindowedRate(self.windows)
         self._addresses[address] = rate
-        if len(self._addresses) > MAX_ADDRESSES:
+        if len(self._addresses) > self._most_addresses:
             del self._addresses[next(iter(self._addresses))]
         wait_ms = self._over(rate, bound, now_ms)
         if wait_ms:

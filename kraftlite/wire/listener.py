@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from kraftlite.model.ids import Endpoint
 from kraftlite.model.limits import MAX_IN_FLIGHT_PER_CONNECTION, MAX_INT32, MIB
-from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.runtime.ports import Ports, TimerHandle
 from kraftlite.runtime.trace.wire import ConnectionClosed, ConnectionRefused, ListenerStarted, ListenerStopped
 from kraftlite.wire.doors import ConnectionRules, Door, Doors
@@ -70,7 +69,7 @@ class KafkaListener:
         self._listening = False
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
-        doors = Doors(ports.clock, ConnectionRules(), QuotaWindows()) if doors is None else doors
+        doors = Doors(ports.clock, ConnectionRules()) if doors is None else doors
         self._door = doors.door(config.name, config.backlog)
         self._sweep: TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from time import perf_counter_ns
 from typing import Any, Final
 
 from kraftlite.log.stored import StoredRecords
@@ -16,7 +15,7 @@ from kraftlite.quotas.usage import ClientQuotas, Usage
 from kraftlite.wire.frames import Connection
 from kraftlite.wire.outbound import Part
 
-NS_TO_PERCENT_SECONDS: Final = 100 / 1_000_000_000
+US_TO_PERCENT_SECONDS: Final = 100 / 1_000_000
 """A request that uses the loop for one second uses 100 percent of it for that second."""
 EXEMPT_APIS: Final = frozenset({17, 27, 36})
 """SaslHandshake and SaslAuthenticate, which come before it is known who asks, and WriteTxnMarkers, which is work of the cluster:
@@ -26,7 +25,7 @@ the time that they take is not charged (KAFKA-10852)."""
 class Meter:
     """The usage of one request. `settle` says for how long the client is throttled; who calls it writes that into the answer."""
 
-    __slots__ = ("_api", "_client_id", "_connection", "_entered_ns", "_now_ms", "_quotas", "_settled", "_used_ns", "_wait_ms")
+    __slots__ = ("_api", "_client_id", "_connection", "_entered_us", "_now_ms", "_quotas", "_settled", "_used_us", "_wait_ms")
 
     def __init__(
         self, quotas: ClientQuotas, connection: Connection, client_id: str, api_key: int, now_ms: Callable[[], int]
@@ -36,8 +35,8 @@ class Meter:
         self._client_id = client_id
         self._api = api_key
         self._now_ms = now_ms
-        self._used_ns = 0
-        self._entered_ns = 0
+        self._used_us = 0
+        self._entered_us: int | None = None
         self._wait_ms = 0
         self._settled = False
 
@@ -45,22 +44,22 @@ class Meter:
 
     def enter(self) -> bool:
         """The loop works for this request from here on. False: it does already, and who asked has nothing to end."""
-        if self._entered_ns or not self._quotas.measures_time:
+        if self._entered_us is not None or not self._quotas.measures_time:
             return False
-        self._entered_ns = perf_counter_ns()
+        self._entered_us = self._quotas.now_us()
         return True
 
     def leave(self) -> None:
         """The loop works for others again. Time behind the answer is counted for what the client asks next."""
-        if not self._entered_ns:
+        if self._entered_us is None:
             return
-        used, self._entered_ns = perf_counter_ns() - self._entered_ns, 0
+        used, self._entered_us = self._quotas.now_us() - self._entered_us, None
         if not self._settled:
-            self._used_ns += used
+            self._used_us += used
             return
         usage = self._usage(REQUEST)
         if usage is not None:
-            usage.count(used * NS_TO_PERCENT_SECONDS, self._now_ms())
+            usage.count(used * US_TO_PERCENT_SECONDS, self._now_ms())
 
     def timed(self, answering: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """The same coroutine, whose steps are counted."""
@@ -99,19 +98,19 @@ class Meter:
     def skip(self) -> None:
         """The request has no answer: its time is not charged, as in Kafka."""
         self._settled = True
-        self._used_ns = self._entered_ns = 0
+        self._used_us, self._entered_us = 0, None
 
     def settle(self) -> int:
         """Charge the time that was used up to here. Returns the milliseconds for which the connection is muted."""
         if not self._settled:
             self._settled = True
-            if self._entered_ns:
-                now_ns = perf_counter_ns()
-                self._used_ns += now_ns - self._entered_ns
-                self._entered_ns = now_ns
-            usage = self._usage(REQUEST) if self._used_ns and self._api not in EXEMPT_APIS else None
+            if self._entered_us is not None:
+                now_us = self._quotas.now_us()
+                self._used_us += now_us - self._entered_us
+                self._entered_us = now_us
+            usage = self._usage(REQUEST) if self._used_us and self._api not in EXEMPT_APIS else None
             if usage is not None:
-                self._throttle(usage, usage.record(self._used_ns * NS_TO_PERCENT_SECONDS, self._now_ms()))
+                self._throttle(usage, usage.record(self._used_us * US_TO_PERCENT_SECONDS, self._now_ms()))
         return self._wait_ms
 
     def answered(self, parts: Sequence[Part], version: int, body_at: int) -> Sequence[Part]:

@@ -100,7 +100,7 @@ class Sending:
         return sum(size for when, size in self.delivered if begin <= when < end) / (end - begin)
 
 
-def test_a_producer_gets_what_it_is_allowed_and_another_one_is_not_slowed_down(cluster: Cluster) -> None:
+def test_qu_04_a_producer_gets_what_it_is_allowed_and_another_one_is_not_slowed_down(cluster: Cluster) -> None:
     limit(cluster, "bounded", producer_byte_rate=BOUND)
     bounded, free = Sending(cluster, "bounded", 0), Sending(cluster, "free", 1)
     try:
@@ -121,7 +121,7 @@ def test_a_producer_gets_what_it_is_allowed_and_another_one_is_not_slowed_down(c
     limit(cluster, "bounded", producer_byte_rate=None)
 
 
-def test_a_consumer_gets_what_it_is_allowed(cluster: Cluster) -> None:
+def test_qu_05_a_consumer_gets_what_it_is_allowed(cluster: Cluster) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     limit(cluster, "reader", consumer_byte_rate=BOUND)
@@ -152,7 +152,7 @@ def test_a_consumer_gets_what_it_is_allowed(cluster: Cluster) -> None:
     limit(cluster, "reader", consumer_byte_rate=None)
 
 
-def test_a_share_of_the_loop_slows_down_whoever_asks_for_much(cluster: Cluster) -> None:
+def test_qu_06_a_share_of_the_loop_slows_down_whoever_asks_for_much(cluster: Cluster) -> None:
     from confluent_kafka.admin import AdminClient
 
     limit(cluster, "asker", request_percentage=0.1)
@@ -172,7 +172,7 @@ def test_a_share_of_the_loop_slows_down_whoever_asks_for_much(cluster: Cluster) 
     limit(cluster, "asker", request_percentage=None)
 
 
-def test_changes_of_topics_are_refused_beyond_the_rate(cluster: Cluster) -> None:
+def test_qu_07_changes_of_topics_are_refused_beyond_the_rate(cluster: Cluster) -> None:
     """Three windows of one partition a second: ten partitions leave -7, so the next topic waits for seven seconds."""
     topic = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
     with cluster_at(cluster.bootstrap) as client:
@@ -190,7 +190,7 @@ def test_changes_of_topics_are_refused_beyond_the_rate(cluster: Cluster) -> None
         wait_for("it is let in", lambda: create("q-next", 1).topics[0].error_code.value == 0)
 
 
-def test_a_throttled_move_takes_its_time_and_nothing_else_does(cluster: Cluster) -> None:
+def test_qu_10_a_throttled_move_takes_its_time_and_nothing_else_does(cluster: Cluster) -> None:
     """QU-10: six megabytes at one megabyte a second, while a partition that is not listed is moved at once."""
     for name in ("moved", "free"):
         cluster.create_topic(name, partitions=1, replication=1)

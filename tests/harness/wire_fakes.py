@@ -44,7 +44,6 @@ from kraftlite.model.messages.introspection import ReplicaState
 from kraftlite.model.method import Method
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.protocol.kio_codec import build_entity
-from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.raft.client import RaftClient
 from kraftlite.replication.api import (
     DeleteRecordsResult,
@@ -463,7 +462,7 @@ class Harness:
         )
         self.apis = KafkaApis(self.context, LISTENER)
         options = {"name": LISTENER, "host": "127.0.0.1", "port": 0, **(listener or {})}
-        self.doors = Doors(self.clock, ConnectionRules() if rules is None else rules, QuotaWindows())
+        self.doors = Doors(self.clock, ConnectionRules() if rules is None else rules)
         self.listener = KafkaListener(ports, ListenerConfig(**options), self.apis, doors=self.doors)
         self.clients: list[RawClient] = []
 

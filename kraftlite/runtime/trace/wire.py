@@ -100,4 +100,4 @@ class ClientThrottlingEnded(TraceEvent):
     client_id: str
     lasted_ms: int
     times: int
-    """How often one of its requests was throttled since it is known."""
+    """Its requests that were throttled since it is known."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kraftlite.controller import mutation_quotas
 from kraftlite.controller.mutation_quotas import IDLE_MS, MutationQuotas
 from kraftlite.model.errors import ErrorCode
 from kraftlite.model.messages import controller as m
@@ -65,7 +64,7 @@ def codes(response: Any) -> list[ErrorCode]:
     return [topic.error for topic in response.topics]
 
 
-def test_a_topic_is_taken_whole_while_anything_is_left_and_the_next_one_waits(bounded: Bounded) -> None:
+def test_qu_07_a_topic_is_taken_whole_while_anything_is_left_and_the_next_one_waits(bounded: Bounded) -> None:
     """11 tokens at first: twenty partitions are created, and leave -9."""
     first = bounded.create(("large", 20))
     assert (codes(first), first.throttle_ms) == ([E.NONE], 0)
@@ -78,19 +77,19 @@ def test_a_topic_is_taken_whole_while_anything_is_left_and_the_next_one_waits(bo
     assert codes(bounded.create(("next", 1))) == [E.NONE]
 
 
-def test_one_request_is_cut_where_the_quota_is_used_up(bounded: Bounded) -> None:
+def test_qu_07_one_request_is_cut_where_the_quota_is_used_up(bounded: Bounded) -> None:
     answer = bounded.create(("a", 11), ("b", 1), ("c", 1))
     assert codes(answer) == [E.NONE, E.NONE, E.THROTTLING_QUOTA_EXCEEDED]
     assert answer.throttle_ms == 1_000
 
 
-def test_an_old_version_is_carried_out_and_told_to_wait(bounded: Bounded) -> None:
+def test_qu_07_an_old_version_is_carried_out_and_told_to_wait(bounded: Bounded) -> None:
     assert bounded.create(("a", 20), client=OLD).throttle_ms == 9_000
     answer = bounded.create(("b", 1), client=OLD)
     assert (codes(answer), answer.throttle_ms) == ([E.NONE], 10_000)
 
 
-def test_added_and_deleted_partitions_are_charged(bounded: Bounded) -> None:
+def test_qu_07_added_and_deleted_partitions_are_charged(bounded: Bounded) -> None:
     bounded.create(("a", 3))
     assert codes(bounded.grow("a", 12)) == [E.NONE]  # 11 - 3 - 9 = -1
     assert (codes(bounded.grow("a", 13)), bounded.grow("a", 13).throttle_ms) == ([E.THROTTLING_QUOTA_EXCEEDED], 1_000)
@@ -100,7 +99,7 @@ def test_added_and_deleted_partitions_are_charged(bounded: Bounded) -> None:
     assert bounded.create(("b", 1)).throttle_ms == 12_000
 
 
-def test_what_fails_or_is_only_validated_costs_nothing(bounded: Bounded) -> None:
+def test_qu_07_what_fails_or_is_only_validated_costs_nothing(bounded: Bounded) -> None:
     bounded.create(("a", 100), dry=True)
     assert codes(bounded.create(("a", 11), ("no/name", 5))) == [E.NONE, E.INVALID_TOPIC_EXCEPTION]
     assert codes(bounded.create(("b", 1))) == [E.NONE]
@@ -122,9 +121,9 @@ def test_a_changed_rate_holds_from_the_next_request_on(bounded: Bounded) -> None
     assert codes(bounded.create(("b", 100))) == [E.NONE]
 
 
-def test_buckets_are_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutation_quotas, "MAX_BUCKETS", 5)
+def test_buckets_are_bounded_and_forgotten() -> None:
     bounded = Bounded()
+    bounded.quotas = MutationQuotas(QuotaWindows(), bounded.world.state.quotas.quotas, 5)
     for number in range(20):
         client = m.MutationClient(user="ANONYMOUS", client_id=f"c{number}", strict=True)
         bounded.quotas.quota_for(client, number)

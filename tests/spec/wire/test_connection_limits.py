@@ -46,6 +46,16 @@ async def test_cb_05_limits_of_connections_change_while_the_node_runs() -> None:
         await serve(two)
 
 
+async def test_cp_06_total_connection_limit() -> None:
+    """One too many is served when another one has gone, as in Kafka (QU-08)."""
+    async with Harness(rules=ConnectionRules(most=1)) as h:
+        one, two = await h.client(), await h.client()
+        await one.call(3, 9, METADATA_ALL)
+        await until(lambda: h.listener.door.waiting == 1)
+        one.close()
+        await two.call(3, 9, METADATA_ALL)
+
+
 async def test_qu_08_a_listener_has_a_limit_of_its_own() -> None:
     async with Harness(rules=ConnectionRules(most_of={LISTENER: 1, "OTHER": 0})) as h:
         one, two = await h.client(), await h.client()
@@ -151,9 +161,8 @@ def test_qu_09_no_more_come_in_than_the_rate_allows_whoever_tries() -> None:
     assert [guest.muted for guest in guests if guest not in refused][: door.count] == [False] * door.count
 
 
-def test_qu_09_the_memory_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlite.wire.doors.MAX_ADDRESSES", 10)
-    doors = Doors(FakeClock(), ConnectionRules(), QuotaWindows())
+def test_qu_09_the_memory_of_addresses_is_bounded() -> None:
+    doors = Doors(FakeClock(), ConnectionRules(), QuotaWindows(), 10)
     doors.ip_quota = lambda _address: 5.0
     door = Door(doors, "L", 10)
     for number in range(100):

@@ -384,16 +384,6 @@ async def test_cp_06_connection_limits() -> None:
         await (await h.client()).call(3, 9, METADATA_ALL)
 
 
-async def test_cp_06_total_connection_limit() -> None:
-    """One too many is served when another one has gone, as in Kafka (QU-08)."""
-    async with Harness(rules=ConnectionRules(most=1)) as h:
-        one, two = await h.client(), await h.client()
-        await one.call(3, 9, METADATA_ALL)
-        await until(lambda: h.listener.door.waiting == 1)
-        one.close()
-        await two.call(3, 9, METADATA_ALL)
-
-
 async def test_cp_07_unimplemented_apis_are_not_advertised() -> None:
     async with Harness() as h:
         client = await h.client()

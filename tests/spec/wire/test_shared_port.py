@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.wire.apis import KafkaApis
 from kraftlite.wire.doors import ConnectionRules, Doors
 from kraftlite.wire.listener import ListenerConfig
@@ -48,7 +47,7 @@ class Shared(Harness):
             share,
             bound_socket("127.0.0.1", 0),
             most_undecided=most_undecided,
-            doors=Doors(self.clock, ConnectionRules() if rules is None else rules, QuotaWindows()),
+            doors=Doors(self.clock, ConnectionRules() if rules is None else rules),
         )
         self.listener = self.shared
 

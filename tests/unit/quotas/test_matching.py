@@ -30,13 +30,13 @@ ORDER = [
 
 
 @pytest.mark.parametrize("chosen", range(1, 2 ** len(ORDER)))
-def test_the_most_specific_entity_with_this_key_wins(chosen: int) -> None:
+def test_qu_01_the_most_specific_entity_with_this_key_wins(chosen: int) -> None:
     quotas = {key: {PRODUCE: str(at)} for at, (key, _scope) in enumerate(ORDER) if chosen & 1 << at}
     first = next(at for at in itertools.count() if chosen & 1 << at)
     assert matching(quotas, PRODUCE, USER, CLIENT) == (ORDER[first][1], float(first))
 
 
-def test_each_key_is_resolved_by_itself() -> None:
+def test_qu_01_each_key_is_resolved_by_itself() -> None:
     quotas = {ORDER[0][0]: {"consumer_byte_rate": "1"}, ORDER[7][0]: {PRODUCE: "2"}}
     assert matching(quotas, PRODUCE, USER, CLIENT) == (Scope("", CLIENT), 2.0)
 
@@ -52,7 +52,7 @@ def test_an_empty_client_id_has_only_the_quotas_of_users() -> None:
     assert matching(clients | {entity(user=None): {PRODUCE: "3"}}, PRODUCE, USER, "") == (Scope(USER, ""), 3.0)
 
 
-def test_an_address_has_its_own_quota_or_the_default() -> None:
+def test_qu_09_an_address_has_its_own_quota_or_the_default() -> None:
     quotas = {entity(ip="10.0.0.1"): {"connection_creation_rate": "5"}, entity(ip=None): {"connection_creation_rate": "7"}}
     assert ip_quota(quotas, "10.0.0.1") == 5
     assert ip_quota(quotas, "10.0.0.2") == 7

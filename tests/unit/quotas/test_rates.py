@@ -14,7 +14,7 @@ from kraftlite.quotas.rates import QuotaWindows, TokenBucket, WindowedRate, thro
 DEFAULT = QuotaWindows()
 
 
-def test_missing_windows_count_as_empty_ones() -> None:
+def test_qu_03_missing_windows_count_as_empty_ones() -> None:
     """A first request of 200,000 bytes is 20,000 a second: ten full windows are assumed before the new one."""
     rate = WindowedRate(DEFAULT)
     rate.record(200_000, 5_000)
@@ -32,7 +32,7 @@ def test_missing_windows_count_as_empty_ones() -> None:
         (1e30, 1.0, 10_000, 2**31 - 1),
     ],
 )
-def test_throttle_time(rate: float, bound: float, window_ms: int, expected: int) -> None:
+def test_qu_03_throttle_time(rate: float, bound: float, window_ms: int, expected: int) -> None:
     assert throttle_ms(rate, bound, window_ms) == expected
 
 
@@ -52,7 +52,7 @@ def test_a_negative_amount_takes_back() -> None:
     assert rate.measure(100)[0] == pytest.approx(1_000 / 10.1)
 
 
-def test_a_simple_rate_has_no_missing_windows() -> None:
+def test_qu_10_a_simple_rate_has_no_missing_windows() -> None:
     rate = WindowedRate(DEFAULT)
     rate.record(3_000, 0)
     assert rate.simple_rate(0) == 3_000  # one window at least
@@ -79,8 +79,8 @@ def test_memory_is_bounded_by_the_windows(steps: list[tuple[int, int]], samples:
 
 
 @given(st.integers(0, 2**32), st.floats(100.0, 1e6))
-def test_whoever_waits_as_told_stays_below_the_bound(seed: int, bound: float) -> None:
-    """CI-16 for one connection. Each request is served and then waited for, and the wait grows with what is over: so in any 11 s
+def test_qu_03_whoever_waits_as_told_stays_below_the_bound(seed: int, bound: float) -> None:
+    """One connection. Each request is served and then waited for, and the wait grows with what is over: so in any 11 s
     no more than twelve windows allow, and the few requests after which the waits together have taken as long."""
     draw, rate, now = random.Random(seed), WindowedRate(DEFAULT), 0
     served: list[tuple[int, float]] = []
@@ -95,7 +95,7 @@ def test_whoever_waits_as_told_stays_below_the_bound(seed: int, bound: float) ->
         assert sum(within) <= bound * 12 + math.sqrt(24 * bound * largest) + largest
 
 
-def test_a_token_bucket_begins_full_and_may_go_below_zero() -> None:
+def test_qu_07_a_token_bucket_begins_full_and_may_go_below_zero() -> None:
     bucket = TokenBucket(DEFAULT, 1.0, 1_000)
     assert bucket.tokens == 11
     bucket.take(20, 1.0, 1_000)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from kraftlite.model.messages.security import QuotaEntityPart
-from kraftlite.quotas import usage as module
 from kraftlite.quotas.matching import PRODUCE, REQUEST, QuotaEntity
 from kraftlite.quotas.rates import QuotaWindows
 from kraftlite.quotas.usage import IDLE_MS, ClientQuotas, Usage
@@ -39,21 +36,21 @@ def spend(found: ClientQuotas, client: str, amount: float, now_ms: int, *, user:
     return usage.record(amount, now_ms)
 
 
-def test_all_clients_of_a_user_share_its_quota() -> None:
+def test_qu_01_all_clients_of_a_user_share_its_quota() -> None:
     found = quotas({ALICE: {PRODUCE: "100"}})
     assert spend(found, "one", 1_000, 0) == 0
     assert spend(found, "two", 1_000, 0) == 10_000
     assert found.of(PRODUCE, "bob", "one", 0) is None
 
 
-def test_a_default_counts_each_client_by_itself() -> None:
+def test_qu_01_a_default_counts_each_client_by_itself() -> None:
     found = quotas({ANY_CLIENT: {PRODUCE: "100"}})
     assert spend(found, "one", 1_000, 0) == 0
     assert spend(found, "two", 1_000, 0) == 0
     assert spend(found, "one", 1, 0) == 10
 
 
-def test_a_changed_limit_keeps_what_was_used_and_a_removed_one_bounds_nobody() -> None:
+def test_qu_02_a_changed_limit_keeps_what_was_used_and_a_removed_one_bounds_nobody() -> None:
     found = quotas({ALICE: {PRODUCE: "100"}})
     spend(found, "one", 2_000, 0)
     found.set_quotas({ALICE: {PRODUCE: "200"}}, measures_time=False)
@@ -70,7 +67,7 @@ def test_request_time_throttles_for_one_window_at_most() -> None:
     assert spend(found, "one", 1e6, 0) > 1_000
 
 
-def test_usage_is_forgotten_after_an_hour() -> None:
+def test_qu_12_usage_is_forgotten_after_an_hour() -> None:
     found = quotas({ANY_CLIENT: {PRODUCE: "100"}})
     spend(found, "one", 1, 0)
     spend(found, "two", 1, 1_000)
@@ -79,11 +76,10 @@ def test_usage_is_forgotten_after_an_hour() -> None:
     assert spend(found, "one", 1, IDLE_MS) == 0
 
 
-def test_the_usage_of_many_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SCOPES", 10)
-    monkeypatch.setattr(module, "MAX_CLIENTS", 15)
+def test_the_usage_of_many_names_is_bounded() -> None:
     story = Story()
-    found = quotas({ANY_CLIENT: {PRODUCE: "1"}}, story)
+    found = ClientQuotas(QuotaWindows(), story, most_scopes=10, most_clients=15)
+    found.set_quotas({ANY_CLIENT: {PRODUCE: "1"}}, measures_time=False)
     for number in range(100):
         usage = found.of(PRODUCE, "alice", f"c{number}", number)
         assert usage is not None
@@ -95,7 +91,7 @@ def test_the_usage_of_many_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert story.told.count("ended client-id c0") == 1
 
 
-def test_a_client_is_told_of_once_while_it_is_throttled() -> None:
+def test_qu_12_a_client_is_told_of_once_while_it_is_throttled() -> None:
     story = Story()
     found = quotas({ANY_CLIENT: {PRODUCE: "1"}}, story)
     usage = found.of(PRODUCE, "alice", "app", 0)

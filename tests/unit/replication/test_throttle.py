@@ -13,7 +13,7 @@ def throttles(clock: FakeClock) -> ReplicationThrottles:
     return ReplicationThrottles(NodeId(2), QuotaWindows(), clock.now_ms)
 
 
-def test_partitions_are_listed_for_this_broker_or_all_of_them() -> None:
+def test_qu_10_partitions_are_listed_for_this_broker_or_all_of_them() -> None:
     found = throttles(FakeClock())
     found.update_topic(
         "t", {"leader.replication.throttled.replicas": "0:1,1:2,2:2", "follower.replication.throttled.replicas": "*"}
@@ -25,7 +25,7 @@ def test_partitions_are_listed_for_this_broker_or_all_of_them() -> None:
     assert not any(side.lists(TopicPartition("t", 1)) for side in (found.leader, found.follower))
 
 
-def test_only_listed_bytes_count_and_only_a_bound_holds_back() -> None:
+def test_qu_10_only_listed_bytes_count_and_only_a_bound_holds_back() -> None:
     clock = FakeClock()
     found = throttles(clock)
     found.update_topic("t", {"leader.replication.throttled.replicas": "*"})
