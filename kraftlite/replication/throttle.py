@@ -15,8 +15,10 @@ from kraftlite.model.limits import MAX_INT64
 from kraftlite.model.topic_partition import TopicPartition
 from kraftlite.quotas.rates import QuotaWindows, WindowedRate
 
-LEADER: Final = "leader.replication.throttled"
-FOLLOWER: Final = "follower.replication.throttled"
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 class ReplicationThrottle:
@@ -63,14 +65,14 @@ class ReplicationThrottles:
 
     def update_rates(self, values: Mapping[str, str]) -> None:
         """Take over the values in force for this broker."""
-        for throttle, name in ((self.leader, LEADER), (self.follower, FOLLOWER)):
-            bound: int = value_of(values, f"{name}.rate")
+        for throttle, name in ((self.leader, LEADER_RATE), (self.follower, FOLLOWER_RATE)):
+            bound: int = value_of(values, name)
             throttle.bound = bound if bound < MAX_INT64 else None
 
     def update_topic(self, topic: str, values: Mapping[str, str]) -> None:
         """Take over a topic's own configuration; empty: it has none any more."""
-        for throttle, name in ((self.leader, LEADER), (self.follower, FOLLOWER)):
-            throttle.set_topic(topic, self._listed(values.get(f"{name}.replicas", "")))
+        for throttle, name in ((self.leader, LEADER_REPLICAS), (self.follower, FOLLOWER_REPLICAS)):
+            throttle.set_topic(topic, self._listed(values.get(name, "")))
 
     def _listed(self, text: str) -> frozenset[int] | None:
         """The partitions of `partition:broker,...` that are this broker's; None for `*`: all of them."""

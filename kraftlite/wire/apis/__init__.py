@@ -13,7 +13,6 @@ from kraftlite.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from kraftlite.model.errors import ErrorCode
 from kraftlite.protocol.errors import ProtocolViolation
 from kraftlite.protocol.primitives import skip_tags
-from kraftlite.quotas.usage import ClientQuotas
 from kraftlite.wire.api_versions_codec import (
     API_VERSIONS_FLEXIBLE,
     API_VERSIONS_MAX,
@@ -211,28 +210,18 @@ class KafkaApis:
         self.requests[api.name] += 1
         slot = connection.open_slot()
         call = Call(self._ctx, self._listener, connection, slot, api, version, correlation_id, client_id, frame, pos)
-        if self._ctx.client_quotas is not None:
-            self._handle_metered(self._ctx.client_quotas, call)
-            return
-        self._handle(call)
-
-    def _handle_metered(self, quotas: ClientQuotas, call: Call) -> None:
-        """The same where quotas are set."""
-        call.meter = Meter(quotas, call.connection, call.client_id or "", call.api.key, self._ctx.clock.now_ms)
-        call.meter.enter()
+        quotas, meter = self._ctx.client_quotas, None
+        if quotas is not None:
+            meter = call.meter = Meter(quotas, connection, call.client_id or "", key, self._ctx.clock.now_ms)
+            meter.enter()
         try:
-            self._handle(call)
-        finally:
-            call.meter.leave()
-
-    @staticmethod
-    def _handle(call: Call) -> None:
-        try:
-            call.api.handle(call)
+            api.handle(call)
         except ProtocolViolation:
             raise
         except Exception as error:  # noqa: BLE001 - costs this request, see docs/adr/0005
             call.failed(error)
+        if meter is not None:
+            meter.leave()
 
     # --- ApiVersions ---------------------------------------------------------------------------------------------------
 

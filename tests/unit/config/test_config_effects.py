@@ -13,6 +13,7 @@ from kraftlite.model.broker_configs import BROKER_CONFIGS, topic_synonyms
 from kraftlite.model.config_effects import EFFECTS, TOPIC_KEYS_WITHOUT_EFFECT, Effect, dynamic_refusal, effect_of
 from kraftlite.model.topic_configs import TOPIC_CONFIGS
 from kraftlite.replication.enrol_driver import VERIFICATION
+from kraftlite.replication.throttle import FOLLOWER_REPLICAS, LEADER_REPLICAS
 
 PACKAGE = Path(__file__).parents[3] / "kraftlite"
 TABLES = ("broker_configs.py", "topic_configs.py", "config_effects.py")
@@ -203,10 +204,10 @@ def test_what_is_refused_in_the_file_is_refused_while_the_node_runs(name: str, v
 
 
 def test_what_tools_set_for_a_while_is_stored() -> None:
-    for name in ("leader.replication.throttled.rate", "follower.replication.throttled.rate"):
-        assert dynamic_refusal(name, "1000") is None
-        assert f"{name}=1000: replication is not throttled" in problem({name: "1000"})
-    found = effect_of("leader.replication.throttled.rate")
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+    assert dynamic_refusal(name, "1000") is None
+    assert f"{name}=1000: such moves are not throttled" in problem({name: "1000"})
+    found = effect_of(name)
     assert found is not None and found.rule.dynamic is Effect.NONE
 
 
@@ -268,7 +269,14 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
     or it has a word about what setting it does."""
     live = {key for name in TOPIC_CONFIGS for key, _ in topic_synonyms(name)}
     live |= {"producer.id.expiration.ms", VERIFICATION}
-    live |= {"max.connections", "max.connection.creation.rate", "max.connections.per.ip", "max.connections.per.ip.overrides"}
+    live |= {
+        "max.connections",
+        "max.connection.creation.rate",
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+    }
     silent = [
         name
         for name, key in BROKER_CONFIGS.items()
@@ -279,6 +287,7 @@ def test_what_may_change_while_a_node_runs_does_or_says_that_it_does_not() -> No
 
 def test_each_key_of_a_topic_is_read_or_said_to_have_no_effect(sources: str) -> None:
     elsewhere = {"unclean.leader.election.enable", "remote.storage.enable"}  # the controller's, and refused
+    elsewhere |= {LEADER_REPLICAS, FOLLOWER_REPLICAS}
     fields = {name: name.replace(".", "_") for name in TOPIC_CONFIGS if name not in elsewhere}
     read = {name for name, field in fields.items() if re.search(rf"\.{field}\b", sources)}
     assert set(fields) - read == set(TOPIC_KEYS_WITHOUT_EFFECT)
